@@ -1,0 +1,43 @@
+"""The errors a user can meet: each says what was given, what was wrong and what to do."""
+
+from __future__ import annotations
+
+
+class TilewrightError(Exception):
+    """Base of every error raised on purpose; its text is one line for a person."""
+
+
+class ProblemError(TilewrightError):
+    """A layer that is not well formed: a bad problem string, size, dtype or layout."""
+
+
+class ConfigError(TilewrightError):
+    """A kernel config that is malformed or breaks a named legality rule."""
+
+
+class ArrayError(TilewrightError):
+    """An array whose dtype, rank, shape, layout or device does not fit the problem."""
+
+
+class DeviceError(TilewrightError):
+    """A device that is not there, or a dependency that is missing for it."""
+
+
+class CompileError(TilewrightError):
+    """A kernel that the device's compiler refused, or that spilled registers."""
+
+
+class RunError(TilewrightError):
+    """A kernel that failed on the device."""
+
+
+class OutOfMemory(RunError):
+    """The device has too little free memory; the text says how much was needed."""
+
+
+class StoreError(TilewrightError):
+    """A store of records that cannot be used, or an import file that is not valid."""
+
+
+class PeerError(TilewrightError):
+    """A peer that is absent or cannot run a problem; the text says why."""

@@ -1,0 +1,197 @@
+"""What a kernel family is: parameters, named legality rules, and a blueprint of its launches.
+
+A family is data and pure functions of a Problem, a Device and a Config. It touches no backend.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tilewright.device import Device
+from tilewright.errors import ConfigError
+from tilewright.problem import Problem
+
+
+@dataclass(frozen=True)
+class Config:
+    """One point of a family's space; ``direct:bh1.bk8.…`` is its one-line text."""
+
+    family: str
+    items: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def make(cls, family: str, values: Mapping[str, int]) -> Config:
+        """Build a config with its parameters in a fixed order."""
+        return cls(family, tuple(sorted(values.items())))
+
+    @cached_property
+    def values(self) -> dict[str, int]:
+        """The parameters by name."""
+        return dict(self.items)
+
+    def __getitem__(self, name: str) -> int:
+        return self.values[name]
+
+    def __str__(self) -> str:
+        return self.family + ":" + ".".join(f"{name}={value}" for name, value in self.items)
+
+    @classmethod
+    def parse(cls, text: str) -> Config:
+        """Read the text form, ``family:name=value.name=value``.
+
+        Raises:
+            ConfigError: names the part that could not be read.
+        """
+        family, colon, body = text.strip().partition(":")
+        if not colon or not re.fullmatch(r"[a-z][a-z0-9_]*", family):
+            raise ConfigError(f"config {text!r}: must look like family:name=value.name=value")
+        values: dict[str, int] = {}
+        for part in body.split("."):
+            match = re.fullmatch(r"([a-z][a-z0-9_]*)=(\d{1,6})", part)
+            if not match or match[1] in values:
+                raise ConfigError(f"config {text!r}: cannot read {part!r}, want name=integer, once")
+            values[match[1]] = int(match[2])
+        return cls.make(family, values)
+
+
+@dataclass(frozen=True)
+class Param:
+    """A tunable: its name, the values it may take, and what it means.
+
+    ``names`` gives the meaning of each value where it stands for a choice.
+    """
+
+    name: str
+    values: tuple[int, ...]
+    doc: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One named legality rule. ``holds`` takes parameters, ``problem``, ``device`` by name."""
+
+    name: str
+    holds: Callable[..., bool]
+    reason: str
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what the rule looks at."""
+        return tuple(inspect.signature(self.holds).parameters)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A workspace buffer of a Plan. ``zeroed``: must hold zeros before the *first* launch ever;
+    the kernels leave it zeroed behind them."""
+
+    name: str
+    nbytes: int
+    zeroed: bool = False
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
+
+    Buffer names: x, w (packed), bias, y, or a name in ``Blueprint.workspace``. A launch of the
+    kernel name ``zero`` fills its one buffer argument with zero bytes (a memset).
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: tuple[str, ...]
+    shared_bytes: int = 0
+    cluster: int = 1
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All that a runtime needs to build and run one Config: source, defines, launches, buffers.
+
+    Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
+    ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel (see pack.cu);
+    None means that the filter is used as given (kcrs).
+    """
+
+    source: str
+    defines: tuple[tuple[str, int], ...]
+    launches: tuple[Launch, ...]
+    packed_bytes: int
+    pack: tuple[tuple[str, int], ...] | None = None
+    workspace: tuple[Buffer, ...] = ()
+    max_registers: int = 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the model reads of one Config: counts for one launch of its main kernel.
+
+    Counts are per thread unless the name says otherwise.
+    """
+
+    blocks: int
+    threads: int
+    registers: int
+    shared_bytes: int
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+class Family:
+    """Base of every kernel family; a subclass is one spec ``x.py`` with one kernel ``x.cu``."""
+
+    name: str = ""
+    tunable: bool = True
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Say why the family cannot take the problem on the device; None if it can."""
+        raise NotImplementedError
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """The tunables and their values for this problem, in the order to choose them."""
+        raise NotImplementedError
+
+    def rules(self) -> tuple[Rule, ...]:
+        """The legality rules, each with its hardware reason."""
+        raise NotImplementedError
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out the launches of a legal config.
+
+        ``aligned=False`` gives a variant for tensors whose base pointers are not 16-byte aligned.
+        """
+        raise NotImplementedError
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count the work of a legal config, for the model."""
+        raise NotImplementedError
+
+    def deterministic(self, config: Config) -> bool:
+        """Whether two runs give the same bits."""
+        return True
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """Length of the longest sequential chain of f32 adds of one output, for the bound."""
+        raise NotImplementedError
+
+    def check(self, problem: Problem, device: Device, config: Config) -> None:
+        """Raise ConfigError with the name and reason of the first broken rule."""
+        params = {p.name: p for p in self.params(problem, device)}
+        for name in sorted(set(params) ^ set(config.values)):
+            what = "is missing" if name in params else "is no parameter"
+            raise ConfigError(f"config {config}: {name} {what}; {self.name} takes {', '.join(params)}")
+        for name, value in config.items:
+            if value not in params[name].values:
+                allowed = ", ".join(map(str, params[name].values))
+                raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
+        known: dict[str, Any] = {**config.values, "problem": problem, "device": device}
+        for rule in self.rules():
+            if not rule.holds(*(known[n] for n in rule.needs)):
+                raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")

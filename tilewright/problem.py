@@ -1,0 +1,282 @@
+"""One convolution layer as a value, and the one-line grammar that names it.
+
+``n1c512h7w7k512r3s3p1-f32`` is a CLI argument, a test id, a log line and a reproduction.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from tilewright.errors import ProblemError
+
+DTYPE_BYTES = {"f32": 4}
+LAYOUTS = ("nchw", "nhwc")
+MATHS = ("strict",)
+EPILOGUES = ("bias", "relu")
+MAX_EXTENT = 1 << 24
+
+GRAMMAR = (
+    "n<batch>c<in channels>h<height>w<width>k<out channels>r<filter height>s<filter width>"
+    "[p<pad> | p<pad h>x<pad w> | p<top>.<bottom>.<left>.<right>][u<stride>[x<stride w>]]"
+    "[d<dilation>[x<dilation w>]][g<groups>][-f32][-nchw|-nhwc|-nchw2nhwc|-nhwc2nchw]"
+    "[-strict][+bias][+relu], e.g. n1c64h56w56k128r3s3p1u2-f32-nhwc+bias"
+)
+
+_SIZES = re.compile(r"([a-z])(\d+(?:[x.]\d+)*)")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One layer: y[n,k,p,q] = act(sum over c,r,s of x[n,c,h,w] * w[k,c,r,s] + bias[k]).
+
+    Sizes are counts of elements. ``c`` and ``k`` count all groups together, so the filter is
+    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right).
+
+    Raises:
+        ProblemError: if a size is out of range or the output would be empty.
+
+    Example:
+        >>> Problem.parse("n1c64h56w56k128r3s3p1u2-f32").q
+        28
+    """
+
+    c: int
+    h: int
+    w: int
+    k: int
+    r: int
+    s: int
+    n: int = 1
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    dtype: str = "f32"
+    layout_in: str = "nchw"
+    layout_out: str = "nchw"
+    math: str = "strict"
+    epilogue: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
+        _check_names(self)
+
+    @property
+    def p(self) -> int:
+        """Output height."""
+        span = self.dilation[0] * (self.r - 1) + 1
+        return (self.h + self.pad[0] + self.pad[1] - span) // self.stride[0] + 1
+
+    @property
+    def q(self) -> int:
+        """Output width."""
+        span = self.dilation[1] * (self.s - 1) + 1
+        return (self.w + self.pad[2] + self.pad[3] - span) // self.stride[1] + 1
+
+    @property
+    def cg(self) -> int:
+        """Input channels of one group."""
+        return self.c // self.groups
+
+    @property
+    def kg(self) -> int:
+        """Output channels of one group."""
+        return self.k // self.groups
+
+    @property
+    def x_shape(self) -> tuple[int, int, int, int]:
+        """Shape of the input in its own layout."""
+        return _laid_out(self.layout_in, self.n, self.c, self.h, self.w)
+
+    @property
+    def w_shape(self) -> tuple[int, int, int, int]:
+        """Shape of the filter, always kcrs: (K, C / groups, R, S)."""
+        return (self.k, self.cg, self.r, self.s)
+
+    @property
+    def y_shape(self) -> tuple[int, int, int, int]:
+        """Shape of the output in its own layout."""
+        return _laid_out(self.layout_out, self.n, self.k, self.p, self.q)
+
+    @property
+    def flops(self) -> int:
+        """Multiplies and adds of the convolution itself, padding counted as work."""
+        return 2 * self.n * self.k * self.p * self.q * self.cg * self.r * self.s
+
+    @property
+    def x_bytes(self) -> int:
+        """Bytes of the input."""
+        return self.n * self.c * self.h * self.w * DTYPE_BYTES[self.dtype]
+
+    @property
+    def w_bytes(self) -> int:
+        """Bytes of the filter."""
+        return self.k * self.cg * self.r * self.s * DTYPE_BYTES[self.dtype]
+
+    @property
+    def y_bytes(self) -> int:
+        """Bytes of the output."""
+        return self.n * self.k * self.p * self.q * DTYPE_BYTES[self.dtype]
+
+    @property
+    def bytes(self) -> int:
+        """Fewest bytes to move: every input once and the output once."""
+        bias = self.k * DTYPE_BYTES[self.dtype] if "bias" in self.epilogue else 0
+        return self.x_bytes + self.w_bytes + self.y_bytes + bias
+
+    def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
+        """Return the same layer with other layouts (the output's defaults to the input's)."""
+        return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
+
+    def __str__(self) -> str:
+        return _format(self)
+
+    @classmethod
+    def parse(cls, text: str) -> Problem:
+        """Read a problem string.
+
+        Args:
+            text: a string of the grammar ``tilewright.problem.GRAMMAR``.
+
+        Raises:
+            ProblemError: names the part that could not be read.
+        """
+        return _parse(text)
+
+
+def _laid_out(layout: str, n: int, c: int, h: int, w: int) -> tuple[int, int, int, int]:
+    return (n, c, h, w) if layout == "nchw" else (n, h, w, c)
+
+
+def _check_sizes(p: Problem) -> None:
+    for name, low in dict(n=0, c=1, h=1, w=1, k=1, r=1, s=1, groups=1).items():
+        value = getattr(p, name)
+        if not isinstance(value, int) or not low <= value <= MAX_EXTENT:
+            raise ProblemError(f"{name}={value!r}: must be an integer from {low} to {MAX_EXTENT}")
+    for name, count, low in (("pad", 4, 0), ("stride", 2, 1), ("dilation", 2, 1)):
+        values = getattr(p, name)
+        good = isinstance(values, tuple) and len(values) == count
+        if not good or not all(isinstance(v, int) and low <= v <= MAX_EXTENT for v in values):
+            raise ProblemError(f"{name}={values!r}: must be {count} integers of {low} or more")
+    if p.c % p.groups or p.k % p.groups:
+        raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
+    if p.p < 1 or p.q < 1:
+        span_h, span_w = p.dilation[0] * (p.r - 1) + 1, p.dilation[1] * (p.s - 1) + 1
+        raise ProblemError(
+            f"the filter spans {span_h}x{span_w} but the padded input is "
+            f"{p.h + p.pad[0] + p.pad[1]}x{p.w + p.pad[2] + p.pad[3]}: the output would be empty"
+        )
+
+
+def _check_names(p: Problem) -> None:
+    for name, value, known in (
+        ("dtype", p.dtype, tuple(DTYPE_BYTES)),
+        ("layout_in", p.layout_in, LAYOUTS),
+        ("layout_out", p.layout_out, LAYOUTS),
+        ("math", p.math, MATHS),
+    ):
+        if value not in known:
+            raise ProblemError(f"{name}={value!r}: must be one of {', '.join(known)}")
+    if list(p.epilogue) != [e for e in EPILOGUES if e in p.epilogue]:
+        raise ProblemError(
+            f"epilogue={p.epilogue!r}: must be some of {', '.join(EPILOGUES)}, once and in order"
+        )
+
+
+def _pair(values: tuple[int, int]) -> str:
+    return str(values[0]) if values[0] == values[1] else f"{values[0]}x{values[1]}"
+
+
+def _format(p: Problem) -> str:
+    text = f"n{p.n}c{p.c}h{p.h}w{p.w}k{p.k}r{p.r}s{p.s}"
+    top, bottom, left, right = p.pad
+    if (top, left) != (bottom, right):
+        text += f"p{top}.{bottom}.{left}.{right}"
+    elif any(p.pad):
+        text += "p" + _pair((top, left))
+    text += "u" + _pair(p.stride) if p.stride != (1, 1) else ""
+    text += "d" + _pair(p.dilation) if p.dilation != (1, 1) else ""
+    text += f"g{p.groups}" if p.groups != 1 else ""
+    text += f"-{p.dtype}"
+    if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
+        same = p.layout_in == p.layout_out
+        text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
+    return text + "".join(f"+{e}" for e in p.epilogue)
+
+
+def _parse(text: str) -> Problem:
+    body, *epilogue = text.strip().split("+")
+    sizes, *names = body.split("-")
+    values = _parse_sizes(text, sizes) | _parse_names(text, names)
+    for part in epilogue:
+        if part not in EPILOGUES:
+            raise _bad(text, "+" + part, f"known epilogues are {', '.join(EPILOGUES)}")
+    return Problem(**values, epilogue=tuple(epilogue))  # type: ignore[arg-type]
+
+
+def _parse_sizes(text: str, sizes: str) -> dict[str, object]:
+    found: dict[str, list[int]] = {}
+    end = 0
+    for match in _SIZES.finditer(sizes):
+        if match.start() != end:
+            break
+        letter, end = match[1], match.end()
+        if letter not in "nchwkrspudg" or letter in found:
+            why = "given twice" if letter in found else "no such size"
+            raise _bad(text, match[0], why)
+        found[letter] = _numbers(text, letter, match[2])
+    if end != len(sizes) or not sizes:
+        raise _bad(text, sizes[end:] or text, "expected a letter and a number here")
+    missing = [name for name in "chkr" if name not in found]
+    if missing:
+        raise _bad(text, sizes, f"missing {', '.join(missing)}")
+    found.setdefault("w", found["h"])
+    found.setdefault("s", found["r"])
+    values: dict[str, object] = {name: found[name][0] for name in "nchwkrs" if name in found}
+    values["pad"] = _pad(found.get("p", [0]))
+    for letter, name in (("u", "stride"), ("d", "dilation")):
+        pair = found.get(letter, [1])
+        values[name] = (pair[0], pair[-1])
+    values["groups"] = found.get("g", [1])[0]
+    return values
+
+
+def _numbers(text: str, letter: str, digits: str) -> list[int]:
+    numbers = [int(d) if len(d) <= 9 else MAX_EXTENT + 1 for d in re.split(r"[x.]", digits)]
+    counts = {"p": (1, 2, 4), "u": (1, 2), "d": (1, 2)}.get(letter, (1,))
+    joint = "." if len(numbers) == 4 else "x"
+    if len(numbers) not in counts or joint.join(re.split(r"[x.]", digits)) != digits:
+        raise _bad(text, letter + digits, f"takes {' or '.join(map(str, counts))} numbers")
+    return numbers
+
+
+def _pad(p: list[int]) -> tuple[int, int, int, int]:
+    if len(p) == 4:
+        return (p[0], p[1], p[2], p[3])
+    return (p[0], p[0], p[-1], p[-1])
+
+
+def _parse_names(text: str, names: list[str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name in names:
+        ends = name.split("2") if "2" in name else [name, name]
+        if name in DTYPE_BYTES:
+            new: dict[str, object] = {"dtype": name}
+        elif name in MATHS:
+            new = {"math": name}
+        elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
+            new = {"layout_in": ends[0], "layout_out": ends[1]}
+        else:
+            known = [*DTYPE_BYTES, *LAYOUTS, *MATHS]
+            raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
+        if set(new) & set(values):
+            raise _bad(text, "-" + name, "given twice")
+        values |= new
+    return values
+
+
+def _bad(text: str, part: str, why: str) -> ProblemError:
+    return ProblemError(f"problem {text!r}: cannot read {part!r} ({why}); grammar: {GRAMMAR}")
+
+

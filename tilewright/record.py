@@ -1,0 +1,78 @@
+"""What is learnt of one candidate: estimate, check, measurement, and the record that keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the model says of a config: total time and its terms, all in us.
+
+    ``facts`` holds figures worth showing that are not times (intensities, occupancy, waves, ...).
+    """
+
+    total_us: float
+    terms_us: dict[str, float]
+    facts: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether an answer is right, and how far off.
+
+    Attributes:
+        ok: every check passed.
+        max_error: largest |y - ref|.
+        bound: the a-priori bound at the element whose error is largest relative to its bound.
+        worst: largest error / bound over all elements (<= 1 when right).
+        exact: bit-equal to the reference on integer inputs.
+        repeatable: two runs gave the same bits.
+        reason: what failed, one line; empty if ok.
+    """
+
+    ok: bool
+    max_error: float
+    bound: float
+    worst: float
+    exact: bool
+    repeatable: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A time with its uncertainty.
+
+    Attributes:
+        cold_us: median with caches flushed by reading before each run, in us.
+        ci95_us: half width of the 95% interval of the median, in us.
+        warm_us: time of one run in a long row of runs, in us (None: not taken).
+        runs: how many cold runs the median is of.
+    """
+
+    cold_us: float
+    ci95_us: float
+    runs: int
+    warm_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One outcome of one config on one problem and device, kept for ever."""
+
+    problem: str
+    device: str
+    family: str
+    config: str
+    outcome: str
+    deterministic: bool
+    check: Check | None = None
+    measurement: Measurement | None = None
+    reason: str = ""
+    registers: int = 0
+    workspace_bytes: int = 0
+    compile_s: float = 0.0
+    context: dict[str, str] = field(default_factory=dict)
