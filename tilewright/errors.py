@@ -15,6 +15,10 @@ class ConfigError(TilewrightError):
     """A kernel config that is malformed or breaks a named legality rule."""
 
 
+class BudgetError(TilewrightError):
+    """A tuning budget that cannot be read."""
+
+
 class ArrayError(TilewrightError):
     """An array whose dtype, rank, shape, layout or device does not fit the problem."""
 

@@ -1,0 +1,42 @@
+"""Budgets as text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tilewright.errors import BudgetError
+from tilewright.tuning.budget import Budget
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "trials"),
+    [
+        ("20s", 20.0, None),
+        ("0.5s", 0.5, None),
+        ("2m", 120.0, None),
+        ("1 h", 3600.0, None),
+        (" 50trials ", math.inf, 50),
+        ("1trial", math.inf, 1),
+        ("ALL", math.inf, None),
+    ],
+)
+def test_good(text: str, seconds: float, trials: int | None) -> None:
+    assert Budget.parse(text) == Budget(seconds, trials)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "20", "s", "-5s", "0s", "0trials", "1.5trials", "nan", "infs", "1e3s", "20 s 5", "9" * 20 + "s"],
+)
+def test_bad(text: str) -> None:
+    with pytest.raises(BudgetError, match="budget") as caught:
+        Budget.parse(text)
+    assert "s" in str(caught.value)
+    assert "trials" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["20s", "50trials", "all"])
+def test_text_round_trips(text: str) -> None:
+    assert str(Budget.parse(text)) == text

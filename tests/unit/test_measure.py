@@ -1,0 +1,164 @@
+"""The measuring protocol, with a clock that is told what to say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tilewright.tuning.measure import Limits, interval_rank, measure, median_interval, precise, summary
+
+
+class FakeClock:
+    """Times the contestant that calls ``say`` with the value it says, and keeps a log."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, bool]] = []
+        self.warm_counts: list[int] = []
+        self.seconds = 0.0
+        self._said = ("", 0.0)
+
+    def contestant(self, name: str, times: Iterator[float]) -> Callable[[], None]:
+        def run() -> None:
+            self._said = (name, next(times))
+
+        return run
+
+    def timed(self, run: Callable[[], None], flush: bool) -> float:
+        run()
+        name, us = self._said
+        self.log.append((name, flush))
+        self.seconds += us * 1e-6
+        return us
+
+    def warm(self, run: Callable[[], None], count: int) -> float:
+        run()
+        self.warm_counts.append(count)
+        return self._said[1] / 2
+
+    def now(self) -> float:
+        return self.seconds
+
+
+def steady(value: float) -> Iterator[float]:
+    return itertools.repeat(value)
+
+
+def noisy(value: float, spread: float, seed: int = 0) -> Iterator[float]:
+    rng = random.Random(seed)
+    while True:
+        yield value + rng.uniform(-spread, spread)
+
+
+@pytest.mark.parametrize(
+    ("count", "rank"), [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (10, 2), (20, 6), (50, 18), (100, 40)]
+)
+def test_interval_rank_is_the_textbook_table(count: int, rank: int) -> None:
+    assert interval_rank(count) == rank
+
+
+def test_interval_covers_the_median() -> None:
+    rng = random.Random(1)
+    hits = 0
+    for _ in range(400):
+        _, low, high = median_interval([rng.expovariate(1.0) for _ in range(15)])
+        hits += low <= math.log(2) <= high
+    assert hits >= 0.93 * 400
+
+
+def test_median_of_even_and_odd_samples() -> None:
+    for values in ([3.0, 1.0, 2.0], [4.0, 1.0, 3.0, 2.0]):
+        assert median_interval(values)[0] == statistics.median(values)
+
+
+def test_too_few_samples_have_no_interval() -> None:
+    assert median_interval([1.0, 2.0])[1:] == (0.0, math.inf)
+    assert summary([1.0, 3.0]).ci95_us == 2.0  # finite, so that it can be stored
+
+
+def test_steady_contestant_stops_at_the_minimum() -> None:
+    clock = FakeClock()
+    got = measure({"a": clock.contestant("a", steady(100.0))}, clock)
+    assert (got["a"].cold_us, got["a"].ci95_us, got["a"].runs) == (100.0, 0.0, 6)
+    assert got["a"].warm_us == 50.0
+    assert all(flush for _, flush in clock.log)
+
+
+def test_noise_is_measured_until_the_interval_is_small() -> None:
+    clock = FakeClock()
+    got = measure({"a": clock.contestant("a", noisy(100.0, 5.0))}, clock)["a"]
+    assert 6 < got.runs < 200
+    assert got.ci95_us <= 0.01 * got.cold_us
+    assert abs(got.cold_us - 100) < 3
+
+
+def test_small_absolute_width_is_enough() -> None:
+    assert precise(summary([4.0, 4.1, 4.2, 4.0, 4.1, 4.2]), Limits())
+    assert not precise(summary([40, 41, 42, 40, 41, 42.0]), Limits())
+
+
+def test_caps_on_rounds_and_seconds() -> None:
+    clock = FakeClock()
+    limits = Limits(max_rounds=9, warm_runs=0)
+    got = measure({"a": clock.contestant("a", noisy(100, 90))}, clock, limits, now=clock.now)
+    assert got["a"].runs == 9
+    assert got["a"].warm_us is None
+    limits = Limits(max_s=1.0, warm_runs=0)
+    got = measure({"a": clock.contestant("a", noisy(4e5, 3e5))}, clock, limits, now=clock.now)
+    assert got["a"].runs <= 6
+
+
+def test_rounds_are_interleaved_and_shuffled() -> None:
+    clock = FakeClock()
+    names = ["a", "b", "c"]
+    measure({n: clock.contestant(n, steady(5.0)) for n in names}, clock)
+    rounds = [tuple(n for n, _ in clock.log[i : i + 3]) for i in range(0, len(clock.log), 3)]
+    assert all(sorted(r) == names for r in rounds)
+    assert len(set(rounds)) > 1
+
+
+def test_losers_are_dropped_but_reported() -> None:
+    clock = FakeClock()
+    runs = {
+        "fast": clock.contestant("fast", noisy(100, 8, 1)),
+        "slow": clock.contestant("slow", noisy(200, 8, 2)),
+    }
+    got = measure(runs, clock, Limits(drop=True))
+    assert got["slow"].runs == 6 < got["fast"].runs
+    kept = measure(runs, clock, Limits())
+    assert kept["slow"].runs == kept["fast"].runs
+
+
+def test_hopeless_after_one_run() -> None:
+    clock = FakeClock()
+    got = measure({"a": clock.contestant("a", steady(900.0))}, clock, Limits(hopeless=4), best_us=100.0)
+    assert got["a"].runs == 1
+
+
+def test_known_best_drops_a_candidate() -> None:
+    clock = FakeClock()
+    run = {"a": clock.contestant("a", noisy(120, 9))}
+    assert measure(run, clock, Limits(drop=True), best_us=100.0)["a"].runs == 6
+
+
+def test_separate_goes_on_until_one_is_left() -> None:
+    clock = FakeClock()
+    runs = {
+        "a": clock.contestant("a", noisy(100.0, 1.0, 1)),
+        "b": clock.contestant("b", noisy(100.6, 1.0, 2)),
+    }
+    loose = measure(runs, clock, Limits(drop=True, max_rounds=400))
+    tight = measure(runs, clock, Limits(drop=True, max_rounds=400, separate=True))
+    assert tight["a"].runs > loose["a"].runs
+    assert tight["b"].runs < 400
+    assert tight["a"].cold_us + tight["a"].ci95_us < tight["b"].cold_us + tight["b"].ci95_us
+
+
+def test_slow_kernels_get_a_short_warm_row() -> None:
+    clock = FakeClock()
+    measure({"a": clock.contestant("a", steady(10_000.0)), "b": clock.contestant("b", steady(9.0))}, clock)
+    assert clock.warm_counts == [2, 50]

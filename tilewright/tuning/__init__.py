@@ -1,0 +1,1 @@
+"""Search for the fastest right kernel: space, model, search, verify, measure, worker, tuner."""

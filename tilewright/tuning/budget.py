@@ -1,0 +1,53 @@
+"""How much tuning may cost: seconds, trials, or everything."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from tilewright.errors import BudgetError
+
+_FORM = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|sec|m|min|h|trials?)")
+_SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit on one layer's tuning; ``seconds`` counts everything, from compile to final timing.
+
+    Example:
+        >>> Budget.parse("2m").seconds
+        120.0
+        >>> Budget.parse("50trials").trials
+        50
+    """
+
+    seconds: float = math.inf
+    trials: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Read ``20s``, ``2m``, ``50trials`` or ``all``.
+
+        Raises:
+            BudgetError: if the text is none of these, or is zero.
+        """
+        if text.strip().lower() == "all":
+            return cls()
+        match = _FORM.fullmatch(text.strip().lower())
+        if not match:
+            raise BudgetError(f"budget {text!r}: must be like 20s, 2m, 50trials or all")
+        number, unit = match.groups()
+        if float(number) == 0:
+            raise BudgetError(f"budget {text!r}: must be more than zero, e.g. 20s or 50trials")
+        if not unit.startswith("trial"):
+            return cls(seconds=float(number) * _SECONDS[unit])
+        if "." in number:
+            raise BudgetError(f"budget {text!r}: trials are whole, e.g. {max(1, int(float(number)))}trials")
+        return cls(trials=int(number))
+
+    def __str__(self) -> str:
+        if self.trials is not None:
+            return f"{self.trials}trials"
+        return f"{self.seconds:g}s" if math.isfinite(self.seconds) else "all"

@@ -1,0 +1,167 @@
+"""The measuring protocol: interleaved rounds, caches flushed by reading, medians with intervals.
+
+One protocol for our kernels and for every peer. A *contestant* is a function that enqueues one run.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from tilewright.record import Measurement
+
+Run = Callable[[], None]
+_WARM_US = 20_000.0  # how long one warm row of runs may take
+_MIN_INTERVAL = 6  # fewest samples whose range is a 95% interval of the median: 1 - 2 / 2^6
+
+
+class Clock(Protocol):
+    """The part of a runtime that measures."""
+
+    def timed(self, run: Run, flush: bool) -> float:
+        """Return the time of one run in us, after a reading flush of the caches."""
+        ...
+
+    def warm(self, run: Run, count: int) -> float:
+        """Return the time of one of ``count`` runs in a row, in us."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop measuring.
+
+    Attributes:
+        min_rounds: rounds before anyone is dropped or anything stops.
+        max_rounds: cap on rounds.
+        max_s: cap on seconds, checked once a round (one round always happens).
+        relative: a half width below this share of the median is small enough.
+        absolute_us: a half width below this is small enough, in us.
+        drop: stop timing a contestant whose interval lies wholly above the best's.
+        separate: go on, up to the caps, until only one contestant is left.
+        hopeless: after one run, stop timing a contestant this many times slower than the best.
+        warm_runs: most runs in the row of the warm figure; 0 takes none.
+    """
+
+    min_rounds: int = _MIN_INTERVAL
+    max_rounds: int = 200
+    max_s: float = 2.0
+    relative: float = 0.01
+    absolute_us: float = 0.3
+    drop: bool = False
+    separate: bool = False
+    hopeless: float = math.inf
+    warm_runs: int = 50
+
+
+@lru_cache(maxsize=1024)
+def interval_rank(count: int) -> int:
+    """Return r such that the r-th smallest and r-th largest of ``count`` hold the median 95% of the time.
+
+    Distribution-free: the number of samples below the median is binomial(count, 1/2). Returns 0
+    where no such r exists (fewer than 6 samples).
+    """
+    tail, rank = 0.0, 0
+    log_half = count * math.log(0.5)
+    for below in range(count // 2):
+        chance = math.lgamma(count + 1) - math.lgamma(below + 1) - math.lgamma(count - below + 1)
+        tail += math.exp(chance + log_half)
+        if 2 * tail > 0.05:
+            break
+        rank = below + 1
+    return rank
+
+
+def median_interval(times_us: list[float]) -> tuple[float, float, float]:
+    """Return (median, low, high) of a sample; the interval is 95%, or 0 to infinity when too few."""
+    ordered = sorted(times_us)
+    count, middle = len(ordered), len(ordered) // 2
+    median = ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    rank = interval_rank(count)
+    if rank == 0:
+        return median, 0.0, math.inf
+    return median, ordered[rank - 1], ordered[-rank]
+
+
+def summary(times_us: list[float], warm_us: float | None = None) -> Measurement:
+    """Turn samples into a Measurement.
+
+    With fewer than 6 samples there is no 95% interval: the half width is then the time itself.
+    """
+    median, low, high = median_interval(times_us)
+    half = (high - low) / 2 if math.isfinite(high) else median
+    return Measurement(cold_us=median, ci95_us=half, runs=len(times_us), warm_us=warm_us)
+
+
+def measure(
+    contestants: Mapping[str, Run],
+    clock: Clock,
+    limits: Limits | None = None,
+    best_us: float = math.inf,
+    now: Callable[[], float] = time.monotonic,
+) -> dict[str, Measurement]:
+    """Time contestants against each other, in rounds.
+
+    Args:
+        contestants: name to a function that enqueues one run.
+        clock: what times a run; a Runtime is one.
+        limits: when to stop.
+        best_us: the time to beat, known from before; with ``drop`` a contestant whose interval lies
+            wholly above it is dropped.
+        now: seconds, for the cap.
+
+    Returns:
+        A measurement for each contestant, the dropped ones included.
+    """
+    limits = limits or Limits()
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    alive = list(contestants)
+    order = random.Random(0)
+    end = now() + limits.max_s
+    for done in range(1, limits.max_rounds + 1):
+        for name in order.sample(alive, len(alive)):
+            times[name].append(clock.timed(contestants[name], True))
+        alive = _still_in(times, alive, done, limits, best_us)
+        if now() >= end or _settled(times, alive, done, limits):
+            break
+    return {n: summary(times[n], _warm(contestants[n], clock, times[n], limits)) for n in contestants}
+
+
+def _still_in(
+    times: Mapping[str, list[float]], alive: list[str], done: int, limits: Limits, best_us: float
+) -> list[str]:
+    """Drop contestants that cannot win."""
+    stats = {name: median_interval(times[name]) for name in alive}
+    fastest = min(best_us, *(median for median, _, _ in stats.values()))
+    kept = [name for name in alive if min(times[name]) <= limits.hopeless * fastest]
+    if limits.drop and done >= limits.min_rounds:
+        ceiling = min(best_us, *(high for _, _, high in stats.values()))
+        kept = [name for name in kept if stats[name][1] <= ceiling]
+    return kept
+
+
+def _settled(times: Mapping[str, list[float]], alive: list[str], done: int, limits: Limits) -> bool:
+    """Say whether every contestant left is known well enough."""
+    if not alive:
+        return True
+    if done < limits.min_rounds or (limits.separate and len(alive) > 1):
+        return False
+    return all(precise(summary(times[name]), limits) for name in alive)
+
+
+def precise(figure: Measurement, limits: Limits) -> bool:
+    """Say whether a measurement's interval is small enough to stop."""
+    return figure.ci95_us <= max(limits.relative * figure.cold_us, limits.absolute_us)
+
+
+def _warm(run: Run, clock: Clock, times_us: list[float], limits: Limits) -> float | None:
+    """Take the warm figure: a row of runs, short for slow kernels."""
+    if limits.warm_runs == 0:
+        return None
+    count = max(1, min(limits.warm_runs, int(_WARM_US / max(min(times_us), 1e-3))))
+    return clock.warm(run, count)
