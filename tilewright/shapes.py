@@ -1,0 +1,152 @@
+"""Layers by name: shipped suites, shape files and plain problem strings.
+
+A shape file holds one ``NAME problem-string`` per line; ``#`` starts a comment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from tilewright.errors import ProblemError
+from tilewright.problem import LAYOUTS, Problem
+
+SHAPES_DIR = Path(__file__).parent / "data" / "shapes"
+MAX_FILE_BYTES = 1 << 20
+MAX_SPEC = 255
+_PROBLEM_LIKE = re.compile(r"[nchwkrspudg]\d")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One named problem of a suite."""
+
+    name: str
+    problem: Problem
+
+
+@cache
+def suites() -> tuple[str, ...]:
+    """Names of the shipped suites."""
+    return tuple(sorted(path.stem for path in SHAPES_DIR.glob("*.txt")))
+
+
+def load(specs: Iterable[str], dtype: str | None = None, layout: str | None = None) -> list[Layer]:
+    """Resolve suite names, single layers, shape files and problem strings, in the order given.
+
+    Args:
+        specs: each one of ``resnet`` (a suite), ``resnet:R12`` (a layer of it), ``R12`` (a shipped
+            layer by its own name), ``layers.txt`` (a file) or ``n1c64h56w56k64r3s3p1-f32``.
+        dtype: replaces the dtype of every problem.
+        layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output.
+
+    Raises:
+        ProblemError: names the spec that could not be resolved, and what is known.
+
+    Example:
+        >>> [layer.name for layer in load(["resnet:R2", "R12"])]
+        ['R2', 'R12']
+    """
+    layers = [layer for spec in specs for layer in resolve(spec)]
+    if layout is not None and layout not in LAYOUTS:
+        raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}")
+    return [Layer(layer.name, _override(layer.problem, dtype, layout)) for layer in layers]
+
+
+def resolve(spec: str) -> list[Layer]:
+    """The layers that one spec stands for; a plain problem is its own name."""
+    spec = spec.strip()
+    if len(spec) > MAX_SPEC:
+        raise ProblemError(f"layer {spec[:40] + '…'!r}: longer than {MAX_SPEC} characters")
+    suite, colon, name = spec.partition(":")
+    if suite in suites():
+        return _one_of(suite, name) if colon else read_file(SHAPES_DIR / f"{suite}.txt")
+    if spec in shipped():
+        return [shipped()[spec]]
+    if spec.endswith(".txt") or "/" in spec or _is_file(spec):
+        return read_file(Path(spec))
+    if _PROBLEM_LIKE.match(spec):
+        problem = Problem.parse(spec)
+        return [Layer(str(problem), problem)]
+    raise _unknown(spec)
+
+
+@cache
+def shipped() -> dict[str, Layer]:
+    """Every layer of every shipped suite by its name."""
+    return {layer.name: layer for suite in suites() for layer in read_file(SHAPES_DIR / f"{suite}.txt")}
+
+
+def read_file(path: Path) -> list[Layer]:
+    """Read a shape file.
+
+    Raises:
+        ProblemError: the file is missing, unreadable, no text, empty, or has a bad line (named).
+    """
+    layers: list[Layer] = []
+    for number, raw in enumerate(_text(path).splitlines(), 1):
+        line = raw.partition("#")[0].split()
+        if not line:
+            continue
+        where = f"shape file {path}, line {number}"
+        if len(line) != 2:
+            raise ProblemError(f"{where}: want 'NAME problem-string', got {raw.strip()[:80]!r}")
+        if any(layer.name == line[0] for layer in layers):
+            raise ProblemError(f"{where}: the name {line[0]!r} is given twice")
+        try:
+            layers.append(Layer(line[0], Problem.parse(line[1])))
+        except ProblemError as error:
+            raise ProblemError(f"{where}: {error}") from None
+    if not layers:
+        raise ProblemError(f"shape file {path}: holds no layers; want lines of 'NAME problem-string'")
+    return layers
+
+
+def _is_file(spec: str) -> bool:
+    return "\0" not in spec and Path(spec).is_file()
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ProblemError(f"shape file {path}: {why}; known suites are {', '.join(suites())}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ProblemError(f"shape file {path}: longer than {MAX_FILE_BYTES} bytes, not a list of layers")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ProblemError(f"shape file {path}: not a text file; want lines of 'NAME problem-string'")
+    return text
+
+
+def _one_of(suite: str, name: str) -> list[Layer]:
+    layers = read_file(SHAPES_DIR / f"{suite}.txt")
+    found = [layer for layer in layers if layer.name == name]
+    if not found:
+        names = ", ".join(layer.name for layer in layers)
+        raise ProblemError(f"layer {name!r}: suite {suite} has {names}")
+    return found
+
+
+def _override(problem: Problem, dtype: str | None, layout: str | None) -> Problem:
+    if dtype is not None:
+        problem = replace(problem, dtype=dtype)
+    return problem.with_layout(layout) if layout is not None else problem
+
+
+def _unknown(spec: str) -> ProblemError:
+    close = difflib.get_close_matches(spec, [*suites(), *shipped()], n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return ProblemError(
+        f"layer {spec!r}{hint}: no suite, file or problem string; known suites are {', '.join(suites())}; "
+        "a problem string looks like n1c64h56w56k64r3s3p1-f32"
+    )
