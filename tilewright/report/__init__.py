@@ -1,0 +1,1 @@
+"""Results to people: terminal tables, Markdown, JSON, SVG plots, the tables of the README."""

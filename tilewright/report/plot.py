@@ -1,0 +1,76 @@
+"""Results as an SVG: for each layer and peer, how many times longer the peer takes than we do."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import DeviceError, StoreError
+from tilewright.report.results import Results, Row
+
+# One middle grey and four middle tones: each stands out from a white page and from a black one.
+INK = "#808080"
+COLOURS = ("#3b8ed0", "#e0823d", "#35a37c", "#b06fc4", "#c9a227", "#d1605e")
+
+
+def svg(results: Results, path: Path) -> None:
+    """Write grouped bars, one group a layer, one bar a peer; the line at 1 is our own time.
+
+    Raises:
+        DeviceError: matplotlib is missing.
+        StoreError: no layer has a ratio to draw, or the file cannot be written.
+    """
+    plt = _pyplot()
+    rows = [row for row in results.rows if row.ratio(row.best_peer) is not None]
+    if not rows:
+        raise StoreError("plot: no layer has both our time and a peer's; nothing to draw")
+    style = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "tilewright",
+        "font.family": "sans-serif",
+        "font.size": 10,
+    }
+    with plt.rc_context({**style, "text.color": INK, "axes.labelcolor": INK}):
+        figure, axes = plt.subplots(figsize=(max(6.0, 0.7 * len(rows) + 2), 4))
+        _bars(axes, rows, [name for name in results.peer_names if any(row.ratio(name) for row in rows)])
+        _dress(axes, rows, results)
+        try:
+            figure.savefig(path, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
+        except OSError as error:
+            raise StoreError(f"plot {path}: {error.strerror or error}") from None
+        finally:
+            plt.close(figure)
+
+
+def _pyplot() -> Any:  # matplotlib is optional, so it has no types here
+    try:
+        import matplotlib
+    except ImportError:
+        raise DeviceError("plot: matplotlib is not installed; pip install 'tilewright[plot]'") from None
+    matplotlib.use("svg")
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
+def _bars(axes: Any, rows: list[Row], peers: list[str]) -> None:
+    width = 0.8 / len(peers)
+    for index, peer in enumerate(peers):
+        heights = [row.ratio(peer) or math.nan for row in rows]
+        places = [at + (index - (len(peers) - 1) / 2) * width for at in range(len(rows))]
+        axes.bar(places, heights, width * 0.9, label=peer, color=COLOURS[index % len(COLOURS)])
+
+
+def _dress(axes: Any, rows: list[Row], results: Results) -> None:
+    axes.axhline(1, color=INK, linewidth=1.2, linestyle="--")
+    axes.set_xticks(range(len(rows)), [row.name for row in rows], rotation=45 if len(rows) > 12 else 0)
+    axes.set_ylabel("peer time / tilewright time\n(above 1: tilewright is faster)")
+    axes.set_title(str(results.device.get("name", "")), fontsize=10)
+    axes.tick_params(colors=INK)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=INK, alpha=0.3, linewidth=0.6)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(INK)
+    axes.legend(frameon=False, labelcolor=INK, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4)

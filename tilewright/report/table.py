@@ -1,0 +1,145 @@
+"""Results as tables: aligned text for pipes and logs, rich for terminals, Markdown for files."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.report.results import Figure, Results, Row
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells to print; the first column is left-aligned, all others right-aligned."""
+
+    title: str
+    head: tuple[str, ...]
+    body: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def results_table(results: Results) -> Table:
+    """Lay out one benchmark: layer, time, floor, each peer that ran, ratio, error over bound."""
+    peers = [name for name in results.peer_names if any(name in ran_peers(row) for row in results.rows)]
+    return Table(
+        title=_title(results),
+        head=("layer", "ours", "±", "floor", "of floor", *peers, "ratio", "error/bound"),
+        body=tuple(_cells(row, peers) for row in results.rows),
+        notes=tuple(_notes(results)),
+    )
+
+
+def ran_peers(row: Row) -> list[str]:
+    """Names of the peers that have a time on this layer."""
+    return [name for name, figure in row.peers.items() if figure.cold_us]
+
+
+def plain(table: Table) -> str:
+    """The table as aligned lines of text."""
+    rows = [table.head, *table.body]
+    widths = [max(_width(row[i]) for row in rows) for i in range(len(table.head))]
+    lines = ["  ".join(_pad(cell, widths[i], i > 0) for i, cell in enumerate(row)).rstrip() for row in rows]
+    title = [table.title] if table.title else []
+    return "\n".join([*title, *lines, *table.notes])
+
+
+def markdown(table: Table) -> str:
+    """The table as GitHub Markdown, the title above it and the notes below."""
+    rule = ("---", *("---:" for _ in table.head[1:]))
+    rows = [
+        "| " + " | ".join(_escape(cell) for cell in row) + " |" for row in (table.head, rule, *table.body)
+    ]
+    title = [_escape(table.title), ""] if table.title else []
+    notes = ["", *(f"- {_escape(note)}" for note in table.notes)] if table.notes else []
+    return "\n".join([*title, *rows, *notes])
+
+
+def rich_table(table: Table) -> RenderableType:
+    """The table for a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(
+        box=box.SIMPLE_HEAD,
+        title=table.title or None,
+        title_justify="left",
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for index, name in enumerate(table.head):
+        shown.add_column(Text(name), justify="right" if index else "left", no_wrap=index == 0)
+    for row in table.body:
+        shown.add_row(*(Text(cell) for cell in row))
+    return Group(shown, *(Text(note) for note in table.notes))
+
+
+def time_text(value_us: float | None) -> str:
+    """A time in us with three significant digits."""
+    if value_us is None:
+        return NONE
+    return f"{value_us:.0f}" if value_us >= 100 else f"{value_us:.3g}"
+
+
+def ratio_text(value: float | None) -> str:
+    """A ratio with two decimals."""
+    return NONE if value is None else f"{value:.2f}"
+
+
+def _cells(row: Row, peers: Sequence[str]) -> tuple[str, ...]:
+    ours = row.ours.cold_us
+    floor = NONE if not ours else f"{row.floor_us / ours:.0%}"
+    error = NONE if row.error_over_bound is None else f"{row.error_over_bound:.2g}"
+    theirs = [time_text(row.peers.get(name, Figure(None)).cold_us) for name in peers]
+    mark = "" if row.deterministic else "†"
+    times = (time_text(ours) + mark, time_text(row.ours.ci95_us), time_text(row.floor_us), floor)
+    return (row.name, *times, *theirs, ratio_text(row.ratio(row.best_peer)), error)
+
+
+def _title(results: Results) -> str:
+    parts = [str(results.device.get("name", "unknown device")), results.date[:10], results.commit[:10]]
+    return ", ".join(part for part in parts if part) + "; times in us, cold caches"
+
+
+def _notes(results: Results) -> list[str]:
+    notes = []
+    if results.geomean is not None:
+        ratios = [row.ratio(row.best_peer) for row in results.rows]
+        there = [ratio for ratio in ratios if ratio is not None]
+        notes.append(
+            f"ratio is fastest peer / ours: geometric mean {results.geomean:.2f}"
+            f" over {len(there)} layers, lowest {min(there):.2f}"
+        )
+    if not all(row.deterministic for row in results.rows):
+        notes.append("† not deterministic: sums of floats in no fixed order")
+    absent: dict[tuple[str, str], list[str]] = {}
+    for row in results.rows:
+        figures = {"tilewright": row.ours, **row.peers}
+        for name, figure in figures.items():
+            if figure.cold_us is None:
+                absent.setdefault((name, figure.detail), []).append(row.name)
+    for (name, why), layers in absent.items():
+        which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
+        notes.append(f"{name} has no time for {which}: {why or 'no reason recorded'}")
+    return notes
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _pad(text: str, width: int, right: bool) -> str:
+    gap = " " * (width - _width(text))
+    return gap + text if right else text + gap
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
