@@ -1,0 +1,167 @@
+"""A SQLite file that many processes share: rollback journal, busy timeout, a corrupt file set aside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from tilewright.errors import StoreError
+from tilewright.runtime.cache import secure_folder
+
+T = TypeVar("T")
+
+_warned: set[str] = set()
+
+
+class Database:
+    """One SQLite file with a fixed schema. A connection lives for one call only, so a Database may be
+    shared by threads and survives a fork.
+
+    Args:
+        path: the file; its folder is made 0700 if need be.
+        version: kept in the file (``user_version``); a file with another one is set aside.
+        tables: SQL statements that make the tables and indexes.
+        probe: a SELECT that fails if the tables are not those.
+        timeout_s: how long to wait for another process.
+    """
+
+    def __init__(
+        self, path: Path, version: int, tables: tuple[str, ...], probe: str, timeout_s: float
+    ) -> None:
+        self.path, self.version, self.tables, self.probe = path, version, tables, probe
+        self.timeout_s = timeout_s
+        secure_folder(path.parent)
+        regular_file(path)
+
+    def use(self, work: Callable[[sqlite3.Connection], T], write: bool = False) -> T:
+        """Run ``work`` in one transaction; set a corrupt database aside and try once more.
+
+        Raises:
+            StoreError: busy for longer than the timeout, disk full, read-only, or no plain file.
+        """
+        for last in (False, True):
+            try:
+                with closing(self._connect()) as db:
+                    db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                    result = work(db)
+                    db.execute("COMMIT")
+                    return result
+            except sqlite3.Error as error:
+                if last or not _is_corrupt(error):
+                    why = "is another process stuck, or the disk full?"
+                    raise StoreError(f"store {self.path}: {error}; {why}") from error
+                self._set_aside(error)
+        raise AssertionError("not reached")
+
+    def set_aside(self) -> tuple[str, ...]:
+        """Name the corrupt files that were moved away."""
+        return tuple(sorted(p.name for p in self.path.parent.glob(self.path.name + ".corrupt-*")))
+
+    def _connect(self) -> sqlite3.Connection:
+        for tail in ("", "-journal"):
+            regular_file(self._part(tail))
+        if not self.path.exists():
+            _touch(self.path)
+        db = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
+        db.text_factory = lambda data: data.decode("utf-8", "replace")
+        try:
+            if db.execute("PRAGMA user_version").fetchone()[0] != self.version:
+                self._create(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found not in (0, self.version):
+            raise sqlite3.DatabaseError(f"its schema is {found}, not {self.version}")
+        for statement in self.tables:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {self.version}")
+        db.execute("COMMIT")
+
+    def _set_aside(self, reason: Exception) -> None:
+        """Move a corrupt file and its journal away, unless another process just did."""
+        mark = f".corrupt-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+        with _locked(self._part(".lock")):
+            if self._is_sound():
+                return
+            for tail in ("-journal", "-wal", "-shm", ""):
+                if self._part(tail).exists():
+                    self._part(tail).replace(self._part(mark + tail))
+        warn_once(
+            f"store {self.path}: was corrupt ({reason}); it is set aside as *{mark} and a new one begun",
+            f"corrupt {self.path}",
+        )
+
+    def _is_sound(self) -> bool:
+        try:
+            with closing(self._connect()) as db:
+                db.execute(self.probe).fetchall()
+                return bool(db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+        except sqlite3.Error as error:
+            return not _is_corrupt(error)
+
+    def _part(self, tail: str) -> Path:
+        return self.path.with_name(self.path.name + tail)
+
+
+def regular_file(path: Path) -> None:
+    """Refuse a path that exists and is not a plain file of this user.
+
+    Raises:
+        StoreError: it is a symbolic link, a folder or a device, or another user's.
+    """
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"store {path}: cannot be used ({error.strerror or error})") from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise StoreError(f"store {path}: is a symbolic link or no plain file; remove it")
+    if hasattr(os, "getuid") and facts.st_uid != os.getuid():
+        raise StoreError(f"store {path}: belongs to user {facts.st_uid}, not to you; remove it")
+
+
+def warn_once(text: str, key: str | None = None) -> None:
+    """Warn the user, the first time only that ``key`` (by default the text) comes up."""
+    if (key or text) not in _warned:
+        _warned.add(key or text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def _touch(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    except OSError as error:
+        raise StoreError(f"store {path}: cannot be made ({error.strerror or error})") from None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path``; other processes wait (on POSIX)."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_corrupt(error: sqlite3.Error) -> bool:
+    """Tell a damaged or foreign database (CORRUPT, NOTADB, wrong tables) from a busy or full one."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return (code & 0xFF) in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -1,0 +1,312 @@
+"""Records as JSON: for the store's rows, and the typed winners that people share and we ship.
+
+A shared file holds numbers, problem strings and parameters by name, never source or a binary.
+Every field is checked on the way in; a config is compiled and verified again before it is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from tilewright.device import ARCHITECTURES, Device, for_architecture
+from tilewright.errors import ConfigError, ProblemError, StoreError
+from tilewright.kernels.family import Config, Family
+from tilewright.problem import Problem
+from tilewright.record import OUTCOMES, Check, Measurement, Record
+
+FORMAT = "tilewright-tuned"
+SCHEMA = 1
+MAX_FILE_BYTES = 64 << 20
+MAX_RECORDS = 200_000
+PROVENANCE = ("driver", "compiler", "clocks", "version")
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
+_BACKENDS = ("cuda", "opencl", "numpy")
+_HUGE = 1e15
+
+
+class Fields:
+    """Typed access to one JSON object; every complaint names the field's path."""
+
+    def __init__(self, data: object, path: str) -> None:
+        if not isinstance(data, dict):
+            raise StoreError(f"{path}: must be an object, got {_short(data)}")
+        self.data: dict[str, Any] = data
+        self.path = path
+
+    def bad(self, name: str, want: str) -> StoreError:
+        """Return the error that says what ``name`` must be."""
+        got = f"got {_short(self.data[name])}" if name in self.data else "it is missing"
+        return StoreError(f"{self.path}.{name}: must be {want}, {got}")
+
+    def only(self, *names: str) -> None:
+        """Refuse fields that nobody asked for."""
+        for name in self.data:
+            if name not in names:
+                raise StoreError(f"{self.path}: unknown field {_short(name)}; known are {', '.join(names)}")
+
+    def text(self, name: str, most: int = 200) -> str:
+        """Read one printable line."""
+        value = self.data.get(name)
+        if not isinstance(value, str) or len(value) > most or not _LINE.fullmatch(value):
+            raise self.bad(name, f"one printable line of at most {most} characters")
+        return value
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        """Read an integer in a range; a boolean is none."""
+        value = self.data.get(name)
+        if type(value) is not int or not low <= value <= high:
+            raise self.bad(name, f"an integer from {low} to {high}")
+        return value
+
+    def number(self, name: str, low: float = 0.0, high: float = _HUGE) -> float:
+        """Read a finite number in a range."""
+        value: Any = self.data.get(name)
+        if type(value) not in (int, float) or not low <= value <= high:
+            raise self.bad(name, f"a number from {low:g} to {high:g}")
+        return float(value)
+
+    def boolean(self, name: str) -> bool:
+        """Read true or false."""
+        value = self.data.get(name)
+        if type(value) is not bool:
+            raise self.bad(name, "true or false")
+        return value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ------------------------------------------------------------------ rows of the user's own store
+
+
+def to_json(record: Record) -> str:
+    """Write a whole record, failures included, as one line of JSON."""
+    return json.dumps(asdict(record), sort_keys=True, separators=(",", ":"))
+
+
+def from_json(text: str) -> Record:
+    """Read what ``to_json`` wrote.
+
+    Raises:
+        StoreError: names the field that is missing or of the wrong type.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"record: not JSON ({error})") from None
+    return record_from_dict(data)
+
+
+def record_from_dict(data: object) -> Record:
+    """Build a Record from its plain dictionary, every field checked."""
+    f = Fields(data, "record")
+    f.only(*Record.__dataclass_fields__)
+    outcome = f.text("outcome")
+    if outcome not in OUTCOMES:
+        raise f.bad("outcome", "one of " + ", ".join(OUTCOMES))
+    context = f.data.get("context", {})
+    if not isinstance(context, dict) or not all(isinstance(v, str) for v in context.values()):
+        raise f.bad("context", "an object of strings")
+    reason = f.data.get("reason", "")
+    if not isinstance(reason, str):
+        raise f.bad("reason", "a string")
+    return Record(
+        problem=f.text("problem"), device=f.text("device", 400), family=f.text("family"),
+        config=f.text("config", 2000), outcome=outcome, deterministic=f.boolean("deterministic"),
+        check=_check(f.data.get("check")), measurement=_measurement(f.data.get("measurement")),
+        reason=reason, registers=f.integer("registers", 0, 1 << 40),
+        workspace_bytes=f.integer("workspace_bytes", 0, 1 << 62),
+        compile_s=f.number("compile_s"), context=dict(context),
+    )  # fmt: skip
+
+
+def _check(data: object) -> Check | None:
+    if data is None:
+        return None
+    f = Fields(data, "record.check")
+    f.only(*Check.__dataclass_fields__)
+    # A failed check may well hold an infinite or NaN error: those are data too.
+    errors = [f.data.get(name) for name in ("max_error", "bound", "worst")]
+    if not all(type(e) in (int, float) for e in errors):
+        raise StoreError(f"{f.path}: max_error, bound and worst must be numbers, got {_short(errors)}")
+    flags = [f.boolean(name) for name in ("ok", "exact", "repeatable")]
+    reason = f.data.get("reason", "")
+    if not isinstance(reason, str):
+        raise f.bad("reason", "a string")
+    max_error, bound, worst = (float(e) for e in errors if e is not None)
+    return Check(flags[0], max_error, bound, worst, flags[1], flags[2], reason)
+
+
+def _measurement(data: object) -> Measurement | None:
+    if data is None:
+        return None
+    f = Fields(data, "record.measurement")
+    f.only(*Measurement.__dataclass_fields__)
+    return _time(f)
+
+
+def _time(f: Fields) -> Measurement:
+    warm = None if f.data.get("warm_us") is None else f.number("warm_us")
+    return Measurement(f.number("cold_us"), f.number("ci95_us"), f.integer("runs", 0, 1 << 40), warm)
+
+
+# ------------------------------------------------------------------------ files that people share
+
+
+def export_text(records: Iterable[Record]) -> str:
+    """Write winners as a shareable JSON file: typed parameters and figures only."""
+    rows = [_shared(r) for r in records if r.outcome == "correct" and r.measurement and r.check]
+    return json.dumps({"format": FORMAT, "schema": SCHEMA, "records": rows}, indent=1, allow_nan=False) + "\n"
+
+
+def _shared(record: Record) -> dict[str, Any]:
+    assert record.measurement and record.check
+    time = record.measurement
+    return {
+        "problem": record.problem,
+        "device": record.device,
+        "family": record.family,
+        "config": Config.parse(record.config).values,
+        "deterministic": record.deterministic,
+        "cold_us": time.cold_us,
+        "ci95_us": time.ci95_us,
+        "warm_us": time.warm_us,
+        "runs": time.runs,
+        "worst": record.check.worst if math.isfinite(record.check.worst) else 1.0,
+        "provenance": {k: _line(record.context[k]) for k in PROVENANCE if k in record.context},
+    }
+
+
+def _line(text: str) -> str:
+    return "".join(c for c in text if _LINE.fullmatch(c))[:200]
+
+
+def import_text(
+    text: str, source: str, families: Sequence[Family], devices: Sequence[Device] = ()
+) -> list[Record]:
+    """Read a shared file: every field checked, configs checked against their family's rules.
+
+    Args:
+        text: the JSON text.
+        source: what to call the file in an error.
+        families: the kernel families that a record may name.
+        devices: devices at hand, whose facts the rules are checked with. A CUDA architecture of
+            ``ARCHITECTURES`` is checked without one; any other when its config is first used.
+
+    Raises:
+        StoreError: names the first field that is not right; nothing is imported then.
+    """
+    rows = rows_of(text, source)
+    return [read_row(row, f"{source}: records[{i}]", families, devices) for i, row in enumerate(rows)]
+
+
+def rows_of(text: str, source: str) -> list[object]:
+    """Return the records of a shared file, not yet checked."""
+    f = Fields(parse(text, source), source)
+    f.only("format", "schema", "records")
+    if f.data.get("format") != FORMAT:
+        raise f.bad("format", repr(FORMAT))
+    if f.data.get("schema") != SCHEMA or type(f.data["schema"]) is not int:
+        raise f.bad("schema", f"{SCHEMA}: the file is of another version")
+    rows = f.data.get("records")
+    if not isinstance(rows, list) or len(rows) > MAX_RECORDS:
+        raise f.bad("records", f"a list of at most {MAX_RECORDS}")
+    return rows
+
+
+def parse(text: str, source: str) -> object:
+    """Read JSON strictly: no duplicate names, no NaN, no bottomless nesting."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise StoreError(f"{source}: not a valid JSON file ({reason})") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        raise ValueError("a name is given twice in one object")
+    return data
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def read_row(row: object, path: str, families: Sequence[Family], devices: Sequence[Device] = ()) -> Record:
+    """Check one record of a shared file; ``path`` is what to call it in an error."""
+    f = Fields(row, path)
+    f.only("problem", "device", "family", "config", "deterministic", "cold_us", "ci95_us", "warm_us", "runs",
+           "worst", "provenance")  # fmt: skip
+    try:
+        problem = Problem.parse(f.text("problem"))
+    except ProblemError as error:
+        raise StoreError(f"{f.path}.problem: {error}") from None
+    name = f.text("family")
+    family = next((known for known in families if known.name == name), None)
+    if family is None:
+        raise f.bad("family", "one of " + ", ".join(known.name for known in families))
+    key = f.text("device", 400)
+    config = _config(Fields(f.data.get("config"), f.path + ".config"), family)
+    _check_rules(f, problem, family, config, _facts(f, key, devices))
+    if f.boolean("deterministic") and not family.deterministic(config):
+        raise f.bad("deterministic", "false: this config adds in an order that varies")
+    if f.number("cold_us") <= 0:
+        raise f.bad("cold_us", "more than 0")
+    provenance = Fields(f.data.get("provenance", {}), f.path + ".provenance")
+    provenance.only(*PROVENANCE)
+    return Record(
+        problem=str(problem), device=key, family=family.name, config=str(config), outcome="correct",
+        deterministic=f.boolean("deterministic"), measurement=_time(f),
+        check=Check(True, 0.0, 0.0, f.number("worst", 0.0, 1.0), True, f.boolean("deterministic")),
+        context={name: provenance.text(name) for name in provenance.data},
+    )  # fmt: skip
+
+
+def _config(f: Fields, family: Family) -> Config:
+    if len(f.data) > 64:
+        raise StoreError(f"{f.path}: {len(f.data)} parameters are too many")
+    for name in f.data:
+        if not _NAME.fullmatch(name):
+            raise StoreError(f"{f.path}: {_short(name)} is no parameter name")
+    return Config.make(family.name, {name: f.integer(name, 0, 999_999) for name in f.data})
+
+
+def _facts(f: Fields, key: str, devices: Sequence[Device]) -> Device | None:
+    """Return what is known of the device that ``key`` names; None if nothing is."""
+    backend, _, rest = key.partition("/")
+    parts = rest.rsplit("/", 2)
+    good = len(parts) == 3 and parts[0] and re.fullmatch(r"[0-9]{1,6}", parts[2])
+    if backend not in _BACKENDS or not good:
+        raise f.bad("device", f"backend/name/arch/units with a backend of {', '.join(_BACKENDS)}")
+    name, arch, units = parts
+    for device in devices:
+        if device.key == key:
+            return device
+    if backend == "cuda" and not re.fullmatch(r"sm_[0-9]{2,3}[a-z]?", arch):
+        raise f.bad("device", "an architecture like sm_90 for the backend cuda")
+    if backend == "cuda" and arch in ARCHITECTURES:
+        return replace(for_architecture(arch), name=name, units=int(units))
+    return None
+
+
+def _check_rules(f: Fields, problem: Problem, family: Family, config: Config, device: Device | None) -> None:
+    if device is None:
+        return
+    refusal = family.refuses(problem, device)
+    if refusal:
+        raise StoreError(f"{f.path}.family: {family.name} does not take {problem}: {refusal}")
+    try:
+        family.check(problem, device, config)
+    except ConfigError as error:
+        raise StoreError(f"{f.path}.config: {error}") from None

@@ -1,0 +1,303 @@
+"""Records for ever: SQLite in the user's cache, and the winners that are shipped, read below it.
+
+The key of a winner holds all that changes the answer: schema, kernel source, compiler, device name,
+architecture and unit count, problem (with its math), determinism. Driver and clocks are recorded only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from tilewright.database import Database, warn_once
+from tilewright.device import Device
+from tilewright.errors import StoreError
+from tilewright.exchange import (
+    MAX_FILE_BYTES,
+    SCHEMA,
+    export_text,
+    from_json,
+    import_text,
+    to_json,
+)
+from tilewright.kernels.source import source_key as kernel_key
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.runtime.cache import folder
+from tilewright.shipped import all_families, shipped_rows, shipped_winners
+
+Sources = Mapping[str, str] | str | None
+_Found = tuple[Record, str, str]
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS records (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, problem TEXT, device TEXT, source TEXT,
+    deterministic INTEGER, family TEXT, config TEXT, outcome TEXT, cold_us REAL, high_us REAL,
+    final INTEGER, origin TEXT, body TEXT, digest TEXT)""",
+    "CREATE INDEX IF NOT EXISTS by_problem ON records (problem, device)",
+    "CREATE TABLE IF NOT EXISTS set_aside AS SELECT * FROM records LIMIT 0",
+)
+_COLUMNS = (
+    "time, problem, device, source, deterministic, family, config, outcome, cold_us, high_us, final, origin, "
+    "body, digest"
+)
+_READ = "id, problem, device, source, origin, body, digest"
+_NEWEST = (
+    "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
+    "GROUP BY config, source, origin = 'imported'"
+)
+_ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to be trusted yet
+
+
+@lru_cache(maxsize=64)
+def source_key(family: str, compiler: str = "") -> str:
+    """Hash what a family's answer hangs on: schema, its spec and kernels with includes, compiler."""
+    total = hashlib.sha256(f"{SCHEMA}\0{compiler}".encode())
+    folder = resources.files("tilewright.kernels")
+    for name in (f"{family}.cu", "pack.cu"):
+        total.update(kernel_key(name).encode() if folder.joinpath(name).is_file() else b"-")
+    spec = folder.joinpath(f"{family}.py")
+    total.update(spec.read_bytes() if spec.is_file() else b"-")
+    return total.hexdigest()[:32]
+
+
+def source_keys(families: Iterable[str], compiler: str = "") -> dict[str, str]:
+    """Return ``source_key`` of each family by name; ``compiler`` is ``Runtime.compiler``."""
+    return {name: source_key(name, compiler) for name in families}
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a store holds. ``set_aside`` lists the corrupt databases that were moved away."""
+
+    path: str
+    nbytes: int
+    records: int
+    correct: int
+    imported: int
+    problems: int
+    devices: tuple[str, ...]
+    shipped: int
+    set_aside: tuple[str, ...]
+
+
+class Store:
+    """Every outcome ever recorded; many processes may use one store at once.
+
+    Args:
+        path: the database file; None for the user's own, in $TILEWRIGHT_CACHE or the platform's
+            cache folder. Its folder is made 0700.
+        shipped: also read the winners that come with the package, below the user's own.
+        timeout_s: how long to wait for another process.
+
+    Raises:
+        StoreError: the folder or file is a symbolic link, another user's, or writable by others.
+
+    Example:
+        >>> import tempfile; folder = tempfile.TemporaryDirectory()
+        >>> Store(folder.name + "/records.sqlite").info().records
+        0
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, shipped: bool = True, timeout_s: float = 30.0
+    ) -> None:
+        self.path = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
+        probe = f"SELECT {_COLUMNS} FROM records LIMIT 1"
+        self.database = Database(self.path, SCHEMA, _TABLES, probe, timeout_s)
+        self._use_shipped = shipped
+
+    # ------------------------------------------------------------------------------- writing
+
+    def add(self, record: Record, origin: str = "measured") -> None:
+        """Append one outcome. Its context may name "compiler", and "stage" = "final" for a re-measured
+        finalist, which ``best`` prefers to a time taken during the search."""
+        self.add_all([record], origin)
+
+    def add_all(self, records: Iterable[Record], origin: str = "measured") -> None:
+        """Append outcomes in one transaction: all or none."""
+        rows = [_row(record, origin) for record in records]
+        marks = ", ".join("?" * len(_COLUMNS.split(",")))
+        self.database.use(
+            lambda db: db.executemany(f"INSERT INTO records ({_COLUMNS}) VALUES ({marks})", rows), True
+        )
+
+    def clear(self, problem: Problem | str | None = None, device_key: str | None = None) -> int:
+        """Forget records of a problem and a device (None: of all); return how many."""
+        where, values = _where(problem, device_key)
+        return self.database.use(
+            lambda db: db.execute(f"DELETE FROM records WHERE {where}", values).rowcount, True
+        )
+
+    # ------------------------------------------------------------------------------- reading
+
+    def best(
+        self,
+        problem: Problem | str,
+        device_key: str,
+        deterministic: bool = False,
+        source_key: Sources = None,
+    ) -> Record | None:
+        """Return the winner that may run as it is: verified on this device with this very source.
+
+        Args:
+            problem: the layer.
+            device_key: ``Device.key``.
+            deterministic: only configs that give the same bits each time.
+            source_key: ``source_keys`` by family, or one ``source_key``; None takes any source,
+                which is for reports and not for running.
+
+        Returns:
+            Of the newest record of each config, correct ones: re-measured finalists first, then the
+            least upper end of the time's confidence interval. None if there is none.
+        """
+        for record, source, origin in self._ranked(problem, device_key, deterministic):
+            if origin != "imported" and _same(record, source, source_key):
+                return record
+        return None
+
+    def hints(
+        self,
+        problem: Problem | str,
+        device_key: str,
+        deterministic: bool = False,
+        source_key: Sources = None,
+    ) -> list[Record]:
+        """Return likely winners that must be checked and verified first, likeliest first.
+
+        They are those of another kernel source or compiler, imported ones, and shipped ones.
+        """
+        shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
+        hints = [record for record in shipped if record.deterministic >= deterministic]
+        for record, source, origin in self._ranked(problem, device_key, deterministic)[::-1]:
+            if origin == "imported" or not _same(record, source, source_key):
+                why = origin if origin == "imported" else "older source"
+                hints.insert(0, replace(record, context={**record.context, "origin": why}))
+        failed = self._failed(problem, device_key, source_key)
+        return list({r.config: r for r in hints[::-1] if r.config not in failed}.values())[::-1]
+
+    def records(self, problem: Problem | str | None = None, device_key: str | None = None) -> list[Record]:
+        """Return the history, oldest first, failures too."""
+        where, values = _where(problem, device_key)
+        query = f"SELECT {_READ} FROM records WHERE {where} ORDER BY id"
+        return [record for record, _, _ in self._select(query, values)]
+
+    def info(self) -> Info:
+        """Count what is there."""
+        query = (
+            "SELECT COUNT(*), COALESCE(SUM(outcome = 'correct'), 0), COALESCE(SUM(origin = 'imported'), 0), "
+            "COUNT(DISTINCT problem) FROM records"
+        )
+        records, correct, imported, problems = self.database.use(lambda db: db.execute(query).fetchone())
+        query = "SELECT DISTINCT device FROM records ORDER BY 1"
+        devices = self.database.use(lambda db: db.execute(query).fetchall())
+        return Info(
+            path=str(self.path), nbytes=self.path.stat().st_size, records=records, correct=correct,
+            imported=imported, problems=problems, devices=tuple(name for (name,) in devices),
+            shipped=sum(map(len, shipped_rows().values())) if self._use_shipped else 0,
+            set_aside=self.database.set_aside(),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------- sharing
+
+    def export_json(self, problem: Problem | str | None = None, device_key: str | None = None) -> str:
+        """Return the winners as JSON text: typed parameters and figures, no source, no binary."""
+        where, values = _where(problem, device_key)
+        query = f"SELECT DISTINCT problem, device FROM records WHERE {where} ORDER BY 2, 1"
+        winners: dict[tuple[str, str, str], Record] = {}
+        for name, device in self.database.use(lambda db: db.execute(query, values).fetchall()):
+            for deterministic in (False, True):
+                record = self.best(name, device, deterministic)
+                if record:
+                    winners[name, device, record.config] = record
+        return export_text(winners.values())
+
+    def import_json(self, text: str, devices: Sequence[Device] = (), source: str = "import") -> int:
+        """Take in winners that someone shared; return how many. They are verified before first use.
+
+        Raises:
+            StoreError: names the first field that is not right; nothing is imported then.
+        """
+        if len(text) > MAX_FILE_BYTES:
+            raise StoreError(f"{source}: {len(text)} characters; at most {MAX_FILE_BYTES} are read")
+        records = import_text(text, source, all_families(), devices)
+        self.add_all(records, "imported")
+        return len(records)
+
+    # ------------------------------------------------------------------------------- inside
+
+    def _ranked(self, problem: Problem | str, device_key: str, deterministic: bool) -> list[_Found]:
+        """Correct configs, best first, each by its newest record of each source."""
+        query = (
+            f"SELECT {_READ} FROM records WHERE id IN ({_NEWEST}) AND outcome = 'correct' AND "
+            "high_us IS NOT NULL AND deterministic >= ? ORDER BY "
+            "origin = 'imported', origin = 'verified', final DESC, high_us, id DESC"
+        )
+        found = self._select(query, [str(problem), device_key, int(deterministic)])
+        return [item for item in found if item[0].check and item[0].check.ok and item[0].measurement]
+
+    def _failed(self, problem: Problem | str, device_key: str, wanted: Sources) -> set[str]:
+        """Configs that this very source was tried with, and failed."""
+        query = f"SELECT {_READ} FROM records WHERE id IN ({_NEWEST}) AND outcome != 'correct'"
+        found = self._select(query, [str(problem), device_key])
+        return {record.config for record, source, _ in found if _same(record, source, wanted)}
+
+    def _select(self, query: str, values: Sequence[object]) -> list[_Found]:
+        """Read records, each with its source key and origin; set corrupt ones aside."""
+        rows = self.database.use(lambda db: db.execute(query, values).fetchall())
+        good: list[_Found] = []
+        bad: list[tuple[int]] = []
+        for number, *stated, body, digest in rows:
+            try:
+                if digest != _digest(*map(str, stated), body):
+                    raise StoreError("its digest does not match")
+                good.append((from_json(body), str(stated[2]), str(stated[3])))
+            except StoreError as error:
+                bad.append((number,))
+                text = f"store {self.path}: a corrupt record is set aside ({error})"
+                warn_once(text, f"record {self.path}")
+        if bad:
+            self.database.use(lambda db: _move(db, bad), True)
+        return good
+
+
+def _move(db: sqlite3.Connection, numbers: list[tuple[int]]) -> None:
+    db.executemany("INSERT INTO set_aside SELECT * FROM records WHERE id = ?", numbers)
+    db.executemany("DELETE FROM records WHERE id = ?", numbers)
+
+
+def _row(record: Record, origin: str) -> tuple[object, ...]:
+    if origin not in _ORIGINS:
+        raise StoreError(f"origin {origin!r}: must be one of {', '.join(_ORIGINS)}")
+    source = source_key(record.family, record.context.get("compiler", ""))
+    body = to_json(record)
+    timed = record.measurement
+    return (
+        time.time(), record.problem, record.device, source, int(record.deterministic), record.family,
+        record.config, record.outcome, timed.cold_us if timed else None,
+        timed.cold_us + timed.ci95_us if timed else None, int(record.context.get("stage") == "final"), origin,
+        body, _digest(record.problem, record.device, source, origin, body),
+    )  # fmt: skip
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+def _where(problem: Problem | str | None, device_key: str | None) -> tuple[str, list[str]]:
+    tests = [("problem", problem), ("device", device_key)]
+    given = [(name, str(value)) for name, value in tests if value is not None]
+    return " AND ".join(f"{name} = ?" for name, _ in given) or "1", [value for _, value in given]
+
+
+def _same(record: Record, source: str, wanted: Sources) -> bool:
+    if wanted is None:
+        return True
+    return source == (wanted if isinstance(wanted, str) else wanted.get(record.family))
