@@ -1,0 +1,185 @@
+"""Results documents, tables, Markdown, plots and the tables of the README."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.errors import DeviceError, StoreError
+from tilewright.report import plot, readme, results
+from tilewright.report.table import Table, markdown, plain, results_table, time_text
+
+ROOT = Path(__file__).resolve().parents[2]
+
+DOCUMENT: dict[str, Any] = {
+    "device": {"name": "Some CPU, 4 cores", "driver": "1"},
+    "date": "2025-01-02T03:04:05",
+    "commit": "0123456789abcdef",
+    "protocol": {},
+    "rows": [
+        {
+            "name": "R2",
+            "problem": "n1c64h56w56k64r3s3p1-f32",
+            "floor_us": 300.0,
+            "ours": {
+                "family": "direct", "config": "direct:a=1", "cold_us": 600.0, "ci95_us": 4.25,
+                "warm_us": 500.0,
+                "max_error": 1e-6, "error_bound": 4e-6, "deterministic": True, "workspace_bytes": 0,
+            },
+            "peers": {
+                "onednn": {"cold_us": 900.0, "detail": "nchw"},
+                "onnxruntime": {"cold_us": 1200.0, "detail": "nchw"},
+                "cudnn": {"detail": "no CUDA device"},
+            },
+        },
+        {
+            "name": "R3",
+            "problem": "n1c64h56w56k64r1s1-f32",
+            "floor_us": 40.0,
+            "ours": {"cold_us": 80.0, "ci95_us": 0.5, "deterministic": False, "worst": 0.5},
+            "peers": {
+                "onednn": {"detail": "crashed"},
+                "onnxruntime": {"cold_us": 60.0},
+                "cudnn": {"detail": "no CUDA device"},
+            },
+        },
+    ],
+}  # fmt: skip
+
+PLAIN = """\
+Some CPU, 4 cores, 2025-01-02, 0123456789; times in us, cold caches
+layer  ours     ±  floor  of floor  onednn  onnxruntime  ratio  error/bound
+R2      600  4.25    300       50%     900         1200   1.50         0.25
+R3      80†   0.5     40       50%       –           60   0.75          0.5
+ratio is fastest peer / ours: geometric mean 1.06 over 2 layers, lowest 0.75
+† not deterministic: sums of floats in no fixed order
+cudnn has no time for every layer: no CUDA device
+onednn has no time for R3: crashed"""
+
+
+def test_plain_table() -> None:
+    assert plain(results_table(results.parse(DOCUMENT))) == PLAIN
+
+
+def test_markdown_table() -> None:
+    lines = markdown(results_table(results.parse(DOCUMENT))).splitlines()
+    assert lines[2:5] == [
+        "| layer | ours | ± | floor | of floor | onednn | onnxruntime | ratio | error/bound |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| R2 | 600 | 4.25 | 300 | 50% | 900 | 1200 | 1.50 | 0.25 |",
+    ]
+
+
+def test_markdown_escapes() -> None:
+    text = markdown(Table("", ("a", "b"), (("x|y", "<b>"),), ("n<1",)))
+    assert "x\\|y" in text
+    assert "<b>" not in text
+    assert "&lt;1" in text
+
+
+def test_our_failure_is_a_row_with_its_reason() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["ours"] = {"reason": "no config compiled"}
+    text = plain(results_table(results.parse(document)))
+    assert "tilewright has no time for R2: no config compiled" in text
+
+
+def test_no_rows_is_a_table_with_a_head() -> None:
+    assert plain(results_table(results.parse({"device": {}, "rows": []}))).splitlines()[1].startswith("layer")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.1234, "0.123"), (12.34, "12.3"), (12345.6, "12346")]
+)
+def test_time_text(value: float | None, text: str) -> None:
+    assert time_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("rows",), None, "'rows' has the wrong type"),
+        (("device",), [], "'device' has the wrong type"),
+        (("rows", 0), 3, r"rows\[0\] must be an object"),
+        (("rows", 1, "ours"), None, r"rows\[1\]: key 'ours'"),
+        (("rows", 0, "floor_us"), "1", "'floor_us' has the wrong type"),
+        (("rows", 0, "peers", "onednn"), 4, r"rows\[0\].peers.onednn must be an object"),
+        (("rows", 0, "ours", "cold_us"), "600", "cold_us must be a time in us"),
+        (("rows", 0, "ours", "cold_us"), -1.0, "cold_us must be a time in us"),
+        (("rows", 0, "ours", "cold_us"), True, "cold_us must be a time in us"),
+    ],
+)
+def test_malformed_document_names_its_key(path: tuple[Any, ...], value: Any, says: str) -> None:
+    document = copy.deepcopy(DOCUMENT)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(StoreError, match=says):
+        results.parse(document)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"rows": []}'])
+def test_bad_results_file(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "r.json"
+    file.write_bytes(data)
+    with pytest.raises(StoreError, match=r"r\.json"):
+        results.load(file)
+
+
+def test_missing_results_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="No such file"):
+        results.load(tmp_path / "r.json")
+
+
+def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    files = [tmp_path / "a.svg", tmp_path / "b.svg"]
+    for file in files:
+        plot.svg(results.parse(DOCUMENT), file)
+    text = files[0].read_text()
+    assert text == files[1].read_text()
+    assert xml.etree.ElementTree.fromstring(text).tag.endswith("svg")
+    assert all(word in text for word in ("R2", "R3", "onednn", "onnxruntime", "Some CPU"))
+    assert "cudnn" not in text
+    assert "fill: #ffffff" not in text.lower()
+
+
+def test_svg_without_ratios_or_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(StoreError, match="nothing to draw"):
+        plot.svg(results.parse({"device": {}, "rows": []}), tmp_path / "a.svg")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(DeviceError, match=r"tilewright\[plot\]"):
+        plot.svg(results.parse(DOCUMENT), tmp_path / "a.svg")
+
+
+def test_readme_tables(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/resnet-f32.json").write_text(json.dumps(DOCUMENT))
+    before = (
+        "a\n<!-- table: cpu/resnet-f32 -->\nSTALE\n<!-- end -->\nb\n<!-- table: h100/x -->\n<!-- end -->\n"
+    )
+    after = readme.with_tables(before, tmp_path)
+    assert "| R2 | 600 |" in after
+    assert "STALE" not in after
+    assert "No results yet" in after
+    assert after.startswith("a\n")
+    assert readme.with_tables(after, tmp_path) == after
+
+
+def test_readme_marker_cannot_leave_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="must name a file under"):
+        readme.with_tables("<!-- table: ../secret -->\n<!-- end -->", tmp_path)
+
+
+def test_committed_tables_are_up_to_date() -> None:
+    document = ROOT / "README.md"
+    text = document.read_text(encoding="utf-8")
+    assert readme.with_tables(text, ROOT / "benchmarks") == text, "run: python benchmarks/make_tables.py"

@@ -1,0 +1,113 @@
+"""Suites, shape files and specs of layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import shapes
+from tilewright.errors import ProblemError
+
+# Layer tables of the sources: K, C, H = W, R, stride ("same" padding R // 2).
+TABLES = {
+    "yolo9000": {
+        "Y0": (32, 3, 544, 3, 1), "Y2": (64, 32, 272, 3, 1), "Y4": (128, 64, 136, 3, 1),
+        "Y5": (64, 128, 136, 1, 1), "Y8": (256, 128, 68, 3, 1), "Y9": (128, 256, 68, 1, 1),
+        "Y12": (512, 256, 34, 3, 1), "Y13": (256, 512, 34, 1, 1), "Y18": (1024, 512, 17, 3, 1),
+        "Y19": (512, 1024, 17, 1, 1), "Y23": (28269, 1024, 17, 1, 1),
+    },
+    "resnet": {
+        "R1": (64, 3, 224, 7, 2), "R2": (64, 64, 56, 3, 1), "R3": (64, 64, 56, 1, 1),
+        "R4": (128, 64, 56, 3, 2), "R5": (128, 64, 56, 1, 2), "R6": (128, 128, 28, 3, 1),
+        "R7": (256, 128, 28, 3, 2), "R8": (256, 128, 28, 1, 1), "R9": (256, 256, 14, 3, 1),
+        "R10": (512, 512, 14, 3, 2), "R11": (512, 256, 14, 1, 2), "R12": (512, 512, 7, 3, 1),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("suite", TABLES)
+def test_suite_is_its_source_table(suite: str) -> None:
+    layers = shapes.load([suite])
+    assert [layer.name for layer in layers] == list(TABLES[suite])
+    for layer in layers:
+        p, (k, c, h, r, u) = layer.problem, TABLES[suite][layer.name]
+        assert (p.n, p.k, p.c, p.h, p.w, p.r, p.s) == (1, k, c, h, h, r, r)
+        assert (p.pad, p.stride) == ((r // 2,) * 4, (u, u))
+
+
+def test_other_suites() -> None:
+    assert shapes.suites() == ("dianao", "gemm", "lenet", "resnet", "toy", "yolo9000")
+    sizes = {layer.name: layer.problem for layer in shapes.load(["dianao", "gemm", "lenet", "toy"])}
+    assert (sizes["CLASS1"].c, sizes["CLASS1"].k, sizes["CLASS1"].p) == (25088, 4096, 1)
+    assert sizes["GEMM"].flops == 2 * 4096**3
+    assert (sizes["L1"].n, sizes["L1"].p, sizes["L2"].q) == (10000, 80, 34)
+    assert sizes["TOY"].y_shape == (1, 256, 224, 224)
+
+
+def test_every_line_is_in_its_canonical_form() -> None:
+    for suite in shapes.suites():
+        text = (shapes.SHAPES_DIR / f"{suite}.txt").read_text()
+        written = [line.split()[1] for line in text.splitlines() if not line.startswith("#")]
+        assert written == [str(layer.problem) for layer in shapes.load([suite])]
+
+
+def test_layer_by_name_file_and_string(tmp_path: Path) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text("# mine\nA n1c8h5w5k4r3s3-f32  # small\n\nB n2c8h5w5k4r1s1-f32\r\n")
+    found = shapes.load(["resnet:R12", "R2", str(file), "n1c4h4w4k4r1s1"])
+    assert [layer.name for layer in found] == ["R12", "R2", "A", "B", "n1c4h4w4k4r1s1-f32"]
+
+
+def test_overrides() -> None:
+    (layer,) = shapes.load(["R12"], dtype="f32", layout="nhwc")
+    assert (layer.name, str(layer.problem)) == ("R12", "n1c512h7w7k512r3s3p1-f32-nhwc")
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("resnt", "did you mean resnet"),
+        ("resnet:R13", "suite resnet has R1,"),
+        ("nothing.txt", "No such file"),
+        (".", "no suite, file or problem string"),
+        ("./", "Is a directory"),
+        ("", "known suites are"),
+        ("n1c8h5w5k4r3q3", "cannot read 'q3'"),
+        ("x" * 5000, "longer than 255"),
+    ],
+)
+def test_unknown_spec(spec: str, says: str) -> None:
+    with pytest.raises(ProblemError, match=says):
+        shapes.load([spec])
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "holds no layers"),
+        (b"# only a comment\n", "holds no layers"),
+        (b"A\n", "line 1: want 'NAME problem-string'"),
+        (b"A n1c8h5w5k4r3s3 extra\n", "line 1: want 'NAME problem-string'"),
+        (b"\nA n1c8h5w5k4r9s9\n", "line 2: .*output would be empty"),
+        (b"A n1c8h5w5k4r3s3\nA n1c8h5w5k4r1s1\n", "line 2: the name 'A' is given twice"),
+        (b"\xff\xfe\x00", "not a text file"),
+        (b"A\0 n1c8h5w5k4r3s3", "not a text file"),
+        (b"#" * (shapes.MAX_FILE_BYTES + 1), "not a list of layers"),
+    ],
+)
+def test_bad_file(tmp_path: Path, data: bytes, says: str) -> None:
+    file = tmp_path / "bad.txt"
+    file.write_bytes(data)
+    with pytest.raises(ProblemError, match=says):
+        shapes.load([str(file)])
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_layers_or_a_one_line_error(text: str) -> None:
+    try:
+        assert shapes.load([text])
+    except ProblemError as error:
+        assert str(error)
