@@ -17,13 +17,13 @@ EPILOGUES = ("bias", "relu")
 MAX_EXTENT = 1 << 24
 
 GRAMMAR = (
-    "n<batch>c<in channels>h<height>w<width>k<out channels>r<filter height>s<filter width>"
+    "[n<batch>]c<in channels>h<height>[w<width>]k<out channels>r<filter height>[s<filter width>]"
     "[p<pad> | p<pad h>x<pad w> | p<top>.<bottom>.<left>.<right>][u<stride>[x<stride w>]]"
     "[d<dilation>[x<dilation w>]][g<groups>][-f32][-nchw|-nhwc|-nchw2nhwc|-nhwc2nchw]"
     "[-strict][+bias][+relu], e.g. n1c64h56w56k128r3s3p1u2-f32-nhwc+bias"
 )
 
-_SIZES = re.compile(r"([a-z])(\d+(?:[x.]\d+)*)")
+_SIZES = re.compile(r"([a-z])([0-9]+(?:[x.][0-9]+)*)")
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ def _laid_out(layout: str, n: int, c: int, h: int, w: int) -> tuple[int, int, in
 def _check_sizes(p: Problem) -> None:
     for name, low in dict(n=0, c=1, h=1, w=1, k=1, r=1, s=1, groups=1).items():
         value = getattr(p, name)
-        if not isinstance(value, int) or not low <= value <= MAX_EXTENT:
-            raise ProblemError(f"{name}={value!r}: must be an integer from {low} to {MAX_EXTENT}")
+        if type(value) is not int or not low <= value <= MAX_EXTENT:
+            raise ProblemError(f"{name}={_short(value)}: must be an integer from {low} to {MAX_EXTENT}")
     for name, count, low in (("pad", 4, 0), ("stride", 2, 1), ("dilation", 2, 1)):
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
-        if not good or not all(isinstance(v, int) and low <= v <= MAX_EXTENT for v in values):
-            raise ProblemError(f"{name}={values!r}: must be {count} integers of {low} or more")
+        if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
+            raise ProblemError(f"{name}={_short(values)}: must be {count} integers of {low} or more")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
     if p.p < 1 or p.q < 1:
@@ -177,10 +177,11 @@ def _check_names(p: Problem) -> None:
         ("math", p.math, MATHS),
     ):
         if value not in known:
-            raise ProblemError(f"{name}={value!r}: must be one of {', '.join(known)}")
-    if list(p.epilogue) != [e for e in EPILOGUES if e in p.epilogue]:
+            raise ProblemError(f"{name}={_short(value)}: must be one of {', '.join(known)}")
+    parts = p.epilogue
+    if type(parts) is not tuple or parts != tuple(e for e in EPILOGUES if e in parts):
         raise ProblemError(
-            f"epilogue={p.epilogue!r}: must be some of {', '.join(EPILOGUES)}, once and in order"
+            f"epilogue={_short(parts)}: must be some of {', '.join(EPILOGUES)}, once and in order"
         )
 
 
@@ -206,6 +207,8 @@ def _format(p: Problem) -> str:
 
 
 def _parse(text: str) -> Problem:
+    if not isinstance(text, str):
+        raise ProblemError(f"problem {_short(text)}: must be text; grammar: {GRAMMAR}")
     body, *epilogue = text.strip().split("+")
     sizes, *names = body.split("-")
     values = _parse_sizes(text, sizes) | _parse_names(text, names)
@@ -277,6 +280,11 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
 
 
 def _bad(text: str, part: str, why: str) -> ProblemError:
-    return ProblemError(f"problem {text!r}: cannot read {part!r} ({why}); grammar: {GRAMMAR}")
+    return ProblemError(f"problem {_short(text)}: cannot read {_short(part)} ({why}); grammar: {GRAMMAR}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
 
 

@@ -54,7 +54,7 @@ def shipped_rows() -> dict[tuple[str, str], list[tuple[str, object]]]:
 
 
 def _files() -> Iterator[tuple[str, str]]:
-    folder = resources.files("tilewright").joinpath("data", "tuned")
+    folder = resources.files("tilewright") / "data" / "tuned"
     if folder.is_dir():
         for item in sorted(folder.iterdir(), key=lambda item: item.name):
             if item.name.endswith(".json"):

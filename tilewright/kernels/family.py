@@ -47,14 +47,17 @@ class Config:
         Raises:
             ConfigError: names the part that could not be read.
         """
+        shown = repr(text) if len(repr(text)) <= 300 else repr(text)[:297] + "..."
+        if not isinstance(text, str):
+            raise ConfigError(f"config {shown}: must be text like family:name=value.name=value")
         family, colon, body = text.strip().partition(":")
         if not colon or not re.fullmatch(r"[a-z][a-z0-9_]*", family):
-            raise ConfigError(f"config {text!r}: must look like family:name=value.name=value")
+            raise ConfigError(f"config {shown}: must look like family:name=value.name=value")
         values: dict[str, int] = {}
-        for part in body.split("."):
-            match = re.fullmatch(r"([a-z][a-z0-9_]*)=(\d{1,6})", part)
+        for part in body.split(".") if body else ():
+            match = re.fullmatch(r"([a-z][a-z0-9_]*)=([0-9]{1,6})", part)
             if not match or match[1] in values:
-                raise ConfigError(f"config {text!r}: cannot read {part!r}, want name=integer, once")
+                raise ConfigError(f"config {shown}: cannot read {part[:80]!r}, want name=integer, once")
             values[match[1]] = int(match[2])
         return cls.make(family, values)
 

@@ -1,0 +1,269 @@
+"""Problem: the grammar both ways, sizes against a count by hand, and what is refused with which words."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tilewright.errors import ConfigError, ProblemError
+from tilewright.kernels.family import Config
+from tilewright.problem import GRAMMAR, LAYOUTS, MAX_EXTENT, Problem
+
+small = st.integers(1, 9)
+pads = st.integers(0, 4)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    groups = draw(st.integers(1, 3))
+    sizes = {name: draw(small) for name in "hwrs"}
+    pad = (draw(pads), draw(pads), draw(pads), draw(pads))
+    stride, dilation = (draw(small), draw(small)), (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    assume(sizes["h"] + pad[0] + pad[1] > dilation[0] * (sizes["r"] - 1))
+    assume(sizes["w"] + pad[2] + pad[3] > dilation[1] * (sizes["s"] - 1))
+    return Problem(
+        **sizes, n=draw(st.integers(0, 3)), c=groups * draw(small), k=groups * draw(small), groups=groups,
+        pad=pad, stride=stride, dilation=dilation, layout_in=draw(st.sampled_from(LAYOUTS)),
+        layout_out=draw(st.sampled_from(LAYOUTS)),
+        epilogue=draw(st.sampled_from([(), ("bias",), ("relu",), ("bias", "relu")])),
+    )  # fmt: skip
+
+
+@given(problems())
+def test_round_trip(problem: Problem) -> None:
+    assert Problem.parse(str(problem)) == problem
+    assert str(Problem.parse(f"  {problem}\n")) == str(problem)
+
+
+@given(problems(), problems())
+def test_two_problems_have_two_names(a: Problem, b: Problem) -> None:
+    assert (a == b) == (str(a) == str(b))
+
+
+def count_outputs(extent: int, before: int, after: int, taps: int, stride: int, dilation: int) -> int:
+    """Count the places where a whole filter fits, one by one."""
+    places = 0
+    for start in range(0, before + extent + after, stride):
+        places += all(start + t * dilation < before + extent + after for t in range(taps))
+    return places
+
+
+@given(problems())
+def test_output_size_by_brute_force(p: Problem) -> None:
+    assert p.p == count_outputs(p.h, p.pad[0], p.pad[1], p.r, p.stride[0], p.dilation[0])
+    assert p.q == count_outputs(p.w, p.pad[2], p.pad[3], p.s, p.stride[1], p.dilation[1])
+
+
+@given(problems())
+def test_counts(p: Problem) -> None:
+    x, w, y = (a * b * c * d for a, b, c, d in (p.x_shape, p.w_shape, p.y_shape))
+    assert (p.x_bytes, p.w_bytes, p.y_bytes) == (4 * x, 4 * w, 4 * y)
+    assert p.bytes == 4 * (x + w + y + (p.k if "bias" in p.epilogue else 0))
+    assert p.flops == 2 * y * p.cg * p.r * p.s
+    assert p.cg * p.groups == p.c and p.kg * p.groups == p.k
+    swapped = p.with_layout("nhwc")
+    assert swapped.x_shape == (p.n, p.h, p.w, p.c) and swapped.y_shape == (p.n, p.p, p.q, p.k)
+
+
+alphabet = st.text(alphabet="nchwkrspudgxf32.-+bieaslu 0123456789\x00²٣１", max_size=40)
+
+
+@settings(max_examples=400)
+@given(st.one_of(st.text(max_size=60), alphabet, problems().map(str).flatmap(lambda t: mutated(t))))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        problem = Problem.parse(text)
+    except ProblemError as error:
+        assert "\n" not in str(error) and len(str(error)) < 1500
+    else:
+        assert Problem.parse(str(problem)) == problem
+
+
+def mutated(text: str) -> st.SearchStrategy[str]:
+    """Take out, double or replace one character."""
+    place = st.integers(0, len(text) - 1)
+    extra = st.sampled_from(string.printable)
+    return st.tuples(place, extra, st.integers(0, 2)).map(
+        lambda m: text[: m[0]] + (m[1] if m[2] else "") + text[m[0] + (m[2] < 2) :]
+    )
+
+
+@given(st.one_of(st.none(), st.integers(), st.binary(max_size=5), st.lists(st.text(), max_size=2)))
+def test_what_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(ProblemError, match="must be text"):
+        Problem.parse(value)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="must be text"):
+        Config.parse(value)  # type: ignore[arg-type]
+
+
+def test_huge_text_is_refused_quickly_and_briefly() -> None:
+    for text in ("n1" * 200_000, "c" + "9" * 500_000, "-" * 300_000, "c1x" * 100_000, "a=1." * 100_000):
+        for parse, error in ((Problem.parse, ProblemError), (Config.parse, ConfigError)):
+            with pytest.raises(error) as caught:
+                parse(text)
+            assert len(str(caught.value)) < 1500
+
+
+GOOD = "n1c64h56w56k128r3s3p1-f32"
+WRONG = {
+    "": "expected a letter and a number",
+    "   ": "expected a letter and a number",
+    "resnet50": "'resnet50'",
+    "c64h56w56k128r3s3q2": "'q2' (no such size)",
+    "c64c64h56w56k128r3s3": "'c64' (given twice)",
+    "c64h56w56k128r3s3p1p2": "'p2' (given twice)",
+    "n1h56w56k128r3s3": "missing c",
+    "n1c64w56": "missing h, k, r",
+    "n1c64h56w56k128": "missing r",
+    "c64h56w56kr3s3": "'kr3s3'",
+    "c64h56w56k-128r3s3": "'k'",
+    "c64h5.5w56k128r3s3": "'h5.5' (takes 1 numbers)",
+    "c64x2h56w56k128r3s3": "'c64x2' (takes 1 numbers)",
+    "c64h56w56k128r3s3p1x2x3": "'p1x2x3' (takes 1 or 2 or 4 numbers)",
+    "c64h56w56k128r3s3p1x2x3x4": "'p1x2x3x4'",
+    "c64h56w56k128r3s3p1.2": "'p1.2'",
+    "c64h56w56k128r3s3u1.2.3.4": "'u1.2.3.4' (takes 1 or 2 numbers)",
+    "c64h56w56k128r3s3u0": "stride=(0, 0)",
+    "c64h56w56k128r3s3d0": "dilation=(0, 0)",
+    "c64h56w56k128r3s3u99999999999": "stride=",
+    "c0h56w56k128r3s3": "c=0",
+    "c64h56w56k128r0s3": "r=0",
+    "c64h56w56k128r3s3g0": "groups=0",
+    "c64h56w56k128r3s3g3": "groups=3: must divide c=64 and k=128",
+    "c64h56w56k99999999r3s3": "k=99999999",
+    "c64h5w5k128r7s7": "filter spans 7x7 but the padded input is 5x5",
+    "c64h5w5k128r3s3d3": "filter spans 7x7",
+    "c64h56w56k128r3s3-f99": "'-f99' (known here are f32",
+    "c64h56w56k128r3s3-": "'-'",
+    "c64h56w56k128r3s3-nhcw": "'-nhcw'",
+    "c64h56w56k128r3s3-nchw2": "'-nchw2'",
+    "c64h56w56k128r3s3-nchw2nhwc2nchw": "'-nchw2nhwc2nchw'",
+    "c64h56w56k128r3s3-f32-f32": "'-f32' (given twice)",
+    "c64h56w56k128r3s3-nchw-nhwc": "'-nhwc' (given twice)",
+    "c64h56w56k128r3s3-strict-strict": "'-strict' (given twice)",
+    "c64h56w56k128r3s3+gelu": "'+gelu' (known epilogues are bias, relu)",
+    "c64h56w56k128r3s3+": "'+'",
+    "c64h56w56k128r3s3+relu+bias": "once and in order",
+    "c64h56w56k128r3s3+bias+bias": "once and in order",
+    "c64h56w56k128r3s3 -f32": "' '",
+    "C64H56W56K128R3S3": "'C64H56W56K128R3S3'",
+    "c64h56w56k128r３s3": "'r３s3'",
+    "c64h56w56k128r3s3p-1": "'p'",
+    "direct:bk=8": "'direct:bk=8'",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_string_names_its_part(text: str) -> None:
+    with pytest.raises(ProblemError) as error:
+        Problem.parse(text)
+    assert WRONG[text] in str(error.value)
+    assert "cannot read" not in str(error.value) or GRAMMAR in str(error.value)
+
+
+def test_shorthand_and_defaults() -> None:
+    assert Problem.parse("c64h56k128r3p1") == Problem.parse("n1c64h56w56k128r3s3p1-f32-nchw-strict")
+    assert Problem.parse("k128r3s3p1c64h56w56n1") == Problem.parse(GOOD)
+    assert Problem.parse("c8h9k8r3p1x2u2x1d1x2g2").pad == (1, 1, 2, 2)
+    assert str(Problem.parse("c8h9k8r3p1.2.3.4-nhwc2nchw+bias+relu")) == (
+        "n1c8h9w9k8r3s3p1.2.3.4-f32-nhwc2nchw+bias+relu"
+    )
+
+
+FIELDS: list[tuple[dict[str, object], str]] = [
+    ({"c": 0}, "c=0"),
+    ({"n": -1}, "n=-1"),
+    ({"h": 2.0}, "h=2.0"),
+    ({"h": "5"}, "h='5'"),
+    ({"k": None}, "k=None"),
+    ({"r": True}, "r=True"),
+    ({"w": MAX_EXTENT + 1}, "w="),
+    ({"pad": 1}, "pad=1"),
+    ({"pad": (1, 1)}, "pad=(1, 1)"),
+    ({"pad": [1, 1, 1, 1]}, "pad="),
+    ({"pad": (0, 0, 0, -1)}, "pad="),
+    ({"stride": (1, 0)}, "stride=(1, 0)"),
+    ({"stride": (1, 1.0)}, "stride="),
+    ({"dilation": (False, 1)}, "dilation="),
+    ({"groups": 2}, "groups=2"),
+    ({"dtype": "f64"}, "dtype='f64'"),
+    ({"layout_in": "NCHW"}, "layout_in='NCHW'"),
+    ({"math": "fast"}, "math='fast'"),
+    ({"layout_out": None}, "layout_out=None"),
+    ({"epilogue": ["bias"]}, "epilogue="),
+    ({"epilogue": None}, "epilogue=None"),
+    ({"epilogue": "bias"}, "epilogue='bias'"),
+    ({"epilogue": (1,)}, "epilogue="),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), FIELDS, ids=[str(f) for f, _ in FIELDS])
+def test_wrong_field_is_named(fields: dict[str, object], words: str) -> None:
+    good: dict[str, object] = dict(c=3, h=8, w=8, k=5, r=3, s=3)
+    with pytest.raises(ProblemError) as error:
+        Problem(**(good | fields))  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+
+
+@given(names, st.dictionaries(names, st.integers(0, 999_999), max_size=6))
+def test_config_round_trip(family: str, values: dict[str, int]) -> None:
+    config = Config.make(family, values)
+    assert Config.parse(str(config)) == config
+    assert config.values == values
+
+
+configs = st.text(alphabet="direct:abk=8.,-_ \n\x00１2", max_size=30)
+
+
+@settings(max_examples=300)
+@given(st.one_of(st.text(max_size=40), configs))
+def test_any_config_text_is_read_or_refused(text: str) -> None:
+    try:
+        config = Config.parse(text)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+    else:
+        assert Config.parse(str(config)) == config
+
+
+WRONG_CONFIGS = {
+    "": "must look like",
+    "direct": "must look like",
+    ":bk=8": "must look like",
+    "Direct:bk=8": "must look like",
+    "di rect:bk=8": "must look like",
+    "../direct:bk=8": "must look like",
+    "direct:bk": "cannot read 'bk'",
+    "direct:bk=": "cannot read 'bk='",
+    "direct:bk=8.": "cannot read ''",
+    "direct:.bk=8": "cannot read ''",
+    "direct:bk=8.bk=8": "cannot read 'bk=8'",
+    "direct:bk=8,bh=1": "cannot read 'bk=8,bh=1'",
+    "direct:bk=-8": "cannot read 'bk=-8'",
+    "direct:bk=+8": "cannot read 'bk=+8'",
+    "direct:bk=8\nbh=1": "cannot read",
+    "direct:bk=0x10": "cannot read 'bk=0x10'",
+    "direct:bk=1e3": "cannot read 'bk=1e3'",
+    "direct:bk=８": "cannot read 'bk=８'",
+    "direct:bk=1234567": "cannot read 'bk=1234567'",
+    "direct:BK=8": "cannot read 'BK=8'",
+    "direct:bk =8": "cannot read 'bk =8'",
+    "direct:_bk=8": "cannot read '_bk=8'",
+    "direct:8bk=8": "cannot read '8bk=8'",
+    "direct:bk=8;system=1": "cannot read 'bk=8;system=1'",
+    "direct:bk=8\n#include <x>": "cannot read",
+    "direct:direct:bk=8": "cannot read",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_CONFIGS)
+def test_wrong_config_names_its_part(text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.parse(text)
+    assert WRONG_CONFIGS[text] in str(error.value)

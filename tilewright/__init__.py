@@ -1,0 +1,115 @@
+"""The fastest verified convolution kernel for one layer on one device.
+
+``import tilewright as tw`` loads no GPU library; each name below is loaded when it is first used.
+
+Example:
+    >>> import numpy as np, tilewright as tw
+    >>> x = np.ones((1, 3, 8, 8), np.float32)
+    >>> w = np.ones((4, 3, 3, 3), np.float32)
+    >>> tw.conv2d(x, w, padding=1).shape
+    (1, 4, 8, 8)
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.api import LayerPlan, conv2d, plan, tune
+    from tilewright.device import Device
+    from tilewright.errors import (
+        ArrayError,
+        CompileError,
+        ConfigError,
+        DeviceError,
+        OutOfMemory,
+        PeerError,
+        ProblemError,
+        RunError,
+        StoreError,
+        TilewrightError,
+    )
+    from tilewright.kernels.family import Config
+    from tilewright.problem import Problem
+    from tilewright.record import Check, Measurement, Record
+    from tilewright.store import Store
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "LayerPlan": "api",
+    "conv2d": "api",
+    "tune": "api",
+    "Device": "device",
+    "ArrayError": "errors",
+    "CompileError": "errors",
+    "ConfigError": "errors",
+    "DeviceError": "errors",
+    "OutOfMemory": "errors",
+    "PeerError": "errors",
+    "ProblemError": "errors",
+    "RunError": "errors",
+    "StoreError": "errors",
+    "TilewrightError": "errors",
+    "Config": "kernels.family",
+    "Problem": "problem",
+    "Check": "record",
+    "Measurement": "record",
+    "Record": "record",
+    "Store": "store",
+}
+
+__all__ = [
+    "ArrayError",
+    "Check",
+    "CompileError",
+    "Config",
+    "ConfigError",
+    "Device",
+    "DeviceError",
+    "LayerPlan",
+    "Measurement",
+    "OutOfMemory",
+    "PeerError",
+    "Problem",
+    "ProblemError",
+    "Record",
+    "RunError",
+    "Store",
+    "StoreError",
+    "TilewrightError",
+    "conv2d",
+    "plan",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"tilewright.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+class _Package(ModuleType):
+    """Keeps ``tw.plan`` the function: importing the submodule ``tilewright.plan`` would replace it."""
+
+    @property
+    def plan(self) -> object:
+        return importlib.import_module("tilewright.api").plan
+
+    @plan.setter
+    def plan(self, module: ModuleType) -> None:
+        """Ignore the import system; the submodule stays in ``sys.modules``."""
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
