@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tilewright.errors import TilewrightError
-from tilewright.report.readme import update
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tilewright.errors import TilewrightError  # noqa: E402
+from tilewright.report.readme import update  # noqa: E402
 
 
 def main() -> int:

@@ -17,12 +17,17 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """Cells to print; the first column is left-aligned, all others right-aligned."""
+    """Cells to print. The first column is left-aligned, the others right, unless they are ``words``."""
 
     title: str
     head: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    words: bool = False
+
+    def right(self, column: int) -> bool:
+        """Whether a column is right-aligned."""
+        return column > 0 and not self.words
 
 
 def results_table(results: Results) -> Table:
@@ -45,14 +50,17 @@ def plain(table: Table) -> str:
     """The table as aligned lines of text."""
     rows = [table.head, *table.body]
     widths = [max(_width(row[i]) for row in rows) for i in range(len(table.head))]
-    lines = ["  ".join(_pad(cell, widths[i], i > 0) for i, cell in enumerate(row)).rstrip() for row in rows]
+    lines = [
+        "  ".join(_pad(cell, widths[i], table.right(i)) for i, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
     title = [table.title] if table.title else []
     return "\n".join([*title, *lines, *table.notes])
 
 
 def markdown(table: Table) -> str:
     """The table as GitHub Markdown, the title above it and the notes below."""
-    rule = ("---", *("---:" for _ in table.head[1:]))
+    rule = ("---", *("---:" if table.right(1) else "---" for _ in table.head[1:]))
     rows = [
         "| " + " | ".join(_escape(cell) for cell in row) + " |" for row in (table.head, rule, *table.body)
     ]
@@ -76,7 +84,7 @@ def rich_table(table: Table) -> RenderableType:
         padding=(0, 1, 0, 0),
     )
     for index, name in enumerate(table.head):
-        shown.add_column(Text(name), justify="right" if index else "left", no_wrap=index == 0)
+        shown.add_column(Text(name), justify="right" if table.right(index) else "left", no_wrap=index == 0)
     for row in table.body:
         shown.add_row(*(Text(cell) for cell in row))
     return Group(shown, *(Text(note) for note in table.notes))
