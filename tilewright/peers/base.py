@@ -1,0 +1,184 @@
+"""What a peer is, and what it hands to the bench: contestants that run one problem on given inputs."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.device import Device
+from tilewright.errors import PeerError
+from tilewright.problem import Problem
+from tilewright.tuning.inputs import Inputs
+
+F32 = NDArray[np.float32]
+Run = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how peers run.
+
+    Attributes:
+        device: the device; decides which peers apply.
+        threads: CPU threads of each contestant.
+        stream: the CUDA stream that contestants enqueue on, as the driver's integer handle.
+        timed: time of one cold run in us (``Runtime.timed`` with a flush); None falls back on the wall
+            clock, which is right on a CPU only.
+        engines: how many of a peer's own engines are kept for the careful measurement.
+    """
+
+    device: Device
+    threads: int = 1
+    stream: int = 0
+    timed: Callable[[Run], float] | None = None
+    engines: int = 3
+
+    def quick_us(self, run: Run, runs: int = 3) -> float:
+        """Return a rough time of one run: the median of a few, after one to warm up."""
+        run()
+        return median((self.timed or wall_us)(run) for _ in range(runs))
+
+
+@dataclass
+class Contestant:
+    """One way of a peer to compute the problem, bound to its inputs and ready to run.
+
+    Attributes:
+        peer: the peer's name.
+        name: unique among all contestants of the problem.
+        detail: what runs, one line: the engine, its numerical notes.
+        layout: the layout that it reads and writes: nchw, nhwc or blocked.
+        run: enqueues one run on the setting's stream (CUDA), or does one run (CPU).
+        output: the last run's output on the host, in the problem's output layout.
+        workspace_bytes: device memory beyond inputs and output.
+        pack_us: time to rearrange the filter once; None where the peer does not tell.
+        convert_us: time to bring x and y from and to the problem's layouts; 0 where they are its own.
+        tags: column labels beyond the peer's best: "gemm", "winograd", "fft", "nondeterministic".
+    """
+
+    peer: str
+    name: str
+    detail: str
+    layout: str
+    run: Run
+    output: Callable[[], F32]
+    workspace_bytes: int = 0
+    pack_us: float | None = None
+    convert_us: float = 0.0
+    tags: tuple[str, ...] = ()
+
+
+@dataclass
+class Offer:
+    """What a peer can do for a problem, and what it could not, with the reason."""
+
+    contestants: list[Contestant] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def attempt(self, name: str, make: Callable[[], Contestant]) -> None:
+        """Add what ``make`` returns after one run of it; keep the reason where either fails."""
+        try:
+            contestant = make()
+            contestant.run()
+        except Exception as error:  # a peer's library may raise anything; its failure is data
+            self.skipped[name] = one_line(error)
+        else:
+            self.contestants.append(contestant)
+
+
+class Peer:
+    """Base of every peer. Importing a peer's module imports no library; ``prepare`` does."""
+
+    name: str = ""
+    backends: tuple[str, ...] = ()
+
+    def absent(self, device: Device) -> str | None:
+        """Say in one line why the peer cannot run on the device and what to install; None if it can."""
+        raise NotImplementedError
+
+    def prepare(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
+        """Bind the problem to its inputs in every way that the peer knows.
+
+        Raises:
+            PeerError: if the peer is absent or has no way at all; the text says why.
+        """
+        reason = self.absent(setting.device)
+        if reason:
+            raise PeerError(reason)
+        if problem.n == 0:
+            raise PeerError(f"{self.name}: the batch is empty, there is nothing to run")
+        offer = self.offer(problem, inputs, setting)
+        if not offer.contestants:
+            why = "; ".join(f"{name}: {reason}" for name, reason in offer.skipped.items())
+            raise PeerError(f"{self.name} cannot run {problem}: {why or 'it offers no engine'}")
+        return offer
+
+    def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
+        """Make the contestants; called with the peer present and something to compute."""
+        raise NotImplementedError
+
+
+def needs(peer: str, *modules: tuple[str, str]) -> str | None:
+    """Say which (module, what to install) cannot be imported, in one line; None if all can."""
+    for module, install in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            return f"{peer}: {module} cannot be imported ({one_line(error)}); pip install {install}"
+        except Exception as error:  # a broken native library raises what it likes
+            return f"{peer}: importing {module} failed: {one_line(error)}"
+    return None
+
+
+def load(module: str) -> Any:
+    """Import an optional, untyped library."""
+    found: ModuleType = importlib.import_module(module)
+    return found
+
+
+def one_line(error: BaseException, limit: int = 200) -> str:
+    """Return an error's text as one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def wall_us(run: Run) -> float:
+    """Time one blocking run by the wall clock."""
+    start = time.perf_counter()
+    run()
+    return (time.perf_counter() - start) * 1e6
+
+
+def bias_of(problem: Problem, inputs: Inputs) -> F32 | None:
+    """Return the bias if the problem has one."""
+    bias: F32 | None = inputs.bias if "bias" in problem.epilogue else None
+    return bias
+
+
+def as_nchw(array: F32, layout: str) -> F32:
+    """View an array of either layout with its axes in the order n, c, h, w."""
+    return array if layout == "nchw" else array.transpose(0, 3, 1, 2)
+
+
+def as_output(y_nchw: F32, problem: Problem) -> F32:
+    """Lay out a result with axes n, k, p, q as the problem's output, contiguous."""
+    return np.ascontiguousarray(y_nchw if problem.layout_out == "nchw" else y_nchw.transpose(0, 2, 3, 1))
+
+
+def foreign(problem: Problem, layout: str) -> tuple[bool, bool]:
+    """Say whether a contestant of this layout needs x, and y, converted."""
+    return layout != problem.layout_in, layout != problem.layout_out
+
+
+def symmetric(problem: Problem) -> bool:
+    """Say whether the padding is the same on opposite sides, which some libraries demand."""
+    top, bottom, left, right = problem.pad
+    return top == bottom and left == right
