@@ -48,8 +48,8 @@ def ran_peers(row: Row) -> list[str]:
 
 def plain(table: Table) -> str:
     """The table as aligned lines of text."""
-    rows = [table.head, *table.body]
-    widths = [max(_width(row[i]) for row in rows) for i in range(len(table.head))]
+    rows = [table.head, *table.body] if any(table.head) else list(table.body)
+    widths = [max((_width(row[i]) for row in rows), default=0) for i in range(len(table.head))]
     lines = [
         "  ".join(_pad(cell, widths[i], table.right(i)) for i, cell in enumerate(row)).rstrip()
         for row in rows
@@ -77,10 +77,11 @@ def rich_table(table: Table) -> RenderableType:
     from rich.text import Text
 
     shown = RichTable(
-        box=box.SIMPLE_HEAD,
+        box=box.SIMPLE_HEAD if any(table.head) else None,
         title=table.title or None,
         title_justify="left",
         show_edge=False,
+        show_header=any(table.head),
         padding=(0, 1, 0, 0),
     )
     for index, name in enumerate(table.head):

@@ -1,0 +1,181 @@
+"""Why a kernel won: what the model sees of it, what was measured, and how close the next one came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.device import Device
+from tilewright.kernels.family import Config, Family, Work
+from tilewright.problem import Problem
+from tilewright.record import Estimate, Measurement, Record
+from tilewright.report.table import Table, time_text
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is explained.
+
+    Attributes:
+        note: why this config: "stored winner", "the model's choice", "given".
+        history: every record of the problem on the device.
+    """
+
+    problem: Problem
+    device: Device
+    family: Family
+    config: Config
+    estimate: Estimate
+    work: Work
+    note: str
+    history: Sequence[Record]
+
+
+Section = tuple[str, dict[str, str | float | int]]
+
+
+def sections(subject: Subject) -> list[Section]:
+    """Everything there is to say, in titled groups of named figures."""
+    return [
+        ("layer", _layer(subject.problem, subject.device)),
+        ("config", _config(subject)),
+        ("device", _limits(subject.device)),
+        ("block", _work(subject.work)),
+        ("model sees", dict(subject.estimate.facts)),
+        ("predicted time by term, us", _terms(subject.estimate)),
+        ("predicted against measured", _measured(subject)),
+        ("runner-up", _runner_up(subject)),
+    ]
+
+
+def tables(found: list[Section]) -> list[Table]:
+    """One small table for each section that has something to say."""
+    return [
+        Table(title, ("", ""), tuple((_name(k), _value(v)) for k, v in rows.items()), words=True)
+        for title, rows in found
+        if rows
+    ]
+
+
+def best_records(history: Sequence[Record]) -> list[Record]:
+    """The newest correct record of each config, the fastest first."""
+    newest = {
+        record.config: record for record in history if record.outcome == "correct" and record.measurement
+    }
+    return sorted(newest.values(), key=lambda record: _figure(record).cold_us)
+
+
+def within_noise(a: Measurement, b: Measurement) -> bool:
+    """Whether the two 95% intervals overlap."""
+    return abs(a.cold_us - b.cold_us) <= a.ci95_us + b.ci95_us
+
+
+def _layer(problem: Problem, device: Device) -> dict[str, str | float | int]:
+    rates = device.rates
+    arithmetic = problem.flops / (rates.f32_tflops * 1e6)
+    memory = problem.bytes / (rates.read_gbs * 1e3)
+    return {
+        "problem": str(problem),
+        "output": f"{problem.n} x {problem.k} x {problem.p} x {problem.q}",
+        "flops": problem.flops,
+        "bytes": problem.bytes,
+        "flops_per_byte": problem.flops / max(problem.bytes, 1),
+        "floor_us": device.floor_us(problem.flops, problem.bytes),
+        "floor_empty_kernel_us": rates.empty_us,
+        "floor_arithmetic_us": arithmetic,
+        "floor_memory_us": memory,
+        "bound_by": "arithmetic" if arithmetic >= memory else "memory",
+    }
+
+
+def _config(subject: Subject) -> dict[str, str | float | int]:
+    rows: dict[str, str | float | int] = {"why": subject.note, "config": str(subject.config)}
+    for param in subject.family.params(subject.problem, subject.device):
+        value = subject.config.values.get(param.name)
+        if value is None:
+            continue
+        named = param.names[param.values.index(value)] if param.names and value in param.values else ""
+        rows[param.name] = f"{value}{' = ' + named if named else ''}  ({param.doc})"
+    rows["deterministic"] = "yes" if subject.family.deterministic(subject.config) else "no"
+    return rows
+
+
+def _limits(device: Device) -> dict[str, str | float | int]:
+    return {
+        "device": f"{device.name} ({device.arch}), {device.units} units of {device.lanes} lanes",
+        "read_gbs": device.rates.read_gbs,
+        "f32_tflops": device.rates.f32_tflops,
+        "rates_from": device.rates.source,
+    }
+
+
+def _work(work: Work) -> dict[str, str | float | int]:
+    return {
+        "blocks": work.blocks,
+        "threads_per_block": work.threads,
+        "registers_per_thread_modelled": work.registers,
+        "shared_bytes_per_block": work.shared_bytes,
+    }
+
+
+def _terms(estimate: Estimate) -> dict[str, str | float | int]:
+    return {**estimate.terms_us, "total": estimate.total_us}
+
+
+def _measured(subject: Subject) -> dict[str, str | float | int]:
+    mine = _mine(subject)
+    if mine is None:
+        return {"predicted_us": subject.estimate.total_us, "measured": "not yet; run tilewright tune"}
+    figure = _figure(mine)
+    floor = subject.device.floor_us(subject.problem.flops, subject.problem.bytes)
+    rows: dict[str, str | float | int] = {
+        "predicted_us": subject.estimate.total_us,
+        "measured_us": f"{time_text(figure.cold_us)} ± {time_text(figure.ci95_us)} (cold, {figure.runs} runs)",
+        "predicted_over_measured": subject.estimate.total_us / figure.cold_us,
+        "floor_over_measured": floor / figure.cold_us,
+        "tflops": subject.problem.flops / figure.cold_us * 1e-6,
+    }
+    if figure.warm_us is not None:
+        rows["warm_us"] = figure.warm_us
+    if mine.registers:
+        rows["registers_per_thread_compiled"] = mine.registers
+    if mine.check is not None:
+        rows["error_over_bound"] = mine.check.worst
+    return rows
+
+
+def _runner_up(subject: Subject) -> dict[str, str | float | int]:
+    mine, ranked = _mine(subject), best_records(subject.history)
+    others = [record for record in ranked if record.config != str(subject.config)]
+    if mine is None or not others:
+        return {}
+    figure, other = _figure(mine), _figure(others[0])
+    close = [record for record in others if within_noise(figure, _figure(record))]
+    return {
+        "config": others[0].config,
+        "measured_us": f"{time_text(other.cold_us)} ± {time_text(other.ci95_us)}",
+        "over_winner": other.cold_us / figure.cold_us,
+        "within_noise": "yes: the 95% intervals overlap" if within_noise(figure, other) else "no",
+        "configs_within_noise": len(close),
+        "configs_tried": len({record.config for record in subject.history}),
+    }
+
+
+def _mine(subject: Subject) -> Record | None:
+    found = [record for record in best_records(subject.history) if record.config == str(subject.config)]
+    return found[0] if found else None
+
+
+def _figure(record: Record) -> Measurement:
+    assert record.measurement is not None
+    return record.measurement
+
+
+def _name(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _value(value: str | float | int) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
