@@ -10,11 +10,12 @@ from tilewright.errors import PeerError
 from tilewright.peers.base import Contestant, Offer, Peer, Setting
 from tilewright.peers.cublas import Cublas
 from tilewright.peers.cudnn import Cudnn
+from tilewright.peers.gpu import release
 from tilewright.peers.onednn import Onednn
 from tilewright.peers.ort import OnnxRuntime
 from tilewright.peers.pytorch import PyTorch
 
-__all__ = ["PEERS", "Contestant", "Offer", "Peer", "Setting", "applicable", "named"]
+__all__ = ["PEERS", "Contestant", "Offer", "Peer", "Setting", "applicable", "named", "release"]
 
 PEERS: tuple[Peer, ...] = (Onednn(), OnnxRuntime(), Cudnn(), PyTorch(), Cublas())
 

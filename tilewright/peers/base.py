@@ -22,6 +22,10 @@ F32 = NDArray[np.float32]
 Run = Callable[[], None]
 
 
+def _default_stream() -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Setting:
     """Where and how peers run.
@@ -29,7 +33,8 @@ class Setting:
     Attributes:
         device: the device; decides which peers apply.
         threads: CPU threads of each contestant.
-        stream: the CUDA stream that contestants enqueue on, as the driver's integer handle.
+        stream: gives the CUDA stream that contestants enqueue on now, as the driver's integer handle: a
+            runtime has another one while it records a graph.
         timed: time of one cold run in us (``Runtime.timed`` with a flush); None falls back on the wall
             clock, which is right on a CPU only.
         engines: how many of a peer's own engines are kept for the careful measurement.
@@ -37,7 +42,7 @@ class Setting:
 
     device: Device
     threads: int = 1
-    stream: int = 0
+    stream: Callable[[], int] = _default_stream
     timed: Callable[[Run], float] | None = None
     engines: int = 3
 
@@ -56,7 +61,7 @@ class Contestant:
         name: unique among all contestants of the problem.
         detail: what runs, one line: the engine, its numerical notes.
         layout: the layout that it reads and writes: nchw, nhwc or blocked.
-        run: enqueues one run on the setting's stream (CUDA), or does one run (CPU).
+        run: enqueues one run on the setting's stream of the moment (CUDA), or does one run (CPU).
         output: the last run's output on the host, in the problem's output layout.
         workspace_bytes: device memory beyond inputs and output.
         pack_us: time to rearrange the filter once; None where the peer does not tell.

@@ -82,7 +82,7 @@ class _Layout:
         self.problem, self.setting, self.layout = problem, setting, layout
         self.cudnn = load("cudnn")
         self.gpu = gpu = Gpu(setting)
-        self.handle = _handle(self.cudnn, setting)
+        self.handle = _handle(self.cudnn, setting.device.index)
         self.x = gpu.put(as_nchw(inputs.x, problem.layout_in), layout)
         self.w = gpu.put(inputs.w, layout)
         self.plain_w = gpu.put(inputs.w)
@@ -127,8 +127,10 @@ class _Layout:
         places = {UIDS[name]: gpu.address(array) for name, array in arrays.items()}
         execute, index = plan.graph.execute_plan_at_index, plan.index
         scratch, handle = gpu.address(room), self.handle
+        set_stream, stream = self.cudnn.set_stream, self.setting.stream
 
         def run() -> None:
+            set_stream(handle=handle, stream=stream())  # the front end does nothing where it is the same
             execute(places, scratch, index, handle)
             if self.problem.epilogue and not fused:
                 gpu.bias_relu(y, self.bias, relu)
@@ -170,12 +172,10 @@ def _best(
     return kept
 
 
-def _handle(cudnn: Any, setting: Setting) -> Any:
-    """Return the process's handle of the device, set to the setting's stream."""
-    index = setting.device.index
+def _handle(cudnn: Any, index: int) -> Any:
+    """Return the process's handle of a device."""
     if index not in _HANDLES:
         _HANDLES[index] = cudnn.create_handle()
-    cudnn.set_stream(handle=_HANDLES[index], stream=setting.stream)
     return _HANDLES[index]
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
 from tilewright.errors import PeerError
 from tilewright.peers.base import F32, Run, Setting, foreign, load, one_line
 from tilewright.problem import Problem
+
+
+def release() -> None:
+    """Give memory that PyTorch and CuPy keep for later back to the GPU, for the next layer's contestants."""
+    gc.collect()
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        sys.modules["torch"].cuda.empty_cache()
+    if "cupy" in sys.modules:
+        sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
 
 
 class Gpu:
@@ -85,10 +96,8 @@ class _Torch:
             raise PeerError("PyTorch sees no GPU")
         self.where = torch.device("cuda", setting.device.index)
         torch.cuda.set_device(self.where)
-        if setting.stream:
-            self.stream = torch.cuda.ExternalStream(setting.stream, device=self.where)
-        else:
-            self.stream = torch.cuda.default_stream(self.where)
+        self.handle = setting.stream
+        self.streams = {0: torch.cuda.default_stream(self.where)}
 
     def put(self, array: F32) -> Any:
         tensor = self.torch.from_numpy(array).to(self.where)
@@ -110,7 +119,10 @@ class _Torch:
         return int(array.data_ptr())
 
     def on_stream(self) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = self.torch.cuda.stream(self.stream)
+        handle, cuda = self.handle(), self.torch.cuda
+        if handle not in self.streams:
+            self.streams[handle] = cuda.ExternalStream(handle, device=self.where)
+        context: AbstractContextManager[Any] = cuda.stream(self.streams[handle])
         return context
 
     def relu(self, y: Any) -> None:
@@ -121,7 +133,7 @@ class _Cupy:
     def __init__(self, setting: Setting) -> None:
         cupy = self.cupy = load("cupy")
         cupy.cuda.Device(setting.device.index).use()
-        self.stream = cupy.cuda.ExternalStream(setting.stream) if setting.stream else cupy.cuda.Stream.null
+        self.handle = setting.stream
 
     def put(self, array: F32) -> Any:
         made = self.cupy.asarray(array)
@@ -143,7 +155,8 @@ class _Cupy:
         return int(array.data.ptr)
 
     def on_stream(self) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = self.stream
+        handle, cuda = self.handle(), self.cupy.cuda
+        context: AbstractContextManager[Any] = cuda.ExternalStream(handle) if handle else cuda.Stream.null
         return context
 
     def relu(self, y: Any) -> None:
