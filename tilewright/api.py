@@ -1,0 +1,201 @@
+"""Arrays in and out: ``conv2d``, ``plan``, ``tune``.
+
+NumPy arrays and CPU tensors run on the CPU and are waited for. CUDA tensors and CuPy arrays run on the
+caller's current stream: nothing is copied, converted or waited for behind the caller's back.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arguments import problem_of, runtime_for, selected
+from tilewright.arrays import Array, look, same_home
+from tilewright.database import warn_once
+from tilewright.dispatch import MOST_PLANS, dispatch, forget
+from tilewright.errors import ProblemError, StoreError
+from tilewright.kernels.family import Config
+from tilewright.layer import LayerPlan, Packed
+from tilewright.plan import Plan
+from tilewright.problem import Problem
+from tilewright.runtime import Runtime, open_runtime
+from tilewright.store import Store
+
+if TYPE_CHECKING:
+    from tilewright.tuning.tuner import TuneResult
+
+__all__ = ["LayerPlan", "Packed", "conv2d", "plan", "tune"]
+
+Size = int | tuple[int, int]
+Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
+
+_layers: OrderedDict[int, LayerPlan] = OrderedDict()
+_lock = threading.Lock()
+
+
+def conv2d(
+    x: Array,
+    w: Array,
+    bias: Array = None,
+    *,
+    stride: Size = 1,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+    out: Array = None,
+    device: str | None = None,
+    layout: str = "nchw",
+    deterministic: bool = False,
+) -> Array:
+    """Convolve, with the fastest kernel known for this layer on this device.
+
+    The filter is packed anew in each call, since it may have changed in place; a network that runs
+    often packs once: ``p = tw.plan(...); packed = p.pack(w); p(x, packed)``. A layer that was never
+    tuned runs the model's best guess; ``tw.tune`` finds better.
+
+    Args:
+        x: f32 input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``. A NumPy array; a PyTorch
+            tensor, in channels_last too; a CuPy array. On the CPU an array with gaps is copied first,
+            on a GPU it is refused.
+        w: f32 filter, always (K, C / groups, R, S).
+        bias: f32, (K,), or None.
+        stride: of the filter: one number, or (height, width).
+        padding: zeros around x: one number, (height, width), (top, bottom, left, right), or "same"
+            for ceil(size / stride) outputs.
+        dilation: step between filter taps: one number, or (height, width).
+        groups: independent slices of C and K.
+        out: array to write; None: a new one of x's library, laid out as x is.
+        device: None: where x is. "numpy" or "opencl:N" choose how CPU arrays are computed.
+        layout: "nchw" or "nhwc", of x and the output.
+        deterministic: only kernels that give the same bits each time.
+
+    Returns:
+        The output: (N, K, P, Q), or (N, P, Q, K).
+
+    Raises:
+        ArrayError: an array's dtype, shape, strides, library or device does not fit.
+        ProblemError: another argument is malformed, or the output would be empty.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> import numpy as np, tilewright as tw
+        >>> y = tw.conv2d(np.ones((1, 2, 5, 5), "f"), np.ones((3, 2, 3, 3), "f"), stride=2)
+        >>> y.shape, float(y[0, 0, 0, 0])
+        ((1, 3, 2, 2), 18.0)
+    """
+    seen_x, seen_w = look("x", x), look("w", w)
+    seen_bias = None if bias is None else look("bias", bias)
+    seen_out = None if out is None else look("out", out)
+    same_home(seen_x, *(a for a in (seen_w, seen_bias, seen_out) if a is not None))
+    problem = problem_of(seen_x, seen_w, seen_bias, stride, padding, dilation, groups, layout)
+    layer = _layer(dispatch(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
+    return layer.run(seen_x, seen_w, seen_bias, seen_out)
+
+
+def plan(
+    problem: Problem | str,
+    device: str | None = None,
+    *,
+    deterministic: bool = False,
+    config: Config | str | None = None,
+    store: Store | None = None,
+) -> LayerPlan:
+    """Get a layer ready to run: compiled, its workspace allocated.
+
+    Args:
+        problem: the layer, or its string.
+        device: "cpu", "cuda", "cuda:1", "opencl:0", "numpy"; None: the best there is.
+        deterministic: only kernels that give the same bits each time.
+        config: a kernel of your own choice, e.g. ``"direct:..."``; None: the fastest known.
+        store: where winners are kept; None: your own, and those that are shipped.
+
+    Returns:
+        A plan; its ``note`` says so if the layer was never tuned.
+
+    Raises:
+        ProblemError: the string cannot be read; names the part.
+        ConfigError: the config breaks a rule; names it.
+        DeviceError: there is no such device.
+
+    Example:
+        >>> import tilewright as tw
+        >>> tw.plan("n1c8h6w6k16r3s3p1-f32", device="cpu").problem.y_shape
+        (1, 16, 6, 6)
+    """
+    layer, runtime = as_problem(problem), _open(device)
+    if config is not None:
+        wanted = Config.parse(config) if isinstance(config, str) else config
+        return LayerPlan(Plan.make(runtime, layer, wanted, "chosen by hand"))
+    return _layer(dispatch(layer, runtime, store or default_store(), bool(deterministic)))
+
+
+def tune(problem: Problem | str, device: str | None = None, **options: Any) -> TuneResult:
+    """Search for the fastest kernel of a layer, verify it, and remember it.
+
+    Args:
+        problem: the layer, or its string.
+        device: as for ``plan``.
+        **options: budget ("20s", "50trials", "all"), strategy ("model", "random", "local", "all"),
+            seed, store, progress: see ``tilewright.tuning.tuner.tune``.
+
+    Returns:
+        The winner's Record (``best``), all ``records``, and the ``seconds`` it took.
+
+    Raises:
+        ProblemError, DeviceError: as for ``plan``.
+        BudgetError: the budget cannot be read.
+        StoreError: the store cannot be used.
+
+    Example:
+        >>> import tilewright as tw
+        >>> tw.tune("n1c8h6w6k16r3s3p1-f32", device="cpu", budget="2trials").best.outcome
+        'correct'
+    """
+    from tilewright.tuning.tuner import tune as run
+
+    layer = as_problem(problem)
+    try:
+        return run(layer, _open(device), **{"store": Store(), **options})
+    finally:
+        forget(layer)
+
+
+def as_problem(problem: Problem | str) -> Problem:
+    """Take a Problem or read its string."""
+    if not isinstance(problem, (Problem, str)):
+        raise ProblemError(f"problem: a {type(problem).__name__} was given; must be a Problem or its string")
+    return Problem.parse(problem) if isinstance(problem, str) else problem
+
+
+def default_store() -> Store | None:
+    """Return the user's own store; None, with a warning, if it cannot be used."""
+    return _store(os.environ.get("TILEWRIGHT_CACHE"))
+
+
+@lru_cache(maxsize=8)
+def _store(folder: str | None) -> Store | None:
+    try:
+        return Store()
+    except StoreError as error:
+        warn_once(f"tuned winners are not used: {error}", "default store")
+        return None
+
+
+def _open(device: str | None) -> Runtime:
+    kind, index, _ = selected(device)
+    return open_runtime(kind, index)
+
+
+def _layer(found: Plan) -> LayerPlan:
+    """Return the LayerPlan of a Plan, the same one each time."""
+    with _lock:
+        layer = _layers.get(id(found))
+        if layer is None:
+            layer = _layers[id(found)] = LayerPlan(found)
+            while len(_layers) > MOST_PLANS:
+                _layers.popitem(last=False)
+        _layers.move_to_end(id(found))
+        return layer

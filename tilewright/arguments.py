@@ -1,0 +1,143 @@
+"""The plain arguments of a call, read into a Problem and a device; every complaint names its argument."""
+
+from __future__ import annotations
+
+import operator
+
+from tilewright.arrays import Seen
+from tilewright.device import parse_selector
+from tilewright.errors import ArrayError, DeviceError, ProblemError
+from tilewright.problem import LAYOUTS, Problem
+from tilewright.runtime import Runtime, open_runtime
+
+PADDINGS = 'an integer, (height, width), (top, bottom, left, right) or "same"'
+
+Pad = tuple[int, int, int, int]
+Pair = tuple[int, int]
+
+
+def whole(value: object) -> int | None:
+    """Return an integer of Python or NumPy as an int; None for anything else, True and False too."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _wholes(value: object) -> list[int] | None:
+    """Return one integer, or a tuple or list of them, as a list."""
+    items = list(value) if isinstance(value, (tuple, list)) else [value]
+    numbers = [whole(item) for item in items]
+    return None if None in numbers else [n for n in numbers if n is not None]
+
+
+def pair(name: str, value: object) -> Pair:
+    """Read a stride or dilation.
+
+    Raises:
+        ProblemError: it is neither an integer nor a pair of them, or less than 1.
+    """
+    numbers = _wholes(value)
+    if not numbers or len(numbers) > 2 or min(numbers) < 1:
+        raise ProblemError(f"{name}={value!r}: must be an integer or a pair (height, width), each 1 or more")
+    return numbers[0], numbers[-1]
+
+
+def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) -> Pad:
+    """Read a padding; "same" gives ceil(extent / stride) outputs, the odd row or column at the end.
+
+    Raises:
+        ProblemError: it is none of the forms of ``PADDINGS``, or negative.
+    """
+    if isinstance(value, str) and value == "same":
+        total = [
+            max((-(-e // u) - 1) * u + d * (t - 1) + 1 - e, 0)
+            for e, t, u, d in zip(extent, taps, stride, dilation, strict=True)
+        ]
+        return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
+    numbers = None if isinstance(value, str) else _wholes(value)
+    if not numbers or len(numbers) not in (1, 2, 4) or min(numbers) < 0:
+        raise ProblemError(f"padding={value!r}: must be {PADDINGS}, none negative")
+    if len(numbers) == 4:
+        return numbers[0], numbers[1], numbers[2], numbers[3]
+    return numbers[0], numbers[0], numbers[-1], numbers[-1]
+
+
+def problem_of(
+    x: Seen, w: Seen, bias: Seen | None, stride: object, padding: object, dilation: object, groups: object,
+    layout: object,
+) -> Problem:  # fmt: skip
+    """Read a layer from its arrays and arguments.
+
+    Raises:
+        ProblemError: an argument is malformed, or the output would be empty.
+        ArrayError: the shapes do not fit each other.
+    """
+    if layout not in LAYOUTS:
+        raise ProblemError(f"layout={layout!r}: must be one of {', '.join(LAYOUTS)}")
+    count = whole(groups)
+    if count is None or count < 1:
+        raise ProblemError(f"groups={groups!r}: must be an integer of 1 or more")
+    axes = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
+    n, a, b, c = _four(x, axes)
+    channels, extent = (a, (b, c)) if layout == "nchw" else (c, (a, b))
+    k, cg, r, s = _four(w, "(K, C / groups, R, S)")
+    if channels % count or k % count:
+        raise ProblemError(f"groups={count}: must divide C={channels} of x and K={k} of w")
+    if cg * count != channels:
+        want = f"C / groups = {channels} / {count} = {channels // count}"
+        raise ArrayError(
+            f"w: shape {w.shape} was given; its second size must be {want}, as x has shape {x.shape}"
+        )
+    if bias is not None and bias.shape != (k,):
+        raise ArrayError(f"bias: shape {bias.shape} was given; must be ({k},), one for each filter")
+    steps, spread = pair("stride", stride), pair("dilation", dilation)
+    lies = "nhwc" if layout == "nhwc" or x.channels_last else "nchw"
+    return Problem(
+        n=n, c=channels, h=extent[0], w=extent[1], k=k, r=r, s=s, groups=count, stride=steps, dilation=spread,
+        pad=pads(padding, extent, (r, s), steps, spread), layout_in=lies, layout_out=lies,
+        epilogue=() if bias is None else ("bias",),
+    )  # fmt: skip
+
+
+def _four(seen: Seen, meaning: str) -> tuple[int, int, int, int]:
+    if len(seen.shape) != 4:
+        raise ArrayError(f"{seen.name}: shape {seen.shape} was given; must have 4 dimensions, {meaning}")
+    a, b, c, d = seen.shape
+    return a, b, c, d
+
+
+def selected(device: object) -> tuple[str | None, int, bool]:
+    """Read a device selector into kind, index, and whether the index was given.
+
+    Raises:
+        DeviceError: it is no selector.
+    """
+    if device is None:
+        return None, 0, False
+    if not isinstance(device, str):
+        raise DeviceError(f"device={device!r}: must be text: cpu, cuda, cuda:N, opencl:N or numpy")
+    kind, index = parse_selector(device)
+    return kind, index, ":" in device
+
+
+def runtime_for(x: Seen, device: object) -> Runtime:
+    """Open the device that an array is on, or the chosen one if the array can be used there.
+
+    Raises:
+        ArrayError: the array is on another device.
+        DeviceError: there is no such device.
+    """
+    kind, index, exact = selected(device)
+    if x.place == "cpu":
+        if kind == "cuda":
+            hint = f"torch.from_numpy({x.name}).cuda()" if x.library == "numpy" else f"{x.name}.cuda()"
+            raise ArrayError(f"{x.name}: is on cpu, but device={device!r}; move it there first: {hint}")
+        return open_runtime(kind or "cpu", index)
+    if kind not in (None, "cuda") or (exact and index != x.index):
+        raise ArrayError(
+            f"{x.name}: is on {x.place}, but device={device!r}; leave device out, or move the array"
+        )
+    return open_runtime("cuda", x.index)

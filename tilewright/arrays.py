@@ -1,0 +1,240 @@
+"""Callers' arrays: what library, where, how they lie in memory; checked and used in place, never converted.
+
+A library is only ever looked up among those that the caller has imported already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import ArrayError
+
+Array = Any  # numpy.ndarray, torch.Tensor or cupy.ndarray
+Shape = tuple[int, ...]
+
+_LIBRARIES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"))
+_COPY = {
+    "numpy": "np.ascontiguousarray({})",
+    "torch": "{}.contiguous()",
+    "cupy": "cupy.ascontiguousarray({})",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One argument as it was given.
+
+    Attributes:
+        name: the argument's name, for errors.
+        array: the array itself (a detached view of a tensor).
+        library: numpy, torch or cupy.
+        place: cpu, or cuda:N.
+        shape: sizes as the caller sees them.
+        strides: in elements, as the caller sees them.
+        address: of the first element.
+    """
+
+    name: str
+    array: Array
+    library: str
+    place: str
+    shape: Shape
+    strides: Shape
+    address: int
+
+    @property
+    def index(self) -> int:
+        """Number of the CUDA device; 0 on a CPU."""
+        return int(self.place.partition(":")[2] or 0)
+
+    @property
+    def contiguous(self) -> bool:
+        """Rows one after the other, last index fastest."""
+        return _dense(self.shape, self.strides, range(len(self.shape)))
+
+    @property
+    def channels_last(self) -> bool:
+        """A tensor seen as (N, C, H, W) that lies as (N, H, W, C), and not also as the former."""
+        if self.library != "torch" or len(self.shape) != 4 or self.contiguous:
+            return False
+        return _dense(self.shape, self.strides, (0, 2, 3, 1))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Addresses of the first byte and past the last one, of an f32 array."""
+        if 0 in self.shape:
+            return self.address, self.address
+        low = sum(min(0, s * (n - 1)) for n, s in zip(self.shape, self.strides, strict=True))
+        high = sum(max(0, s * (n - 1)) for n, s in zip(self.shape, self.strides, strict=True))
+        return self.address + 4 * low, self.address + 4 * (high + 1)
+
+    def where(self) -> str:
+        """Say what it is, for an error."""
+        return f"a {self.library} array on {self.place}"
+
+
+def _dense(shape: Shape, strides: Shape, order: Sequence[int]) -> bool:
+    """Whether the dimensions lie without gaps in this order; those of size 1 may lie anyhow."""
+    want = 1
+    if 0 in shape:
+        return True
+    for d in reversed(order):
+        if shape[d] != 1 and strides[d] != want:
+            return False
+        want *= shape[d]
+    return True
+
+
+def look(name: str, array: Array) -> Seen:
+    """Find out what an argument is, without importing anything.
+
+    Raises:
+        ArrayError: it is no array of a library that we know, no f32, sparse, masked, on a device
+            that is neither a CPU nor a CUDA GPU, or it wants a gradient.
+    """
+    for library, kind in _LIBRARIES:
+        module = sys.modules.get(library)
+        if module is not None and isinstance(array, getattr(module, kind, ())):
+            return {"numpy": _numpy, "torch": _torch, "cupy": _cupy}[library](name, array)
+    what = f"{type(array).__module__.partition('.')[0]}.{type(array).__name__}"
+    if hasattr(array, "__dlpack__"):
+        raise ArrayError(
+            f"{name}: a {what} was given; pass torch.from_dlpack({name}) or cupy.from_dlpack({name}): no copy"
+        )
+    what = type(array).__name__
+    raise ArrayError(f"{name}: a {what} was given; must be an array, e.g. np.asarray({name}, np.float32)")
+
+
+def _numpy(name: str, array: Array) -> Seen:
+    if hasattr(array, "mask"):
+        raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
+    if str(array.dtype) == ">f4":
+        raise ArrayError(f"{name}: dtype >f4 (other byte order) was given; call {name}.astype(np.float32)")
+    _float32(name, str(array.dtype), f"{name}.astype(np.float32)")
+    if any(stride % 4 for stride in array.strides) and array.size:
+        raise ArrayError(f"{name}: strides {array.strides} are no multiple of 4 bytes; call {name}.copy()")
+    strides = tuple(s // 4 for s in array.strides)
+    return Seen(name, array, "numpy", "cpu", tuple(array.shape), strides, int(array.ctypes.data))
+
+
+def _torch(name: str, tensor: Array) -> Seen:
+    torch = sys.modules["torch"]
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ArrayError(f"{name}: a tensor on {tensor.device} was given; must be on cpu or cuda")
+    if tensor.layout != torch.strided:
+        raise ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
+    _float32(name, str(tensor.dtype).removeprefix("torch."), f"{name}.float()")
+    if tensor.requires_grad:
+        if torch.is_grad_enabled():
+            raise ArrayError(
+                f"{name}: requires grad, but tilewright computes none; use torch.no_grad() or {name}.detach()"
+            )
+        tensor = tensor.detach()
+    place = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index or 0}"
+    return Seen(
+        name, tensor, "torch", place, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.data_ptr())
+    )
+
+
+def _cupy(name: str, array: Array) -> Seen:
+    _float32(name, str(array.dtype), f"{name}.astype(cupy.float32)")
+    strides = tuple(s // 4 for s in array.strides)
+    place = f"cuda:{int(array.device.id)}"
+    return Seen(name, array, "cupy", place, tuple(array.shape), strides, int(array.data.ptr))
+
+
+def _float32(name: str, dtype: str, call: str) -> None:
+    if dtype != "float32":
+        raise ArrayError(f"{name}: dtype {dtype} was given; must be float32: call {call}")
+
+
+def same_home(x: Seen, *others: Seen) -> None:
+    """Refuse arrays of several libraries or devices.
+
+    Raises:
+        ArrayError: names the first that is not where ``x`` is.
+    """
+    for other in others:
+        if (other.library, other.place) != (x.library, x.place):
+            raise ArrayError(
+                f"{other.name}: is {other.where()}, but {x.name} is {x.where()}; must be the same"
+            )
+
+
+def shaped(seen: Seen, shape: Shape, why: str) -> None:
+    """Refuse an array of another shape."""
+    if seen.shape != shape:
+        raise ArrayError(f"{seen.name}: shape {seen.shape} was given; must be {shape} for {why}")
+
+
+def in_place(seen: Seen, advice: str = "") -> Array:
+    """Return the array if its rows lie one after the other; on a CPU an input that does not is copied.
+
+    Raises:
+        ArrayError: it cannot be used in place on a GPU; says what to call.
+    """
+    if seen.contiguous:
+        return on_host(seen.array) if seen.place == "cpu" else seen.array
+    if seen.place == "cpu":
+        import numpy as np
+
+        return np.ascontiguousarray(on_host(seen.array))
+    call = _COPY[seen.library].format(seen.name)
+    raise ArrayError(
+        f"{seen.name}: strides {seen.strides} of shape {seen.shape} are not contiguous; call {call}{advice}"
+    )
+
+
+def on_host(array: Array) -> Array:
+    """Return a CPU array as a NumPy array over the same bytes."""
+    return array if hasattr(array, "ctypes") else array.numpy()
+
+
+def to_nhwc(array: Array) -> Array:
+    """Return the view (N, H, W, C) of an array seen as (N, C, H, W)."""
+    return array.permute(0, 2, 3, 1) if hasattr(array, "permute") else array.transpose(0, 2, 3, 1)
+
+
+def to_nchw(array: Array) -> Array:
+    """Return the view (N, C, H, W) of an array seen as (N, H, W, C)."""
+    return array.permute(0, 3, 1, 2) if hasattr(array, "permute") else array.transpose(0, 3, 1, 2)
+
+
+def empty(like: Seen, shape: Shape) -> Array:
+    """Return a new contiguous f32 array of the caller's library, where ``like`` is."""
+    if like.library == "torch":
+        return like.array.new_empty(shape)
+    module = sys.modules[like.library]
+    if like.library == "cupy":
+        with module.cuda.Device(like.index):
+            return module.empty(shape, "float32")
+    return module.empty(shape, "float32")
+
+
+def writable(seen: Seen, *inputs: Seen | None) -> None:
+    """Refuse an output that is read-only, has gaps, or lies over an input.
+
+    Raises:
+        ArrayError: says which.
+    """
+    flags = getattr(seen.array, "flags", None)
+    if seen.library == "numpy" and not flags.writeable:  # type: ignore[union-attr]
+        raise ArrayError(f"{seen.name}: is read-only; must be writable")
+    low, high = seen.span
+    for other in inputs:
+        if other is not None and low < other.span[1] and other.span[0] < high:
+            raise ArrayError(f"{seen.name}: overlaps {other.name} in memory; must be an array of its own")
+
+
+def current_stream(x: Seen) -> int | None:
+    """Return the handle of the caller's current stream on the array's device; None on a CPU."""
+    if x.place == "cpu":
+        return None
+    if x.library == "torch":
+        return int(sys.modules["torch"].cuda.current_stream(x.array.device).cuda_stream)
+    cupy = sys.modules["cupy"]
+    with cupy.cuda.Device(x.index):
+        return int(cupy.cuda.get_current_stream().ptr)

@@ -1,0 +1,156 @@
+"""From a Problem to a Plan: the stored winner, else a shipped or imported one once it is verified,
+else the model's best legal config, else the reference. The Plan's note says which."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from tilewright.database import warn_once
+from tilewright.errors import (
+    CompileError,
+    ConfigError,
+    DeviceError,
+    OutOfMemory,
+    RunError,
+    StoreError,
+    TilewrightError,
+)
+from tilewright.kernels import FAMILIES
+from tilewright.kernels.family import Config, Family
+from tilewright.plan import Plan
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.runtime.base import Runtime
+from tilewright.store import Store, source_keys
+
+MOST_PLANS = 256
+MOST_GUESSES = 8  # of the model, tried in turn until one compiles
+MOST_HINTS = 2  # shipped or imported winners, verified in turn until one is right
+REFERENCE = Config.make("reference", {"v": 1})
+
+_Key = tuple[Problem, int, str, bool]
+_plans: OrderedDict[_Key, Plan] = OrderedDict()
+_lock = threading.RLock()
+
+
+def dispatch(
+    problem: Problem,
+    runtime: Runtime,
+    store: Store | None = None,
+    deterministic: bool = False,
+) -> Plan:
+    """Return the plan to run a problem with; the same one each time within a process.
+
+    Args:
+        problem: the layer.
+        runtime: where to run it.
+        store: where winners are kept; None: only the model is asked.
+        deterministic: only configs that give the same bits each time.
+
+    Raises:
+        OutOfMemory: even the reference has no room; says how much was needed.
+        CompileError: nothing compiles, the reference included.
+    """
+    key = (problem, id(runtime), str(store.path) if store else "", deterministic)
+    with _lock:
+        plan = _plans.get(key)
+        if plan is None:
+            plan = _first_that_works(problem, runtime, store, deterministic)
+            _plans[key] = plan
+            while len(_plans) > MOST_PLANS:
+                _plans.popitem(last=False)
+        _plans.move_to_end(key)
+        return plan
+
+
+def forget(problem: Problem | None = None) -> None:
+    """Look a problem (None: all) up again at its next use, since the store has changed."""
+    with _lock:
+        for key in [key for key in _plans if problem is None or key[0] == problem]:
+            del _plans[key]
+
+
+def _first_that_works(problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool) -> Plan:
+    last: TilewrightError | None = None
+    for config, note in _choices(problem, runtime, store, deterministic):
+        try:
+            return Plan.make(runtime, problem, config, note)
+        except (CompileError, ConfigError, RunError) as error:
+            # Out of memory says how much is needed: more use to a person than what failed after it.
+            last = last if isinstance(last, OutOfMemory) else error
+    raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
+
+
+def _choices(
+    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool
+) -> Iterator[tuple[Config, str]]:
+    """Yield configs to try, best first, each with its note."""
+    if problem.n == 0:
+        yield REFERENCE, ""
+        return
+    usable = [f for f in FAMILIES if f.tunable and f.refuses(problem, runtime.device) is None]
+    if store is not None and usable:
+        yield from _stored(problem, runtime, store, deterministic, usable)
+    untuned = f"untuned: the model's choice; run `tilewright tune {problem}`"
+    for config in _ranked(problem, runtime, usable, deterministic):
+        yield config, untuned
+    yield REFERENCE, "slow: the reference kernel, since no other could be used"
+
+
+def _stored(
+    problem: Problem, runtime: Runtime, store: Store, deterministic: bool, usable: list[Family]
+) -> Iterator[tuple[Config, str]]:
+    keys = source_keys((f.name for f in usable), runtime.compiler)
+    device = runtime.device.key
+    try:
+        best = store.best(problem, device, deterministic, keys)
+        hints = [] if best else store.hints(problem, device, deterministic, keys)
+    except StoreError as error:
+        warn_once(f"the store is not used: {error}", f"store {store.path}")
+        return
+    if best:
+        yield Config.parse(best.config), ""
+    legal = [hint for hint in hints if _legal(hint, problem, runtime, usable)]
+    for hint in legal[:MOST_HINTS]:
+        record = verified(problem, runtime, Config.parse(hint.config))
+        store.add(record, "verified")
+        if record.outcome == "correct" and record.deterministic >= deterministic:
+            yield Config.parse(hint.config), f"{hint.context.get('origin', 'shipped')}, verified here"
+
+
+def _legal(hint: Record, problem: Problem, runtime: Runtime, usable: list[Family]) -> bool:
+    """Whether a config that came from elsewhere keeps the rules on this very device."""
+    try:
+        config = Config.parse(hint.config)
+        family = next(f for f in usable if f.name == config.family)
+        family.check(problem, runtime.device, config)
+    except (ConfigError, StopIteration):
+        return False
+    return True
+
+
+def verified(problem: Problem, runtime: Runtime, config: Config) -> Record:
+    """Compile, verify and time a config from elsewhere, in a worker process; a failure is data."""
+    from tilewright.tuning.job import Job
+    from tilewright.tuning.worker import Worker
+
+    device = runtime.device
+    with Worker(Job(str(problem), device.backend, device.index)) as worker:
+        try:
+            return worker.run(config, level="full")
+        except (RunError, DeviceError) as error:
+            return Record(str(problem), device.key, config.family, str(config), "runtime", False,
+                          reason=str(error), context={"compiler": runtime.compiler})  # fmt: skip
+
+
+def _ranked(problem: Problem, runtime: Runtime, usable: list[Family], deterministic: bool) -> list[Config]:
+    """Return the model's choices over all families, the fastest first."""
+    from tilewright.tuning.search import rank
+
+    found = []
+    for family in usable:
+        ranked = rank(problem, runtime.device, family, MOST_GUESSES * (4 if deterministic else 1), 0)
+        found += [(e.total_us, c) for c, e in ranked if family.deterministic(c) or not deterministic]
+    return [config for _, config in sorted(found, key=lambda item: item[0])[:MOST_GUESSES]]

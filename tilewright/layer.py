@@ -1,0 +1,228 @@
+"""A Plan for callers' arrays: checks them, finds their stream, allocates the output in their library."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from tilewright.arrays import (
+    Array,
+    Seen,
+    current_stream,
+    empty,
+    in_place,
+    look,
+    on_host,
+    same_home,
+    shaped,
+    to_nchw,
+    to_nhwc,
+    writable,
+)
+from tilewright.device import Device
+from tilewright.errors import ArrayError
+from tilewright.kernels import tools
+from tilewright.kernels.family import Config
+from tilewright.plan import Plan
+from tilewright.problem import Problem
+from tilewright.runtime.base import Loaded, Memory
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A filter in the order that one config of one problem reads it; it stays on its device."""
+
+    memory: Memory
+    problem: Problem
+    config: Config
+    device: str
+
+    def __repr__(self) -> str:
+        return f"<filter of {self.memory.nbytes} bytes packed for {self.problem} by {self.config}>"
+
+
+@dataclass(eq=False)
+class _Lane:
+    """What one stream has of its own: a plan with its workspace, and room to pack a filter."""
+
+    plan: Plan
+    packer: Loaded | None = None
+    packed: Memory | None = None
+
+
+class LayerPlan:
+    """One layer, ready to run on arrays. Made by ``tilewright.plan``.
+
+    Attributes:
+        plan: the compiled kernel below.
+
+    It may be called from several threads, and on several streams: each stream gets a workspace of
+    its own. A CUDA call enqueues and returns; a CPU call waits for the answer.
+
+    Example:
+        >>> import numpy as np, tilewright as tw
+        >>> plan = tw.plan("n1c8h6w6k16r3s3p1-f32", device="cpu")
+        >>> w = np.ones((16, 8, 3, 3), np.float32)
+        >>> packed = plan.pack(w)
+        >>> plan(np.ones((1, 8, 6, 6), np.float32), packed).shape
+        (1, 16, 6, 6)
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
+        self._lock = threading.RLock()
+
+    @property
+    def problem(self) -> Problem:
+        """The layer."""
+        return self.plan.problem
+
+    @property
+    def device(self) -> Device:
+        """Facts of the device it runs on."""
+        return self.plan.runtime.device
+
+    @property
+    def config(self) -> Config:
+        """The kernel's family and parameters."""
+        return self.plan.config
+
+    @property
+    def note(self) -> str:
+        """What to know of the choice ("untuned: the model's choice; ..."), or empty."""
+        return self.plan.note
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether two runs give the same bits."""
+        return self.plan.deterministic
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of device memory beside the arrays and the packed filter, for each stream."""
+        return self.plan.workspace_bytes
+
+    def __repr__(self) -> str:
+        return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
+
+    def pack(self, w: Array) -> Packed:
+        """Bring a filter into the kernel's order, once.
+
+        Args:
+            w: f32 filter of shape (K, C / groups, R, S), where the plan runs. Contiguous on a GPU.
+
+        Returns:
+            The packed filter. Changing ``w`` in place later may or may not change it: pack again.
+
+        Raises:
+            ArrayError: wrong dtype, shape, device or strides.
+        """
+        seen = look("w", w)
+        self._at_home(seen)
+        shaped(seen, self.problem.w_shape, str(self.problem))
+        with self._lock:
+            memory = self.plan.pack(in_place(seen), current_stream(seen))
+        return Packed(memory, self.problem, self.config, self.device.key)
+
+    def __call__(self, x: Array, packed_w: Packed, bias: Array = None, out: Array = None) -> Array:
+        """Run the layer.
+
+        Args:
+            x: f32 input of shape ``problem.x_shape``. For a problem in nhwc a PyTorch tensor may also
+                be (N, C, H, W) in channels_last, and so is the answer then. On a CPU an input with
+                gaps is copied first; on a GPU it is refused.
+            packed_w: what ``pack`` returned.
+            bias: f32 of shape (K,), if and only if the problem has a bias.
+            out: f32 output of shape ``problem.y_shape`` to write; None: a new one of x's library.
+
+        Returns:
+            ``out``, or the new array. On CUDA it is computed on the caller's current stream.
+
+        Raises:
+            ArrayError: wrong dtype, shape, device, strides; out overlaps an input.
+        """
+        if not isinstance(packed_w, Packed):
+            raise ArrayError(
+                f"packed_w: a {type(packed_w).__name__} was given; must be what plan.pack(w) returned"
+            )
+        if (packed_w.problem, packed_w.config) != (self.problem, self.config):
+            raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")
+        seen = look("x", x)
+        seen_bias = None if bias is None else look("bias", bias)
+        seen_out = None if out is None else look("out", out)
+        return self.run(seen, packed_w.memory, seen_bias, seen_out)
+
+    def run(self, x: Seen, w: Seen | Memory, bias: Seen | None, out: Seen | None) -> Array:
+        """Run on arrays that were looked at; a filter that is not packed yet is packed on the way."""
+        self._at_home(x)
+        same_home(x, *(a for a in (w, bias, out) if isinstance(a, Seen)))
+        if bias is not None:
+            shaped(bias, (self.problem.k,), str(self.problem))
+        source, seen_as_nchw = self._input(x)
+        target, result = self._output(x, out, seen_as_nchw)
+        if out is not None:
+            writable(out, x, bias, w if isinstance(w, Seen) else None)
+        if self.problem.n == 0:
+            return result
+        stream = current_stream(x)
+        with self._lock:
+            lane = self._lane(stream)
+            packed = self._repack(lane, w, stream) if isinstance(w, Seen) else w
+            shift = None if bias is None else in_place(bias)
+            lane.plan(source, packed, shift, target, stream)
+        return result
+
+    def _at_home(self, seen: Seen) -> None:
+        home = f"cuda:{self.device.index}" if self.device.backend == "cuda" else "cpu"
+        if seen.place != home:
+            raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {home}, where the plan runs")
+
+    def _input(self, x: Seen) -> tuple[Array, bool]:
+        """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
+        pr = self.problem
+        if pr.layout_in == "nhwc" and x.channels_last:
+            shaped(x, (pr.n, pr.c, pr.h, pr.w), f"{pr} in channels_last")
+            view = to_nhwc(x.array)
+            return (on_host(view) if x.place == "cpu" else view), True
+        shaped(x, pr.x_shape, str(pr))
+        return in_place(x, " or plan for nhwc" if x.channels_last else ""), False
+
+    def _output(self, x: Seen, out: Seen | None, seen_as_nchw: bool) -> tuple[Array, Array]:
+        """Return what the kernel writes, and the same as the caller gets it."""
+        pr = self.problem
+        turned = seen_as_nchw and pr.layout_out == "nhwc"
+        if out is None:
+            y = empty(x, pr.y_shape)
+            return (on_host(y) if x.place == "cpu" else y), (to_nchw(y) if turned else y)
+        shaped(out, (pr.n, pr.k, pr.p, pr.q) if turned else pr.y_shape, str(pr))
+        view = to_nhwc(out.array) if turned else out.array
+        if not look("out", view).contiguous:
+            how = "channels_last, as x is" if turned else f"contiguous, as {x.library}.empty makes it"
+            raise ArrayError(f"out: strides {out.strides} of shape {out.shape} were given; must be {how}")
+        return (on_host(view) if x.place == "cpu" else view), out.array
+
+    def _lane(self, stream: int | None) -> _Lane:
+        """Return what a stream has of its own; the first stream takes what was made with the plan."""
+        if self.device.backend != "cuda" or stream is None:
+            return self._lanes[0]
+        if stream not in self._lanes:
+            runtime, plan = self.plan.runtime, self.plan
+            own = Plan.make(runtime, plan.problem, plan.config, plan.note) if plan.workspace_bytes else plan
+            self._lanes[stream] = _Lane(own)
+        return self._lanes[stream]
+
+    def _repack(self, lane: _Lane, w: Seen, stream: int | None) -> Memory:
+        """Pack a filter into the lane's own room, in order with what the stream did before."""
+        plan, runtime = lane.plan, lane.plan.runtime
+        given = runtime.wrap(in_place(w))
+        geometry = plan.blueprint.pack
+        if geometry is None:
+            return given
+        nbytes = plan.blueprint.packed_bytes
+        print_ = tools.pack(plan.problem, runtime.device, geometry, nbytes)
+        if lane.packer is None or lane.packed is None:
+            lane.packer = runtime.load(runtime.compile(print_))
+            lane.packed = runtime.alloc(nbytes)
+        runtime.launch(lane.packer, print_.launches[0], [given, lane.packed], stream)
+        return lane.packed
