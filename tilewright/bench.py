@@ -1,0 +1,251 @@
+"""The benchmark: our kernels and the peers on the same inputs, interleaved, every answer checked."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.contest import Entered, enter, wrong
+from tilewright.device import parse_selector
+from tilewright.dispatch import REFERENCE, dispatch
+from tilewright.errors import PeerError, TilewrightError
+from tilewright.peers import PEERS, Peer, Setting, applicable, release
+from tilewright.peers.base import F32, Run, one_line
+from tilewright.plan import Plan
+from tilewright.problem import Problem
+from tilewright.record import Check, Measurement
+from tilewright.rows import BenchRow, OurFigure
+from tilewright.runtime.base import Memory, Runtime
+from tilewright.shapes import Layer
+from tilewright.store import Store
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.inputs import Inputs, normal_inputs
+from tilewright.tuning.measure import Limits, measure
+from tilewright.tuning.verify import Verifier
+
+OURS = "tilewright"
+LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is the same for all layers of a benchmark.
+
+    Attributes:
+        runtime: the device.
+        peers: whom to compare with.
+        store: where winners are kept.
+        tune: tunes a problem before it is measured and returns the seconds taken; None: no tuning.
+        deterministic: only kernels of ours that give the same bits each time.
+        seed: of the inputs.
+        threads: CPU threads of the peers; None: as many as the device has units.
+        limits: of the careful measurement.
+        progress: is told what is going on within a layer, and the share of it that is done.
+    """
+
+    runtime: Runtime
+    peers: Sequence[Peer] = ()
+    store: Store | None = None
+    tune: Callable[[Problem], float] | None = None
+    deterministic: bool = False
+    seed: int = 0
+    threads: int | None = None
+    limits: Limits = LIMITS
+    progress: Callable[[str, float], None] = lambda text, share: None
+
+    @property
+    def setting(self) -> Setting:
+        """Where and how peers run."""
+        device = self.runtime.device
+        threads = self.threads or device.units
+        return Setting(device, threads, lambda: self.runtime.stream, self.runtime.timed)
+
+    def rows(self, layers: Iterable[Layer]) -> list[BenchRow]:
+        """Measure layers one after the other."""
+        return [self.row(layer) for layer in layers]
+
+    def row(self, layer: Layer) -> BenchRow:
+        """Tune, check and measure one layer; whatever cannot run leaves its reason in the row.
+
+        Raises:
+            RunError: the device failed and the process is of no more use.
+        """
+        problem, device = layer.problem, self.runtime.device
+        inputs = normal_inputs(problem, self.seed)
+        self.progress(f"{layer.name}: tuning", 0.0)
+        tune_s = self.tune(problem) if self.tune else 0.0
+        self.progress(f"{layer.name}: peers", 0.6)
+        truth = _Bound(self.runtime, Plan.make(self.runtime, problem, REFERENCE), inputs).once()
+        offers = {peer.name: self._offer(peer, problem, inputs, truth) for peer in self._applicable()}
+        self.progress(f"{layer.name}: measuring", 0.8)
+        ours, bound = self._ours(problem, inputs, truth)
+        runs: dict[str, Run] = {OURS: bound.run} if bound else {}
+        runs |= {c.name: c.run for entered in offers.values() for c in entered.contestants}
+        figures = measure(runs, self.runtime, self.limits)
+        row = BenchRow(
+            name=layer.name, problem=str(problem), floor_us=device.floor_us(problem.flops, problem.bytes),
+            ours=replace(_timed(ours, figures.get(OURS)), tune_s=tune_s),
+            peers=dict(item for entered in offers.values() for item in entered.figures(figures)),
+        )  # fmt: skip
+        del offers, runs, bound
+        release()
+        return row
+
+    def _applicable(self) -> list[Peer]:
+        """The wanted peers that are made for this kind of device; an OpenCL GPU has none."""
+        if self.runtime.device.backend == "opencl" and not self.runtime.unified:
+            return []
+        return [peer for peer in applicable(self.runtime.device) if peer in self.peers]
+
+    def _offer(self, peer: Peer, problem: Problem, inputs: Inputs, truth: F32) -> Entered:
+        """Take a peer's contestants that are right and may be its fastest."""
+        try:
+            offer = peer.prepare(problem, inputs, self.setting)
+        except PeerError as error:
+            return Entered(peer.name, reason=str(error))
+        except Exception as error:  # of the peer's library; the row keeps it
+            return Entered(peer.name, reason=f"{peer.name}: {type(error).__name__}: {one_line(error)}")
+        return enter(peer.name, offer, problem, truth, self.setting)
+
+    def _ours(self, problem: Problem, inputs: Inputs, truth: F32) -> tuple[OurFigure, _Bound | None]:
+        """Bind and check the plan that a user would get."""
+        try:
+            plan = dispatch(problem, self.runtime, self.store, self.deterministic)
+            check = _check(self.runtime, plan, self.seed)
+            bound = _Bound(self.runtime, plan, inputs)
+            reason = check.reason or wrong(bound.once(), truth, problem)
+        except TilewrightError as error:
+            return OurFigure(reason=str(error)), None
+        figure = OurFigure(
+            family=plan.config.family, config=str(plan.config), max_error=check.max_error,
+            error_bound=check.bound, worst=check.worst, deterministic=plan.deterministic and check.repeatable,
+            workspace_bytes=plan.workspace_bytes, pack_us=bound.pack_us(), note=plan.note, reason=reason,
+        )  # fmt: skip
+        return figure, None if reason else bound
+
+    def document(self, rows: Sequence[BenchRow], budget: str = "") -> dict[str, Any]:
+        """Return the results file of rows (see ``report.results``)."""
+        device = self.runtime.device
+        return {
+            "device": {**asdict(device), "key": device.key, **self.runtime.versions()},
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": commit(),
+            "protocol": {
+                "cold": "median of interleaved rounds, caches flushed by reading before each run",
+                "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
+                "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
+                "budget": budget, "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
+            },
+            "rows": [row.to_json() for row in rows],
+        }  # fmt: skip
+
+
+class _Bound:
+    """One of our plans on given inputs, in memory of its own."""
+
+    def __init__(self, runtime: Runtime, plan: Plan, inputs: Inputs) -> None:
+        """Copy the inputs to the device and pack the filter."""
+        self.runtime, self.plan, problem = runtime, plan, plan.problem
+        self._x, self._w = self._place(inputs.x), self._place(inputs.w)
+        self._bias = self._place(inputs.bias) if "bias" in problem.epilogue else None
+        self._packed = plan.pack(self._w)
+        self._y = runtime.alloc(problem.y_bytes)
+        runtime.fill(self._y, 0xFF)
+
+    def run(self) -> None:
+        """Enqueue one run."""
+        self.plan.run(self._x, self._packed, self._y, self._bias)
+
+    def once(self) -> F32:
+        """Run, and return y on the host."""
+        y = np.empty(self.plan.problem.y_shape, np.float32)
+        self.run()
+        self.runtime.download(self._y, y)
+        return y
+
+    def pack_us(self) -> float:
+        """Time packing the filter, allocation included."""
+        start = time.perf_counter()
+        self.plan.pack(self._w)
+        self.runtime.synchronize()
+        return (time.perf_counter() - start) * 1e6
+
+    def _place(self, array: Any) -> Memory:
+        memory = self.runtime.alloc(array.nbytes)
+        self.runtime.upload(memory, array)
+        return memory
+
+
+def bench(
+    layers: Iterable[Layer],
+    device: str | None = None,
+    peers: Sequence[Peer] = PEERS,
+    budget: Budget | None = None,
+    store: Store | None = None,
+    progress: Callable[[str, float], None] = lambda text, share: None,
+    **tuning: Any,
+) -> list[BenchRow]:
+    """Tune layers, check them, and measure them beside their peers.
+
+    Args:
+        layers: named problems, see ``shapes.load``.
+        device: cpu, cuda, cuda:1, opencl:0, numpy; None: the best there is.
+        peers: whom to compare with.
+        budget: of tuning each layer; None: no tuning, what the store or the model has is measured.
+        store: where winners are kept.
+        progress: is told what is going on within a layer, and the share of it that is done.
+        tuning: strategy and seed, for the tuner.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    from tilewright.runtime import open_runtime
+
+    kind, index = (None, 0) if device is None else parse_selector(device)
+    runtime = open_runtime(kind, index)
+    tune = tuner(runtime, budget, store, **tuning) if budget else None
+    return Bench(runtime, peers, store, tune, progress=progress).rows(layers)
+
+
+def tuner(runtime: Runtime, budget: Budget, store: Store | None, **tuning: Any) -> Callable[[Problem], float]:
+    """Return what tunes a problem and says how many seconds it took, for ``Bench.tune``."""
+    from tilewright.dispatch import forget
+    from tilewright.tuning.tuner import tune
+
+    def seconds(problem: Problem) -> float:
+        result = tune(problem, runtime, budget=budget, store=store, **tuning)
+        forget(problem)
+        return float(result.seconds)
+
+    return seconds
+
+
+def _check(runtime: Runtime, plan: Plan, seed: int) -> Check:
+    """Verify a plan in full, on the inputs that it is then timed with."""
+    verifier = Verifier(runtime, plan.problem, seed)
+    return verifier.check(verifier.candidate(plan.config), "full")
+
+
+def _timed(figure: OurFigure, measured: Measurement | None) -> OurFigure:
+    if measured is None:
+        return figure
+    times = {"cold_us": measured.cold_us, "warm_us": measured.warm_us, "ci95_us": measured.ci95_us}
+    return replace(figure, **times)  # type: ignore[arg-type]
+
+
+def commit() -> str:
+    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,95 @@
+"""Which contestants of a peer enter the careful measurement, and what a row says of the peer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tilewright.peers import Contestant, Offer, Setting
+from tilewright.peers.base import F32, one_line
+from tilewright.problem import Problem
+from tilewright.record import Measurement
+from tilewright.rows import PeerFigure
+
+MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
+_NEAR = 1.25  # slower than the peer's best by more than this in a quick timing: not measured with care
+
+# Of the standard deviation of one output, sqrt(C/groups R S): what f32 in any order, Winograd included,
+# stays below, and products in TF32 (3e-4), bf16 or f16 do not; and the largest error of one element.
+_RMS, _MOST = 5e-5, 1e-3
+
+
+@dataclass
+class Entered:
+    """A peer's contestants in the careful measurement, and what is known of the others."""
+
+    peer: str
+    contestants: list[Contestant] = field(default_factory=list)
+    tried: dict[str, float | str] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+    def figures(self, measured: Mapping[str, Measurement]) -> Iterator[tuple[str, PeerFigure]]:
+        """Yield the peer's figure, and that of its fastest GEMM where it says which those are."""
+        yield self.peer, self._best(self.contestants, measured)
+        gemms = [c for c in self.contestants if "gemm" in c.tags]
+        if gemms:
+            yield f"{self.peer}-gemm", replace(self._best(gemms, measured), tried={})
+
+    def _best(self, among: list[Contestant], measured: Mapping[str, Measurement]) -> PeerFigure:
+        if not among:
+            return PeerFigure(reason=self.reason or "no contestant was right", tried=self.tried)
+        ranked = sorted(among, key=lambda c: measured[c.name].cold_us)
+        best, figure = ranked[0], measured[ranked[0].name]
+        return PeerFigure(
+            cold_us=figure.cold_us, warm_us=figure.warm_us, ci95_us=figure.ci95_us, detail=best.detail,
+            layout=best.layout, workspace_bytes=best.workspace_bytes, pack_us=best.pack_us,
+            convert_us=best.convert_us, max_error=self.errors[best.name],
+            tried=self.tried | {c.name: round(measured[c.name].cold_us, 3) for c in ranked[1:]},
+        )  # fmt: skip
+
+
+def enter(peer: str, offer: Offer, problem: Problem, truth: F32, setting: Setting) -> Entered:
+    """Check every contestant of a peer, time the right ones roughly, keep the fastest few."""
+    tried: dict[str, float | str] = dict(offer.skipped)
+    errors: dict[str, float] = {}
+    quick: list[tuple[float, Contestant]] = []
+    for contestant in offer.contestants:
+        try:
+            contestant.run()
+            y = contestant.output()
+        except Exception as error:  # of the peer's library
+            tried[contestant.name] = one_line(error)
+            continue
+        reason = wrong(y, truth, problem)
+        if reason:
+            tried[contestant.name] = f"wrong: {reason}"
+            continue
+        errors[contestant.name] = float(np.abs(y - truth).max(initial=0.0))
+        quick.append((setting.quick_us(contestant.run), contestant))
+    ranked = sorted(quick, key=lambda entry: entry[0])
+    gemm = next((c for _, c in ranked if "gemm" in c.tags), None)
+    kept = [c for t, c in ranked[:MOST_OF_A_PEER] if t <= _NEAR * ranked[0][0]]
+    kept += [gemm] if gemm is not None and gemm not in kept else []
+    tried |= {c.name: round(t, 3) for t, c in ranked if c not in kept}
+    return Entered(peer, kept, tried, errors)
+
+
+def wrong(y: F32, truth: F32, problem: Problem) -> str:
+    """Say how an answer is worse than f32 arithmetic can be; empty if it is not.
+
+    The bound is loose enough for Winograd and tight enough that products in TF32 do not pass.
+    """
+    if not y.size:
+        return ""
+    error = np.abs(y.astype(np.float64) - truth)
+    if not np.isfinite(error).all():
+        return f"{int((~np.isfinite(error)).sum())} elements are not finite or were not written"
+    size = math.sqrt(problem.cg * problem.r * problem.s)
+    rms, most = math.sqrt(float((error**2).mean())) / size, float(error.max()) / size
+    if rms > _RMS or most > _MOST:
+        return f"error {rms:.1e} rms, {most:.1e} at most, of an output's size; f32 stays below {_RMS:.0e}"
+    return ""

@@ -1,0 +1,120 @@
+"""What a benchmark says of one layer: our figure, each peer's, the floor; and its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OurFigure:
+    """What our kernel did on one layer; ``cold_us`` is None where nothing ran, and ``reason`` says why.
+
+    Attributes:
+        family: family of the kernel.
+        config: its parameters.
+        cold_us: median time with flushed caches, in us.
+        warm_us: time of one run in a long row, in us.
+        ci95_us: half width of the 95% interval of the cold median, in us.
+        max_error: largest |y - reference|.
+        error_bound: the a-priori bound where the error is largest relative to it.
+        worst: largest error / bound over all elements.
+        deterministic: whether two runs give the same bits.
+        workspace_bytes: device memory beside x, the packed filter, bias and y.
+        pack_us: time to pack the filter once.
+        tune_s: seconds spent tuning in this run.
+        note: why this config, if it is not the tuned winner.
+        reason: why nothing ran.
+    """
+
+    family: str = ""
+    config: str = ""
+    cold_us: float | None = None
+    warm_us: float | None = None
+    ci95_us: float | None = None
+    max_error: float | None = None
+    error_bound: float | None = None
+    worst: float | None = None
+    deterministic: bool = True
+    workspace_bytes: int = 0
+    pack_us: float | None = None
+    tune_s: float = 0.0
+    note: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PeerFigure:
+    """What the best contestant of a peer did on one layer; ``reason`` says why none ran.
+
+    Attributes:
+        cold_us: median time with flushed caches, in us; None if nothing ran.
+        warm_us: time of one run in a long row, in us.
+        ci95_us: half width of the 95% interval of the cold median, in us.
+        detail: what ran: library, version, engine, layout.
+        layout: the layout it reads and writes.
+        workspace_bytes: device memory beyond inputs and output.
+        pack_us: time to rearrange the filter once; None where the peer does not tell.
+        convert_us: time to convert x and y, where its layout is not the problem's; not part of the times.
+        max_error: largest |y - reference|.
+        reason: why nothing ran.
+        tried: for every other contestant its time in a quick or the careful timing, or why it did not run.
+    """
+
+    cold_us: float | None = None
+    warm_us: float | None = None
+    ci95_us: float | None = None
+    detail: str = ""
+    layout: str = ""
+    workspace_bytes: int = 0
+    pack_us: float | None = None
+    convert_us: float = 0.0
+    max_error: float | None = None
+    reason: str = ""
+    tried: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One layer of a benchmark."""
+
+    name: str
+    problem: str
+    floor_us: float
+    ours: OurFigure
+    peers: Mapping[str, PeerFigure]
+
+    @property
+    def best_peer(self) -> str | None:
+        """Name of the fastest peer that ran."""
+        ran = {name: figure.cold_us for name, figure in self.peers.items() if figure.cold_us}
+        return min(ran, key=lambda name: ran[name]) if ran else None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times longer the fastest peer takes than we do; None where one has no time."""
+        best = self.best_peer
+        theirs = self.peers[best].cold_us if best else None
+        return theirs / self.ours.cold_us if theirs and self.ours.cold_us else None
+
+    @property
+    def floor_share(self) -> float | None:
+        """Floor / our time: 1 is as fast as the device can be."""
+        return self.floor_us / self.ours.cold_us if self.ours.cold_us else None
+
+    @property
+    def error_over_bound(self) -> float | None:
+        """Our largest error / bound over all elements; at most 1 when right."""
+        return self.ours.worst
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as the results file holds it; times are rounded to a nanosecond."""
+        row = asdict(self)
+        for figure in (row["ours"], *row["peers"].values()):
+            for key, value in figure.items():
+                if isinstance(value, float) and (key.endswith("_us") or key == "tune_s"):
+                    figure[key] = round(value, 3)
+            figure.pop("reason") if not figure["reason"] else None
+        row["floor_us"] = round(self.floor_us, 3)
+        return row
