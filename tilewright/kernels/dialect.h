@@ -2,6 +2,7 @@
 // neutral names below and compiles as either language.
 //
 //   KERNEL(name)            entry point; every parameter is GLOBAL type *RESTRICT
+//   BOUNDED_KERNEL(name, t) the same, always launched with t threads a block
 //   GROUP(d) THREAD(d)      block index and thread index within the block, d = 0, 1, 2
 //   SHARED_BYTES            define before the include: bytes of shared memory of the block
 //   vec                     VECTOR floats (1, 2, 4, 8, 16), one lane's share of output channels
@@ -13,14 +14,13 @@
 #define VECTOR 1
 #endif
 
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL_BY(count) PRAGMA(unroll count)
+
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
 
-#define KERNEL(name) extern "C" __global__ void LAUNCH_BOUNDS name
-#ifdef MAX_THREADS
-#define LAUNCH_BOUNDS __launch_bounds__(MAX_THREADS, MIN_BLOCKS)
-#else
-#define LAUNCH_BOUNDS
-#endif
+#define KERNEL(name) extern "C" __global__ void name
+#define BOUNDED_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
 #define GLOBAL
 #define SHARED
 #define RESTRICT __restrict__
@@ -52,7 +52,39 @@ INLINE vec vec_pack(const float *p) {                              // p: private
     UNROLL for (int i = 0; i < VECTOR; i++) v.e[i] = p[i];
     return v;
 }
+INLINE vec vec_load_shared(const float *p) { return *(const vec *)p; }
+INLINE void load4(float *to, const float *from) {                  // from: shared, 16-byte aligned
+    float4 v = *(const float4 *)from;
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+INLINE void vec_sum_lanes(vec *a, int distance) {  // sum over the lanes `distance` apart
+    UNROLL for (int i = 0; i < VECTOR; i++)
+        for (int d = distance; d < 32; d *= 2) a->e[i] += __shfl_xor_sync(0xffffffffu, a->e[i], d);
+}
 INLINE float atomic_add(float *p, float v) { return atomicAdd(p, v); }
+INLINE unsigned atomic_count(unsigned *p) { return atomicAdd(p, 1u); }
+INLINE float load_fresh(const float *p) { return __ldcg(p); }      // what another block has written
+INLINE void vec_add_fresh(vec *a, const float *p) {
+    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
+}
+#define FENCE() __threadfence()
+#define SHARED_FLAG(name) __shared__ int name##_store; int *name = &name##_store
+
+#if defined(CLUSTER) && CLUSTER > 1
+INLINE float cluster_load(const float *p, int rank) {  // p: this block's address of it
+    unsigned here = (unsigned)__cvta_generic_to_shared(p), there;
+    float v;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there));
+    return v;
+}
+#define CLUSTER_BARRIER()                                  \
+    asm volatile("barrier.cluster.arrive.release.aligned;\n" \
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory")
+#else
+INLINE float cluster_load(const float *p, int rank) { return *p; }
+#define CLUSTER_BARRIER() BARRIER()
+#endif
 
 // Copies of 4 or 16 bytes; where `keep` is 0 the destination is filled with zeros.
 INLINE void async_copy4(float *to, const float *from, int keep) {
@@ -72,11 +104,9 @@ INLINE void async_copy16(float *to, const float *from, int keep) {
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT ON
-#ifdef MAX_THREADS
-#define KERNEL(name) __kernel __attribute__((reqd_work_group_size(MAX_THREADS, 1, 1))) void name
-#else
 #define KERNEL(name) __kernel void name
-#endif
+#define BOUNDED_KERNEL(name, threads) \
+    __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void name
 #define GLOBAL __global
 #define SHARED __local
 #define RESTRICT restrict
@@ -117,6 +147,24 @@ INLINE float atomic_add(volatile __global float *p, float v) {  // no float atom
     } while (atomic_cmpxchg((volatile __global unsigned *)p, was.u, sum.u) != was.u);
     return was.f;
 }
+#define cluster_load(p, rank) (*(p))
+#define CLUSTER_BARRIER() BARRIER()
+#define vec_sum_lanes(a, distance)
+#define load_fresh(p) (*(volatile const __global float *)(p))
+#define atomic_count(p) atomic_inc((volatile __global unsigned *)(p))
+INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
+    float one[VECTOR];
+    for (int i = 0; i < VECTOR; i++) one[i] = p[i];
+    *a += vec_pack(one);
+}
+#define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#define SHARED_FLAG(name) __local int name##_store; __local int *name = &name##_store
+#if VECTOR == 1
+#define vec_load_shared(p) (*(p))
+#else
+#define vec_load_shared(p) TW_JOIN(vload, VECTOR)(0, p)
+#endif
+INLINE void load4(float *to, const __local float *from) { vstore4(vload4(0, from), 0, to); }
 INLINE void async_copy4(__local float *to, const __global float *from, int keep) {
     *to = keep ? *from : 0.0f;
 }

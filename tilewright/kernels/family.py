@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -135,16 +135,57 @@ class Blueprint:
 
 @dataclass(frozen=True)
 class Work:
-    """What the model reads of one Config: counts for one launch of its main kernel.
+    """What the model reads of one Config: counts of its main kernel, and of how shares meet.
 
-    Counts are per thread unless the name says otherwise.
+    Attributes:
+        blocks: thread blocks of the launch.
+        threads: threads of a block.
+        registers: estimate of registers of a thread.
+        shared_bytes: shared memory of a block.
+        steps: turns of the main loop of a block.
+        buffers: staging buffers of the main loop (0: nothing is staged).
+        fma: vector-lane multiply-adds of a thread, in all.
+        shared_loads: load instructions of a thread from shared memory, in all.
+        global_loads: load instructions of a thread straight from global memory, in all.
+        staging: instructions of a thread that stage the inputs, in all.
+        epilogue: instructions of a thread after the main loop, in all.
+        wavefronts: cycles that the shared loads of a block hold the shared-memory port, in all.
+        load_bytes: bytes that a block loads from the L2 cache, in all.
+        store_sectors: 32-byte sectors that a block writes.
+        dram_bytes: bytes of the packed filter, input and output, each once.
+        cluster: shares of C across a cluster.
+        shares: shares of C across the grid.
+        combine: how those meet: none, atomic, two_pass, last.
+        partial_bytes: bytes of partial sums written to memory in all.
+        tile_bytes: bytes of one block's output tile.
+        useful: outputs asked for / outputs computed.
+        register_intensity: flops per element loaded into registers (the source's equation).
+        block_intensity: flops per element staged by a block (the source's equation).
     """
 
     blocks: int
     threads: int
     registers: int
     shared_bytes: int
-    counts: Mapping[str, float] = field(default_factory=dict)
+    steps: int
+    buffers: int
+    fma: float
+    shared_loads: float
+    global_loads: float
+    staging: float
+    epilogue: float
+    wavefronts: float
+    load_bytes: float
+    store_sectors: float
+    dram_bytes: float
+    cluster: int
+    shares: int
+    combine: str
+    partial_bytes: float
+    tile_bytes: float
+    useful: float
+    register_intensity: float
+    block_intensity: float
 
 
 class Family:

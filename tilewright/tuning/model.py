@@ -1,0 +1,171 @@
+"""Predict the time of a config from its counts: pure arithmetic, no backend and no clock.
+
+A kernel on a GPU is bound by the busiest of: issue slots, the shared-memory port, the L2 cache,
+main memory; before and after that stand the launch, the first loads, the stores and the meeting of
+the shares of C. On a CPU it is bound by vector multiply-adds, loads, or main memory.
+
+What the model leaves out: bank conflicts of staging copies, instruction-cache misses, the order of
+blocks in the L2 cache, clock changes under load, uneven work of blocks at the image's edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from tilewright.device import Device
+from tilewright.kernels.family import Config, Family, Work
+from tilewright.problem import Problem
+from tilewright.record import Estimate
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Constants of the GPU model. Source: least squares over the trials in benchmarks/h100.
+
+    Attributes:
+        issue_latency: warps a scheduler needs to hide half of its stalls.
+        step_cycles: cycles of a block that one turn of the main loop costs beyond its work
+            (barrier, pipeline fill).
+        exposed_cycles: cycles to memory that a turn without double buffering exposes.
+        fetch_cycles: cycles from the launch of a block to its first data.
+        wavefront_cycles: cycles of the shared-memory port a wavefront.
+        l2_bytes_per_cycle: bytes a unit takes from the L2 cache a cycle, all units busy.
+        load_cycles: issue slots that a load straight from global memory costs.
+        sector_cycles: cycles of a unit that the store of one 32-byte sector takes.
+        cluster_us: the barriers of a cluster.
+        arrival_us: one round trip of the last-arriver protocol.
+        launch_us: each launch after the first.
+        memory_share: share of the calibrated read bandwidth that a kernel reaches.
+        overlap: share of the shorter of arithmetic and memory that hides under the longer.
+    """
+
+    issue_latency: float = 0.7
+    step_cycles: float = 120.0
+    exposed_cycles: float = 900.0
+    fetch_cycles: float = 2200.0
+    wavefront_cycles: float = 1.0
+    l2_bytes_per_cycle: float = 28.0
+    load_cycles: float = 8.0
+    sector_cycles: float = 0.6
+    cluster_us: float = 1.0
+    arrival_us: float = 1.6
+    launch_us: float = 2.0
+    memory_share: float = 0.8
+    overlap: float = 0.8
+
+
+H100 = Coefficients()
+
+
+def estimate(family: Family, problem: Problem, device: Device, config: Config) -> Estimate:
+    """Predict the cold time of a legal config, in us, with the terms that make it up."""
+    work = family.work(problem, device, config)
+    if device.backend == "cuda":
+        return gpu_estimate(device, work, H100)
+    return cpu_estimate(device, work)
+
+
+def occupancy(device: Device, work: Work) -> int:
+    """Blocks of this kernel that a unit holds at once."""
+    registers = ceil(work.registers / 8) * 8 * work.threads
+    limits = (
+        device.threads_per_unit // work.threads,
+        device.regs_per_unit // max(1, registers),
+        device.shared_per_unit // (work.shared_bytes + 1024),
+        device.blocks_per_unit,
+    )
+    return max(1, min(limits))
+
+
+def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
+    """Model of a GPU: per unit the busiest pipe, per wave its latencies, per run its launches."""
+    resident = occupancy(device, work)
+    per_unit = ceil(work.blocks / device.units)
+    warps = ceil(work.threads / 32)
+    together = min(resident, per_unit)
+    us = 1e-3 / device.clock_ghz  # of a cycle
+
+    per_thread = work.fma + work.shared_loads + work.staging + work.epilogue + work.global_loads * k.load_cycles
+    scheduler_warps = together * warps / 4
+    hidden = scheduler_warps / (scheduler_warps + k.issue_latency)
+    issue = per_thread * max(warps / 4, 1.0) * per_unit / hidden
+    port = work.wavefronts * k.wavefront_cycles * per_unit
+    l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
+    busiest = max(issue, port, l2)
+    rounds = per_unit / together
+    stalls = work.steps * (k.step_cycles + (k.exposed_cycles if work.buffers == 1 else 0.0)) * rounds / together
+    fetch = k.fetch_cycles * (1.0 + 0.3 * (ceil(rounds) - 1))
+    stores = work.store_sectors * k.sector_cycles * per_unit
+    memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
+    compute = (busiest + stalls) * us
+    longer, shorter = max(compute, memory), min(compute, memory)
+    terms = {
+        "launch_us": device.rates.empty_us,
+        "first_loads_us": fetch * us,
+        "main_loop_us": longer,
+        "not_overlapped_us": shorter * (1.0 - k.overlap),
+        "stores_us": stores * us,
+        "combine_us": _combine_us(device, work, k, per_unit),
+    }
+    clock = us
+    facts = {
+        "issue_slots_us": issue * clock,
+        "shared_port_us": port * clock,
+        "l2_us": l2 * clock,
+        "stalls_us": stalls * clock,
+        "dram_us": memory,
+        "blocks": work.blocks,
+        "threads_per_block": work.threads,
+        "registers_per_thread": work.registers,
+        "shared_bytes_per_block": work.shared_bytes,
+        "blocks_per_unit_at_once": together,
+        "occupancy": together * work.threads / device.threads_per_unit,
+        "waves": work.blocks / (device.units * together),
+        "tail": per_unit * device.units / work.blocks - 1.0,
+        "useful_outputs": work.useful,
+        "register_intensity_flops_per_element": work.register_intensity,
+        "block_intensity_flops_per_element": work.block_intensity,
+    }
+    return Estimate(sum(terms.values()), terms, facts)
+
+
+def _combine_us(device: Device, work: Work, k: Coefficients, per_unit: int) -> float:
+    """Cost of the meeting of the shares of C."""
+    l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
+    cost = k.cluster_us if work.cluster > 1 else 0.0
+    if work.combine == "atomic":
+        cost += k.launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
+    elif work.combine == "two_pass":
+        cost += 1.5 * k.launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
+    elif work.combine == "last":
+        last = work.shares * work.tile_bytes / work.cluster / (k.l2_bytes_per_cycle * device.clock_ghz * 1e3)
+        cost += k.arrival_us + work.partial_bytes / (l2_gbs * 1e3) + last
+    return cost
+
+
+def cpu_estimate(device: Device, work: Work) -> Estimate:
+    """Model of a CPU: vector multiply-adds, loads, main memory, one work-item a core at a time."""
+    cycles = 1e-3 / device.clock_ghz
+    rounds = ceil(work.blocks / device.units)
+    vectors = work.fma / device.lanes
+    compute = max(vectors, work.shared_loads + work.global_loads) * rounds * cycles
+    staging = work.staging * rounds * cycles * 0.25
+    memory = work.dram_bytes / (device.rates.read_gbs * 1e3)
+    terms = {
+        "launch_us": device.rates.empty_us,
+        "main_loop_us": max(compute, memory),
+        "staging_us": staging,
+        "combine_us": 3.0 * work.partial_bytes / (device.rates.read_gbs * 1e3),
+    }
+    facts = {
+        "arithmetic_us": compute,
+        "dram_us": memory,
+        "blocks": work.blocks,
+        "waves": work.blocks / device.units,
+        "tail": rounds * device.units / work.blocks - 1.0,
+        "useful_outputs": work.useful,
+        "register_intensity_flops_per_element": work.register_intensity,
+        "block_intensity_flops_per_element": work.block_intensity,
+    }
+    return Estimate(sum(terms.values()), terms, facts)
