@@ -256,7 +256,7 @@ class Store:
         bad: list[tuple[int]] = []
         for number, *stated, body, digest in rows:
             try:
-                if digest != _digest(*map(str, stated), body):
+                if digest != _digest(*stated, body):
                     raise StoreError("its digest does not match")
                 good.append((from_json(body), str(stated[2]), str(stated[3])))
             except StoreError as error:
@@ -287,8 +287,8 @@ def _row(record: Record, origin: str) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()
 
 
 def _where(problem: Problem | str | None, device_key: str | None) -> tuple[str, list[str]]:
