@@ -1,0 +1,22 @@
+"""Kernel families: one spec ``x.py`` and one kernel file ``x.cu`` each, listed in FAMILIES."""
+
+from __future__ import annotations
+
+from tilewright.errors import ConfigError
+from tilewright.kernels.direct import Direct
+from tilewright.kernels.family import Family
+from tilewright.kernels.reference import Reference
+
+FAMILIES: tuple[Family, ...] = (Direct(), Reference())
+
+
+def family(name: str) -> Family:
+    """Return the family of a name.
+
+    Raises:
+        ConfigError: if there is none of that name.
+    """
+    for known in FAMILIES:
+        if known.name == name:
+            return known
+    raise ConfigError(f"family {name!r}: known are {', '.join(f.name for f in FAMILIES)}")

@@ -1,0 +1,44 @@
+// check: y (f32) against ref and size (f64) of the reference, each thread over its share of elements.
+//
+//   bound = limits[0] * size + limits[1] * |ref|          error = |y - ref|
+//
+// Each thread leaves 8 figures, which the host puts together:
+//   0 largest error / bound    1 the bound there           2 largest error     3 errors over bound
+//   4 not equal to (float)ref  5 NaN where ref is a number 6 Inf where ref is a number
+//   7 a number where ref is NaN or Inf
+// An element that was never written is still the NaN it was filled with: it counts under 5.
+
+#include "loop.h"
+
+#define LARGEST 1.7e308
+#define FINITE(v) ((v) >= -LARGEST && (v) <= LARGEST)
+#define SIZE_OF(v) ((v) < 0 ? -(v) : (v))
+
+KERNEL(check)(GLOBAL const float *RESTRICT y, GLOBAL const double *RESTRICT ref,
+              GLOBAL const double *RESTRICT size, GLOBAL const double *RESTRICT limits,
+              GLOBAL double *RESTRICT found) {
+    double worst = 0, worst_bound = 0, largest = 0;
+    double over = 0, unequal = 0, not_written = 0, infinite = 0, missed = 0;
+    FOR_EACH(i, ELEMENTS) {
+        double value = y[i], want = ref[i];
+        if (!FINITE(want)) {
+            missed += FINITE(value);
+            continue;
+        }
+        unequal += value != (double)(float)want;
+        not_written += value != value;
+        infinite += value == value && !FINITE(value);
+        if (!FINITE(value)) continue;
+        double error = SIZE_OF(value - want);
+        double bound = limits[0] * size[i] + limits[1] * SIZE_OF(want) + 1e-44;  // last: denormals
+        over += error > bound;
+        largest = error > largest ? error : largest;
+        if (error >= worst * bound) {
+            worst = error / bound;
+            worst_bound = bound;
+        }
+    }
+    GLOBAL double *mine = found + THREAD_ID * 8;
+    mine[0] = worst, mine[1] = worst_bound, mine[2] = largest, mine[3] = over;
+    mine[4] = unequal, mine[5] = not_written, mine[6] = infinite, mine[7] = missed;
+}

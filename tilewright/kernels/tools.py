@@ -1,0 +1,65 @@
+"""Blueprints of the kernels that serve the others: pack, check, flush, and the calibration loops."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.reference import sizes, spread
+from tilewright.problem import Problem
+
+CHECK_FIGURES = 8
+CHAINS = 8
+ROUNDS = 4096
+
+
+def pack(problem: Problem, device: Device, geometry: tuple[tuple[str, int], ...], nbytes: int) -> Blueprint:
+    """Return the launch that packs a kcrs filter: buffers w, packed.
+
+    ``geometry`` is ``Blueprint.pack`` of the family: PACK_K, PACK_C.
+    """
+    blocks, defines = spread(device, nbytes // 4)
+    big = dict(OFFSET64=int(nbytes >= 1 << 31))
+    return Blueprint(
+        source="pack.cu",
+        defines=tuple((sizes(problem) | dict(geometry) | defines | big).items()),
+        launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
+        packed_bytes=0,
+    )
+
+
+def check(device: Device, elements: int) -> Blueprint:
+    """Return the launch that compares y with the reference: buffers y, ref, size, limits, found.
+
+    ``found`` takes CHECK_FIGURES f64 for each thread of the launch.
+    """
+    blocks, defines = spread(device, elements)
+    defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28))
+    return Blueprint(
+        source="check.cu",
+        defines=tuple(defines.items()),
+        launches=(
+            Launch("check", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1),
+                   ("y", "ref", "size", "limits", "found")),
+        ),
+        packed_bytes=0,
+    )  # fmt: skip
+
+
+def flush(device: Device, nbytes: int) -> Blueprint:
+    """Return three launches: flush (buffer, sink), empty (sink), multiply_add (buffer, sink)."""
+    vector = 4 if device.lanes == 32 else device.lanes
+    floats = nbytes // 64 * 16
+    blocks, defines = spread(device, floats // vector)
+    defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, CHAINS=CHAINS, ROUNDS=ROUNDS,
+                    OFFSET64=int(nbytes >= 1 << 31))  # fmt: skip
+    grid, block = (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1)
+    return Blueprint(
+        source="flush.cu",
+        defines=tuple(defines.items()),
+        launches=(
+            Launch("flush", grid, block, ("buffer", "sink")),
+            Launch("empty", (1, 1, 1), block, ("sink",)),
+            Launch("multiply_add", grid, block, ("buffer", "sink")),
+        ),
+        packed_bytes=0,
+    )

@@ -1,0 +1,219 @@
+"""Plan: a compiled, bound, runnable kernel for one problem. Tuner, bench, tests and users run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import ArrayError
+from tilewright.kernels import family, tools
+from tilewright.kernels.family import Blueprint, Config, Family
+from tilewright.problem import Problem
+from tilewright.runtime.base import Built, Loaded, Memory, Runtime
+
+BYTES = 4  # of an f32
+
+
+@dataclass(frozen=True, eq=False)
+class _Variant:
+    """One Blueprint on the device with its workspace."""
+
+    blueprint: Blueprint
+    built: Built
+    loaded: Loaded
+    workspace: Mapping[str, Memory]
+
+
+class Plan:
+    """A kernel ready to run.
+
+    Attributes:
+        runtime: where it runs.
+        problem: the layer.
+        family: the family of the kernel.
+        config: its parameters.
+        note: what a user should know of the choice ("untuned: the model's choice"), or empty.
+        built: the compiled kernels: registers, compile time.
+
+    A Plan has one workspace: run it on one stream at a time.
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright.kernels import family
+        >>> from tilewright.kernels.family import Config
+        >>> from tilewright.problem import Problem
+        >>> from tilewright.runtime import open_runtime
+        >>> layer = Problem.parse("n1c2h4w4k3r1s1-f32")
+        >>> plan = Plan.make(open_runtime("numpy"), layer, Config.parse("reference:v=1"))
+        >>> x, w = np.ones(layer.x_shape, "f"), np.ones(layer.w_shape, "f")
+        >>> float(plan(x, plan.pack(w)).max())
+        2.0
+    """
+
+    def __init__(
+        self, runtime: Runtime, problem: Problem, family: Family, config: Config, note: str = ""
+    ) -> None:
+        """Compile, load and allocate the workspace; see ``make``."""
+        self.runtime, self.problem, self.family, self.config = runtime, problem, family, config
+        self.note = note or str(getattr(runtime, "note", ""))
+        self.blueprint = family.blueprint(problem, runtime.device, config)
+        self._aligned = self._variant(self.blueprint)
+        self._unaligned: _Variant | None = None
+        self._no_bias: Memory | None = None
+        self.built = self._aligned.built
+
+    @classmethod
+    def make(cls, runtime: Runtime, problem: Problem, config: Config, note: str = "") -> Plan:
+        """Check a config against its rules, compile it, and allocate its workspace once.
+
+        Raises:
+            ConfigError: the config breaks a rule, or its family does not take the problem.
+            CompileError: the compiler refused it, or it spilled registers.
+            OutOfMemory: says how much workspace was needed.
+        """
+        kind = family(config.family)
+        kind.check(problem, runtime.device, config)
+        return cls(runtime, problem, kind, config, note)
+
+    @property
+    def device(self) -> Any:
+        """Facts of the device."""
+        return self.runtime.device
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether two runs give the same bits."""
+        return self.family.deterministic(self.config)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of device memory beside x, the packed filter, bias and y."""
+        return sum(buffer.nbytes for buffer in self.blueprint.workspace)
+
+    def pack(self, w: Any, stream: int | None = None) -> Memory:
+        """Pack a kcrs filter for this plan, on the device, once.
+
+        Args:
+            w: array or Memory of shape ``problem.w_shape``, f32, contiguous.
+            stream: caller's stream handle (CUDA); None: the runtime's.
+
+        Raises:
+            ArrayError: wrong dtype, shape, layout or device.
+        """
+        given = w if isinstance(w, Memory) else self._wrap("w", w, self.problem.w_shape)
+        if self.blueprint.pack is None:
+            return given
+        print_ = tools.pack(self.problem, self.device, self.blueprint.pack, self.blueprint.packed_bytes)
+        packed = self.runtime.alloc(self.blueprint.packed_bytes)
+        loaded = self.runtime.load(self.runtime.compile(print_))
+        self.runtime.launch(loaded, print_.launches[0], [given, packed], stream)
+        if stream is None:
+            self.runtime.synchronize()
+        return packed
+
+    def run(
+        self, x: Memory, packed_w: Memory, y: Memory, bias: Memory | None = None, stream: int | None = None
+    ) -> None:
+        """Enqueue the launches on bound memory; does not wait.
+
+        Args:
+            x: input of ``problem.x_shape``, f32.
+            packed_w: what ``pack`` returned.
+            y: output of ``problem.y_shape``, f32.
+            bias: K f32, if and only if the problem has a bias.
+            stream: caller's stream handle (CUDA); None: the runtime's.
+
+        Raises:
+            ArrayError: bias is missing or superfluous.
+            RunError: the device refused a launch.
+        """
+        if (bias is None) == ("bias" in self.problem.epilogue):
+            what = "missing" if bias is None else "given, but the problem has none"
+            raise ArrayError(f"bias: is {what} ({self.problem})")
+        if self.problem.n == 0:
+            return
+        bound = {"x": x, "w": packed_w, "y": y, "bias": bias or self._unused()}
+        variant = self._variant_for(bound)
+        for launch in variant.blueprint.launches:
+            memories = [bound.get(name) or variant.workspace[name] for name in launch.args]
+            self.runtime.launch(variant.loaded, launch, memories, stream)
+
+    def __call__(
+        self, x: Any, packed_w: Memory, bias: Any = None, out: Any = None, stream: int | None = None
+    ) -> Any:
+        """Run on arrays: NumPy on a CPU (waits for the answer), CUDA arrays on a GPU (does not).
+
+        Args:
+            x: array of ``problem.x_shape``, f32, contiguous.
+            packed_w: what ``pack`` returned.
+            bias: array of K f32, if the problem has a bias.
+            out: array of ``problem.y_shape`` to write; None: a new one.
+            stream: caller's stream handle (CUDA); None: the runtime's.
+
+        Returns:
+            The output array.
+
+        Raises:
+            ArrayError: wrong dtype, shape, layout or device, or bias missing or superfluous.
+        """
+        x_memory = self._wrap("x", x, self.problem.x_shape)
+        y = _new_like(x, self.problem.y_shape) if out is None else out
+        y_memory = self._wrap("out", y, self.problem.y_shape)
+        b_memory = None if bias is None else self._wrap("bias", bias, (self.problem.k,))
+        self.run(x_memory, packed_w, y_memory, b_memory, stream)
+        if self.device.backend != "cuda":
+            self.runtime.synchronize()
+            if not self.runtime.unified:
+                self.runtime.download(y_memory, y)
+        return y
+
+    def _wrap(self, name: str, array: Any, shape: tuple[int, ...]) -> Memory:
+        given = tuple(getattr(array, "shape", ()))
+        dtype = str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
+        if dtype != "float32":
+            raise ArrayError(f"{name}: dtype {dtype} was given; must be float32")
+        if given != shape:
+            raise ArrayError(f"{name}: shape {given} was given; must be {shape} for {self.problem}")
+        if name == "out":
+            flags = getattr(array, "flags", None)
+            if getattr(flags, "writeable", True) is False:
+                raise ArrayError("out: is read-only; must be writable")
+        try:
+            return self.runtime.wrap(array)
+        except ArrayError as error:
+            raise ArrayError(f"{name}: {error}") from error
+
+    def _unused(self) -> Memory:
+        """Return something to bind where the problem has no bias."""
+        if self._no_bias is None:
+            self._no_bias = self.runtime.alloc(64)
+        return self._no_bias
+
+    def _variant_for(self, bound: Mapping[str, Memory]) -> _Variant:
+        if all(memory.aligned for memory in bound.values()):
+            return self._aligned
+        if self._unaligned is None:
+            print_ = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
+            self._unaligned = self._aligned if print_ == self.blueprint else self._variant(print_)
+        return self._unaligned
+
+    def _variant(self, blueprint: Blueprint) -> _Variant:
+        runtime, workspace = self.runtime, {}
+        built = runtime.compile(blueprint)
+        for buffer in blueprint.workspace:
+            memory = workspace[buffer.name] = runtime.alloc(buffer.nbytes)
+            if buffer.zeroed:
+                runtime.fill(memory, 0)
+        runtime.synchronize()
+        return _Variant(blueprint, built, runtime.load(built), workspace)
+
+
+def _new_like(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return a new array of the same library, dtype and device."""
+    if hasattr(x, "new_empty"):  # torch
+        return x.new_empty(shape)
+    import sys
+
+    library = sys.modules[type(x).__module__.partition(".")[0]]
+    return library.empty(shape, dtype=x.dtype)

@@ -1,0 +1,79 @@
+"""Devices to run on: CUDA, OpenCL (CPUs through PoCL), NumPy. Nothing is imported until opened."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tilewright.device import Device
+from tilewright.errors import DeviceError
+from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
+
+__all__ = ["Built", "Loaded", "Memory", "Resources", "Runtime", "list_devices", "open_runtime"]
+
+KINDS = ("cpu", "cuda", "opencl", "numpy")
+
+
+def open_runtime(kind: str | None = None, index: int = 0) -> Runtime:
+    """Open a device; the same one is given every time.
+
+    Args:
+        kind: cpu, cuda, opencl, numpy; None: the best there is (CUDA, OpenCL on the CPU, NumPy).
+            cpu is OpenCL where it is installed, else NumPy.
+        index: number of the device within its kind.
+
+    Raises:
+        DeviceError: there is no such device; says what was looked for and what to install.
+    """
+    if kind is None:
+        try:
+            return _open("cuda", index)
+        except DeviceError:
+            return open_runtime("cpu", index)
+    if kind == "cpu":
+        try:
+            return _open("cpu", index)
+        except DeviceError:
+            if index:
+                raise
+            return _open("numpy", 0)
+    return _open(kind, index)
+
+
+@lru_cache(maxsize=32)
+def _open(kind: str, index: int) -> Runtime:
+    if kind == "cuda":
+        from tilewright.runtime.cuda import CudaRuntime
+
+        return CudaRuntime(index)
+    if kind in ("cpu", "opencl"):
+        from tilewright.runtime.opencl import OpenclRuntime
+
+        return OpenclRuntime(index, cpu=kind == "cpu")
+    if kind == "numpy" and index == 0:
+        from tilewright.runtime.host import NumpyRuntime
+
+        return NumpyRuntime()
+    raise DeviceError(f"device {kind}:{index}: must be one of {', '.join(KINDS)}, and there is one numpy")
+
+
+def list_devices() -> list[Device | DeviceError]:
+    """Return every device that can be opened, and for each backend that has none the reason."""
+    found: list[Device | DeviceError] = []
+    for kind in ("cuda", "opencl", "numpy"):
+        try:
+            found += [_open(kind, index).device for index in range(_count(kind))]
+        except DeviceError as error:
+            found.append(error)
+    return found
+
+
+def _count(kind: str) -> int:
+    if kind == "cuda":
+        from tilewright.runtime.cuda import device_count
+
+        return device_count()
+    if kind == "opencl":
+        from tilewright.runtime.opencl import devices
+
+        return len(devices())
+    return 1

@@ -1,0 +1,156 @@
+"""What all runtimes share: their values, and the methods they have in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Launch
+
+Array = Any  # numpy.ndarray on the host; whatever speaks DLPack on CUDA
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes of the device; 0 where the compiler does not say.
+
+    Attributes:
+        registers: 32-bit registers of a thread.
+        local_bytes: stack frame and spilled registers of a thread, in bytes.
+        shared_bytes: static shared memory of a block; dynamic shared memory is in the Launch.
+        max_threads: most threads of a block.
+    """
+
+    registers: int = 0
+    local_bytes: int = 0
+    shared_bytes: int = 0
+    max_threads: int = 0
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled Blueprint, not yet on a device. ``compile_s`` is 0 when it came from the cache."""
+
+    key: str
+    binary: bytes
+    resources: dict[str, Resources]
+    compile_s: float
+
+    @property
+    def registers(self) -> int:
+        """Most registers of any of its kernels."""
+        return max((r.registers for r in self.resources.values()), default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Bytes on a device, owned by us or by a caller.
+
+    Attributes:
+        nbytes: size.
+        address: where it starts, as the device (or the host, for a CPU) sees it; 0 if not known.
+        handle: the backend's own object.
+        owner: the bytes themselves on a host (a flat uint8 array), or what holds them.
+        keep: what else must stay alive as long as this does (a caller's array).
+    """
+
+    nbytes: int
+    address: int
+    handle: Any
+    owner: Any = None
+    keep: Any = None
+
+    @property
+    def aligned(self) -> bool:
+        """Whether wide loads may be used: it starts at a multiple of 16 bytes."""
+        return self.address % 16 == 0
+
+
+@dataclass(eq=False)
+class Loaded:
+    """Kernels on a device, by name, and what a backend keeps for each Launch."""
+
+    module: Any
+    kernels: dict[str, Any] = field(default_factory=dict)
+    prepared: dict[Launch, Any] = field(default_factory=dict)
+
+
+class Runtime(Protocol):
+    """One device: compiles, allocates, launches, times. All backends have these methods.
+
+    Attributes:
+        device: facts and rates; calibrated rates if there are any in the cache.
+        compiler: name and version of the compiler, part of every key.
+        unified: whether a caller's NumPy array is used in place.
+    """
+
+    device: Device
+    compiler: str
+    unified: bool
+
+    @property
+    def stream(self) -> int:
+        """Handle of the stream that launches go to when none is given; 0 where there are none."""
+
+    def compile(self, blueprint: Blueprint) -> Built:
+        """Compile, through the cache of binaries. Needs the compiler only, not the device.
+
+        Raises:
+            CompileError: refused by the compiler, or registers spilled to memory.
+        """
+
+    def load(self, built: Built) -> Loaded:
+        """Put compiled kernels on the device."""
+
+    def alloc(self, nbytes: int) -> Memory:
+        """Allocate; the contents are undefined.
+
+        Raises:
+            OutOfMemory: says how much was asked for.
+        """
+
+    def wrap(self, array: Array) -> Memory:
+        """Use a caller's contiguous array in place: no copy, no synchronisation.
+
+        Raises:
+            ArrayError: not on this device, or not contiguous.
+        """
+
+    def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
+        """Return a part of memory; on OpenCL devices other than CPUs offset % 128 must be 0."""
+
+    def upload(self, memory: Memory, array: Array) -> None:
+        """Copy a NumPy array to the device and wait."""
+
+    def download(self, memory: Memory, array: Array) -> None:
+        """Wait for the device, then copy to a NumPy array."""
+
+    def fill(self, memory: Memory, byte: int) -> None:
+        """Set every byte, in order with launches."""
+
+    def launch(
+        self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
+    ) -> None:
+        """Enqueue one launch. ``stream`` is a caller's stream handle (CUDA only).
+
+        Raises:
+            RunError: refused by the device.
+        """
+
+    def synchronize(self) -> None:
+        """Wait for all that was enqueued.
+
+        Raises:
+            RunError: something that ran before failed; on CUDA the process is then of no more use.
+        """
+
+    def timed(self, run: Callable[[], None], flush: bool = True) -> float:
+        """Return the time of one run in us, after reading a clean buffer of 4 times the last cache."""
+
+    def warm(self, run: Callable[[], None], count: int = 20) -> float:
+        """Return the time of one of ``count`` runs in a row in us: one CUDA graph, or a plain loop."""
+
+    def versions(self) -> dict[str, str]:
+        """Return driver, compiler, library versions and clocks, to be logged with every result."""

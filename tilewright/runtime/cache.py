@@ -1,0 +1,135 @@
+"""Compiled kernels in the user's cache folder. A bad entry is a miss; nothing is unpickled."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+from tilewright.errors import StoreError
+from tilewright.runtime.base import Built, Resources
+
+SCHEMA = 1
+_MAX_BYTES = 64 << 20
+
+
+def folder() -> Path:
+    """Return tilewright's cache folder, made with mode 0700 if need be.
+
+    It is ``$TILEWRIGHT_CACHE`` if set, else the place the operating system gives for caches.
+
+    Raises:
+        StoreError: it is a symlink, belongs to someone else, others can write to it, or it cannot
+            be made.
+    """
+    given = os.environ.get("TILEWRIGHT_CACHE")
+    if given:
+        path = Path(given).expanduser().absolute()
+    else:
+        import platformdirs
+
+        path = Path(platformdirs.user_cache_dir("tilewright", appauthor=False))
+    return secure_folder(path)
+
+
+def secure_folder(path: Path) -> Path:
+    """Make a folder with mode 0700, or check that nobody else can put files there."""
+    fix = "set TILEWRIGHT_CACHE to a folder of your own"
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.lstat()
+    except OSError as error:
+        raise StoreError(f"cache folder {path}: {error.strerror or error}; {fix}") from error
+    if stat.S_ISLNK(info.st_mode):
+        raise StoreError(f"cache folder {path}: is a symbolic link, which is not followed; {fix}")
+    if hasattr(os, "getuid") and info.st_uid != os.getuid():
+        raise StoreError(f"cache folder {path}: belongs to another user; {fix}")
+    if hasattr(os, "getuid") and info.st_mode & 0o022:
+        raise StoreError(f"cache folder {path}: others can write to it; run chmod 700 on it, or {fix}")
+    return path
+
+
+def key_of(source: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
+    """Return the key of a binary: a hash of everything that changes it."""
+    text = json.dumps([SCHEMA, source, options, compiler, arch])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def compiled(key: str, build: Callable[[], Built]) -> Built:
+    """Return the binary of a key from the cache, else build it and keep it."""
+    found = read(key)
+    if found is None:
+        found = build()
+        write(found)
+    return found
+
+
+def read(key: str) -> Built | None:
+    """Return the entry of a key; None if there is none or it is not intact."""
+    path = _entry(key)
+    try:
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _warn_once(f"cannot read the cache of compiled kernels ({error.strerror}): compiling again")
+        return None
+    built = _decode(key, data)
+    if built is None:
+        _warn_once(f"a damaged entry in the cache of compiled kernels was dropped: {path.name}")
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return built
+
+
+def write(built: Built) -> None:
+    """Keep a binary: written aside, then renamed, so that no one ever reads half of it."""
+    path = _entry(built.key)
+    head = {"key": built.key, "digest": hashlib.sha256(built.binary).hexdigest()}
+    resources = {name: asdict(r) for name, r in built.resources.items()}
+    line = json.dumps({**head, "schema": SCHEMA, "resources": resources}).encode()
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        number, aside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(line + b"\n" + built.binary)
+            os.replace(aside, path)
+        except BaseException:
+            os.unlink(aside)
+            raise
+    except OSError as error:
+        _warn_once(f"cannot write the cache of compiled kernels ({error.strerror}): each run compiles again")
+
+
+def _entry(key: str) -> Path:
+    return folder() / "kernels" / f"{key}.bin"
+
+
+def _decode(key: str, data: bytes) -> Built | None:
+    line, _, binary = data.partition(b"\n")
+    try:
+        head = json.loads(line)
+        if head["schema"] != SCHEMA or head["key"] != key:
+            return None
+        if head["digest"] != hashlib.sha256(binary).hexdigest():
+            return None
+        resources = {str(name): Resources(**r) for name, r in head["resources"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return Built(key, binary, resources, 0.0)
+
+
+@lru_cache(maxsize=8)
+def _warn_once(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -1,0 +1,339 @@
+"""The CUDA runtime, on cuda.core and the driver's bindings."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.device import Device, Rates
+from tilewright.errors import ArrayError, DeviceError, OutOfMemory, RunError
+from tilewright.kernels.family import Blueprint, Launch
+from tilewright.runtime import rates
+from tilewright.runtime.base import Array, Built, Loaded, Memory
+from tilewright.runtime.flusher import Flusher
+from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
+
+__all__ = ["CudaRuntime", "compile_cuda", "device_count"]
+
+LEAST_FLUSH_BYTES = 64 << 20
+_STATIC_SHARED = 48 << 10
+
+
+def device_count() -> int:
+    """Return the number of CUDA devices.
+
+    Raises:
+        DeviceError: no driver, no cuda.core, or no device.
+    """
+    import_core()
+    try:
+        from cuda.bindings import driver
+
+        _check(driver.cuInit(0))
+        count = int(_check(driver.cuDeviceGetCount()))
+    except Exception as error:  # the loader has errors of its own
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DeviceError(f"no CUDA driver: {text}; install NVIDIA's display driver") from error
+    if not count:
+        raise DeviceError("no CUDA device: the driver is there, but it sees no GPU")
+    return count
+
+
+class CudaRuntime:
+    """One CUDA device. Launches go to the legacy default stream unless told otherwise."""
+
+    unified = False
+
+    def __init__(self, index: int = 0) -> None:
+        """Make the device's primary context current."""
+        count = device_count()
+        if index >= count:
+            raise DeviceError(f"cuda:{index}: there are {count} CUDA devices, from cuda:0")
+        from cuda.bindings import driver
+
+        self._driver, self._core = driver, import_core()
+        self._gpu = self._core.Device(index)
+        self._gpu.set_current()
+        self.compiler = compiler()
+        self._streams: dict[int, Any] = {}
+        self._side = self._gpu.create_stream()
+        self._stream = 0
+        self._events = [_check(driver.cuEventCreate(0)) for _ in range(2)]
+        self.device = rates.calibrated(_facts(driver, self._gpu, index))
+        self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
+
+    @property
+    def stream(self) -> int:
+        """Handle of the current stream; another one while ``warm`` records a graph."""
+        return self._stream
+
+    def compile(self, blueprint: Blueprint) -> Built:
+        """Compile through the cache of binaries."""
+        return compile_cuda(blueprint, self.device.arch)
+
+    def load(self, built: Built) -> Loaded:
+        """Load a cubin and allow its kernels all the shared memory that a Launch may ask for."""
+        try:
+            module = self._core.ObjectCode.from_cubin(built.binary)
+            return Loaded(module, {name: module.get_kernel(name) for name in built.resources})
+        except Exception as error:
+            raise RunError(f"{self.device.name}: cannot load a kernel: {error}") from error
+
+    def alloc(self, nbytes: int) -> Memory:
+        """Allocate; freed when the Memory goes."""
+        try:
+            address = int(_check(self._driver.cuMemAlloc(max(nbytes, 4))))
+        except RunError as error:
+            if "OUT_OF_MEMORY" not in str(error):
+                raise
+            free, total = _check(self._driver.cuMemGetInfo())
+            text = f"{self.device.name}: no room for {nbytes:,} bytes; {free:,} of {total:,} are free"
+            raise OutOfMemory(text) from error
+        return Memory(max(nbytes, 4), address, address, _Owned(self._driver, address))
+
+    def wrap(self, array: Array) -> Memory:
+        """Use whatever speaks DLPack or __cuda_array_interface__ in place: no copy, no waiting."""
+        from cuda.core.utils import StridedMemoryView
+
+        if hasattr(array, "detach"):  # torch refuses to export what requires a gradient
+            array = array.detach()
+        try:
+            view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
+        except Exception as error:
+            kind = type(array).__name__
+            raise ArrayError(f"a {kind} was given: {self.device.name} takes CUDA arrays (DLPack)") from error
+        if not view.is_device_accessible or view.device_id != self.device.index:
+            place = f"device {view.device_id}" if view.is_device_accessible else "the host"
+            raise ArrayError(f"array on {place}: must be on cuda:{self.device.index}")
+        nbytes = int(np.prod(view.shape, dtype=np.int64)) * view.dtype.itemsize
+        if nbytes and not _contiguous(view.shape, view.strides):
+            raise ArrayError(f"array of strides {view.strides}: must be contiguous")
+        return Memory(nbytes, int(view.ptr), int(view.ptr), array, view)
+
+    def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
+        """Return a part of memory."""
+        return Memory(nbytes, memory.address + offset, memory.address + offset, memory)
+
+    def upload(self, memory: Memory, array: Array) -> None:
+        """Copy a NumPy array to the device and wait."""
+        host = np.ascontiguousarray(array)
+        if host.nbytes:
+            _check(self._driver.cuMemcpyHtoD(memory.address, host.ctypes.data, host.nbytes))
+            self.synchronize()
+
+    def download(self, memory: Memory, array: Array) -> None:
+        """Wait for the device, then copy to a contiguous NumPy array."""
+        self.synchronize()
+        if array.nbytes:
+            _check(self._driver.cuMemcpyDtoH(array.ctypes.data, memory.address, array.nbytes))
+
+    def fill(self, memory: Memory, byte: int) -> None:
+        """Set every byte, in order with launches."""
+        self._fill(memory, byte, self._stream)
+
+    def _fill(self, memory: Memory, byte: int, stream: int) -> None:
+        if memory.nbytes:
+            _check(self._driver.cuMemsetD8Async(memory.address, byte, memory.nbytes, stream))
+
+    def launch(
+        self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
+    ) -> None:
+        """Enqueue one launch on a stream handle."""
+        handle = self._stream if stream is None else stream
+        if launch.kernel == "zero":
+            self._fill(memories[0], 0, handle)
+            return
+        try:
+            kernel, config = loaded.prepared.get(launch) or self._prepare(loaded, launch)
+            on = self._streams.get(handle) or self._wrap_stream(handle)
+            self._core.launch(on, config, kernel, *[m.address for m in memories])
+        except RunError:
+            raise
+        except Exception as error:
+            raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
+
+    def _prepare(self, loaded: Loaded, launch: Launch) -> tuple[Any, Any]:
+        """Make the launch configuration once: grids count clusters where there are any."""
+        kernel = loaded.kernels[launch.kernel]
+        if launch.shared_bytes > _STATIC_SHARED:
+            name = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            device = _check(self._driver.cuDeviceGet(self.device.index))
+            _check(self._driver.cuKernelSetAttribute(name, launch.shared_bytes, kernel.handle, device))
+        grid, extra = launch.grid, {}
+        if launch.cluster > 1:
+            grid = (launch.grid[0] // launch.cluster, *launch.grid[1:])
+            extra = {"cluster": (launch.cluster, 1, 1)}
+        config = self._core.LaunchConfig(
+            grid=grid, block=launch.block, shmem_size=launch.shared_bytes, **extra
+        )
+        loaded.prepared[launch] = kernel, config
+        return kernel, config
+
+    def _wrap_stream(self, handle: int) -> Any:
+        stream = self._core.Stream.from_handle(handle) if handle else self._gpu.default_stream
+        self._streams[handle] = stream
+        return stream
+
+    def synchronize(self) -> None:
+        """Wait for all that was enqueued on the device."""
+        _check(self._driver.cuCtxSynchronize())
+
+    def timed(self, run: Callable[[], None], flush: bool = True) -> float:
+        """Return the time between events around one run, in us, after a reading flush."""
+        driver, (start, end) = self._driver, self._events
+        if flush:
+            self._flusher.enqueue()
+        _check(driver.cuEventRecord(start, self._stream))
+        run()
+        _check(driver.cuEventRecord(end, self._stream))
+        _check(driver.cuEventSynchronize(end))
+        return float(_check(driver.cuEventElapsedTime(start, end))) * 1e3
+
+    def warm(self, run: Callable[[], None], count: int = 20) -> float:
+        """Return the time of a run in us, in a graph of ``count`` runs.
+
+        ``run`` must launch on ``stream`` as it is at that moment; if it does not (or cannot be
+        recorded), the runs are timed in a plain row instead.
+        """
+        graph = self._record(run, count)
+        if graph is None:
+            run()
+            return self.timed(lambda: [run() for _ in range(count)] and None, flush=False) / count
+        driver = self._driver
+        try:
+            for _ in range(2):
+                _check(driver.cuGraphLaunch(graph, self._stream))
+            rounds = 5
+            times = [
+                self.timed(lambda: _check(driver.cuGraphLaunch(graph, self._stream)), flush=False)
+                for _ in range(rounds)
+            ]
+            return sorted(times)[rounds // 2] / count
+        finally:
+            _check(driver.cuGraphExecDestroy(graph))
+
+    def _record(self, run: Callable[[], None], count: int) -> Any:
+        """Record runs into an executable graph; None if nothing came of it."""
+        driver = self._driver
+        run()  # what is made at the first run must not be recorded
+        self.synchronize()
+        side, before = int(self._side.handle), self._stream
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        _check(driver.cuStreamBeginCapture(side, mode))
+        self._stream = side
+        failed = False
+        try:
+            for _ in range(count):
+                run()
+        except Exception:  # whatever a peer does that cannot be recorded: it is timed in a row instead
+            failed = True
+        finally:
+            self._stream = before
+            status, graph = driver.cuStreamEndCapture(side)
+        self.synchronize()
+        if failed or int(status):
+            return None
+        try:
+            nodes = int(_check(driver.cuGraphGetNodes(graph))[-1])
+            return _check(driver.cuGraphInstantiate(graph, 0)) if nodes >= count else None
+        finally:
+            _check(driver.cuGraphDestroy(graph))
+
+    def versions(self) -> dict[str, str]:
+        """Return driver, compiler, cuda.core, and the clocks that nvidia-smi shows now."""
+        version = int(_check(self._driver.cuDriverGetVersion()))
+        found = {
+            "device": self.device.name,
+            "driver": self.device.driver,
+            "cuda_driver_api": f"{version // 1000}.{version % 1000 // 10}",
+            "compiler": self.compiler,
+            "cuda_core": str(getattr(self._core, "__version__", "unknown")),
+        }
+        return found | _smi(self._gpu)
+
+
+class _Owned:
+    """Frees device memory when nothing refers to it any more."""
+
+    def __init__(self, driver: Any, address: int) -> None:
+        self._driver, self._address = driver, address
+
+    def __del__(self) -> None:
+        if self._driver is not None:
+            self._driver.cuMemFree(self._address)
+
+
+def _check(result: Any) -> Any:
+    """Return what a driver call gave; raise RunError with the driver's name of an error."""
+    status, *values = result
+    if int(status):
+        raise RunError(f"CUDA: {getattr(status, 'name', status)}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
+    """Say whether strides, in elements, are those of a C-contiguous array."""
+    if strides is None:
+        return True
+    want = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != want:
+            return False
+        want *= size
+    return True
+
+
+def _facts(driver: Any, gpu: Any, index: int) -> Device:
+    """Read what the driver says of a device."""
+    handle = _check(driver.cuDeviceGet(index))
+
+    def get(name: str) -> int:
+        kind = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_check(driver.cuDeviceGetAttribute(kind, handle)))
+
+    major, minor = get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")
+    units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6
+    lanes = 64 if (major, minor) in ((7, 0), (7, 5), (8, 0)) else 128  # f32 multiply-adds a clock
+    read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
+    return Device(
+        name=str(gpu.name), backend="cuda", index=index, arch=f"sm_{major}{minor}", units=units, lanes=32,
+        max_threads=get("MAX_THREADS_PER_BLOCK"), regs_per_thread=255,
+        regs_per_unit=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        threads_per_unit=get("MAX_THREADS_PER_MULTIPROCESSOR"),
+        blocks_per_unit=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        shared_per_unit=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        l2_bytes=get("L2_CACHE_SIZE"), clock_ghz=ghz, max_cluster=8 if major >= 9 else 1,
+        driver=_driver_version(driver),
+        rates=Rates(3.3, 0.9 * read if read else 500.0, units * lanes * 2 * ghz / 1e3, "default"),
+    )  # fmt: skip
+
+
+def _driver_version(driver: Any) -> str:
+    """Return the installed driver's version, as nvidia-smi shows it where that exists."""
+    smi = _query("driver_version", 0)
+    version = int(_check(driver.cuDriverGetVersion()))
+    return smi[0] if smi else f"CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def _smi(gpu: Any) -> dict[str, str]:
+    """Return clocks and power, if nvidia-smi is there."""
+    names = "clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.draw,power.limit"
+    values = _query(names, gpu.pci_bus_id)
+    return dict(zip(names.replace(".", "_").split(","), values, strict=False))
+
+
+def _query(names: str, which: Any) -> list[str]:
+    tool = shutil.which("nvidia-smi")
+    if not tool:
+        return []
+    command = [tool, f"--query-gpu={names}", "--format=csv,noheader", f"--id={which}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [part.strip() for part in done.stdout.strip().split(",")] if done.returncode == 0 else []

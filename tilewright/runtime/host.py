@@ -1,0 +1,137 @@
+"""The NumPy runtime: slow, always there. It runs the reference family and its helpers only."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.device import Device, Rates
+from tilewright.errors import ArrayError, CompileError, OutOfMemory
+from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.reference import numpy_conv, problem_of
+from tilewright.kernels.source import full_source
+from tilewright.runtime import cache
+from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
+
+NOTE = "slow: NumPy only; install pyopencl[pocl] for a CPU or cuda-core for a GPU"
+
+
+class NumpyRuntime:
+    """The last fallback: a Blueprint of reference.cu, done by NumPy in f64. ``note`` says it is slow."""
+
+    note = NOTE
+
+    def __init__(self) -> None:
+        """Open the host."""
+        self.compiler = f"numpy {np.__version__}"
+        self.unified = True
+        self.device = Device(
+            name=platform.processor() or platform.machine() or "host", backend="numpy", index=0, arch="numpy",
+            units=1, lanes=1, max_threads=1, regs_per_thread=16, regs_per_unit=16, threads_per_unit=1,
+            blocks_per_unit=1, shared_per_block=32768, shared_per_unit=32768, l2_bytes=32 << 20, clock_ghz=1.0,
+            max_cluster=1, driver=self.compiler, rates=Rates(50.0, 5.0, 0.01, source="default"),
+        )  # fmt: skip
+
+    @property
+    def stream(self) -> int:
+        """NumPy has no streams."""
+        return 0
+
+    def compile(self, blueprint: Blueprint) -> Built:
+        """Take a Blueprint of the reference kernels.
+
+        Raises:
+            CompileError: for any other kernel.
+        """
+        if blueprint.source != "reference.cu":
+            raise CompileError(f"{blueprint.source}: NumPy runs the reference family only; {NOTE}")
+        source = full_source(blueprint)
+        lines = ",".join(f"{name}={value}" for name, value in blueprint.defines)
+        resources = {launch.kernel: Resources() for launch in blueprint.launches}
+        return Built(cache.key_of(source, (), self.compiler, "numpy"), lines.encode(), resources, 0.0)
+
+    def load(self, built: Built) -> Loaded:
+        """Read the problem back from the defines."""
+        pairs = (item.split("=") for item in built.binary.decode().split(","))
+        problem = problem_of({name: int(value) for name, value in pairs})
+        return Loaded(problem, {name: problem for name in built.resources})
+
+    def alloc(self, nbytes: int) -> Memory:
+        """Allocate a NumPy array."""
+        try:
+            flat = np.empty(max(nbytes, 4), np.uint8)
+        except MemoryError as error:
+            raise OutOfMemory(f"NumPy: no room for {nbytes:,} bytes") from error
+        return Memory(flat.nbytes, flat.ctypes.data, flat, flat)
+
+    def wrap(self, array: Array) -> Memory:
+        """Use a NumPy array in place."""
+        if not isinstance(array, np.ndarray):
+            raise ArrayError(f"a {type(array).__name__} was given: the CPU takes NumPy arrays")
+        if not array.flags.c_contiguous:
+            raise ArrayError(f"array of strides {array.strides}: must be contiguous; use np.ascontiguousarray")
+        flat = array.reshape(-1).view(np.uint8)
+        return Memory(array.nbytes, array.ctypes.data, flat, flat)
+
+    def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
+        """Return a part of memory."""
+        flat = memory.owner[offset : offset + nbytes]
+        return Memory(nbytes, memory.address + offset, flat, flat)
+
+    def upload(self, memory: Memory, array: Array) -> None:
+        """Copy an array in."""
+        memory.owner[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+    def download(self, memory: Memory, array: Array) -> None:
+        """Copy out to a contiguous array."""
+        array.reshape(-1).view(np.uint8)[:] = memory.owner[: array.nbytes]
+
+    def fill(self, memory: Memory, byte: int) -> None:
+        """Set every byte."""
+        memory.owner[:] = byte
+
+    def launch(
+        self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
+    ) -> None:
+        """Compute at once."""
+        if launch.kernel == "zero":
+            self.fill(memories[0], 0)
+            return
+        problem = loaded.kernels[launch.kernel]
+        x, w, bias = (_typed(m, np.float32) for m in memories[:3])
+        count = problem.k if "bias" in problem.epilogue else 0
+        y, size = numpy_conv(problem, x[: problem.x_bytes // 4], w[: problem.w_bytes // 4], bias[:count])
+        with np.errstate(all="ignore"):
+            if launch.kernel == "reference":
+                _typed(memories[3], np.float32)[: y.size] = y.reshape(-1)
+                return
+        _typed(memories[3], np.float64)[: y.size] = y.reshape(-1)
+        _typed(memories[4], np.float64)[: y.size] = size.reshape(-1)
+
+    def synchronize(self) -> None:
+        """Nothing is ever pending."""
+
+    def timed(self, run: Callable[[], None], flush: bool = True) -> float:
+        """Return the wall-clock time of one run, in us; NumPy times are not flushed."""
+        return self.warm(run, 1)
+
+    def warm(self, run: Callable[[], None], count: int = 20) -> float:
+        """Return the time of one of ``count`` runs in a row, in us."""
+        start = time.perf_counter_ns()
+        for _ in range(count):
+            run()
+        return (time.perf_counter_ns() - start) / 1e3 / count
+
+    def versions(self) -> dict[str, str]:
+        """Return NumPy's and Python's versions."""
+        return {"numpy": np.__version__, "python": platform.python_version(), "note": NOTE}
+
+
+def _typed(memory: Memory, dtype: Any) -> Any:
+    """Return the whole elements of a dtype that fit in memory."""
+    size = np.dtype(dtype).itemsize
+    return memory.owner[: memory.nbytes // size * size].view(dtype)

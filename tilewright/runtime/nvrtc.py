@@ -1,0 +1,120 @@
+"""NVRTC: kernels to machine code for any architecture, on machines with or without a GPU."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from functools import lru_cache
+from typing import Any
+
+from tilewright.errors import CompileError, DeviceError
+from tilewright.kernels.family import Blueprint
+from tilewright.kernels.source import full_source
+from tilewright.runtime import cache
+from tilewright.runtime.base import Built, Resources
+
+_ARCH = re.compile(r"sm_\d{2,3}[af]?")
+_FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_FIGURES = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "shared": re.compile(r"(\d+) bytes smem"),
+    "stack": re.compile(r"(\d+) bytes cumulative stack size"),
+}
+
+
+def import_core() -> Any:
+    """Import cuda.core under either of its names.
+
+    Raises:
+        DeviceError: it is not installed.
+    """
+    try:
+        import cuda.core as core
+
+        if hasattr(core, "Program"):
+            return core
+        import cuda.core.experimental as early  # before 0.5
+
+        return early
+    except ImportError as error:
+        raise DeviceError(f"no cuda.core: {error}; run pip install 'tilewright[cuda]'") from error
+
+
+@lru_cache(maxsize=1)
+def compiler() -> str:
+    """Return the compiler's name and version, e.g. ``nvrtc 13.4``.
+
+    Raises:
+        DeviceError: NVRTC is not installed.
+    """
+    import_core()
+    try:
+        from cuda.bindings import nvrtc
+
+        _, major, minor = nvrtc.nvrtcVersion()
+    except Exception as error:  # the loader has errors of its own
+        raise DeviceError(f"no NVRTC: {error}; run pip install nvidia-cuda-nvrtc") from error
+    return f"nvrtc {major}.{minor}"
+
+
+def compile_cuda(blueprint: Blueprint, arch: str) -> Built:
+    """Compile a blueprint for an architecture such as sm_90, through the cache. Needs no GPU.
+
+    Raises:
+        CompileError: refused, or a kernel keeps registers or arrays in local memory.
+        DeviceError: no NVRTC.
+    """
+    if not _ARCH.fullmatch(arch):
+        raise CompileError(f"architecture {arch!r}: must look like sm_90")
+    source = full_source(blueprint)
+    options = (f"registers={blueprint.max_registers}", "std=c++17", "O3")
+    key = cache.key_of(source, options, compiler(), arch)
+    built = cache.compiled(key, lambda: _build(key, source, arch, blueprint.max_registers))
+    for name, used in built.resources.items():
+        if used.local_bytes:
+            raise CompileError(
+                f"{name} for {arch}: {used.local_bytes} bytes of a thread spilled to local memory "
+                f"({used.registers} registers used); take a smaller tile"
+            )
+    return built
+
+
+def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
+    core = import_core()
+    options = core.ProgramOptions(
+        arch=arch, std="c++17", ptxas_options=["-v"], max_register_count=max_registers or None
+    )
+    log = io.StringIO()
+    start = time.perf_counter()
+    try:
+        code = core.Program(source, "c++", options).compile("cubin", logs=log)
+    except Exception as error:
+        raise CompileError(f"{arch}: {_first_error(str(error))}") from error
+    resources = read_log(log.getvalue())
+    if not resources:
+        raise CompileError(f"{arch}: NVRTC does not report registers; install nvidia-cuda-nvrtc 12.4 or later")
+    return Built(key, bytes(code.code), resources, time.perf_counter() - start)
+
+
+def read_log(log: str) -> dict[str, Resources]:
+    """Read registers, local and shared memory of every kernel from the assembler's log."""
+    parts = _FUNCTION.split(log)
+    return {name: _resources(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def _resources(text: str) -> Resources:
+    figures = {name: re.search(pattern, text) for name, pattern in _FIGURES.items()}
+    value = {name: int(match[1]) if match else 0 for name, match in figures.items()}
+    frame = _FRAME.search(text)
+    spilled = max(map(int, frame.groups())) if frame else 0
+    return Resources(
+        registers=value["registers"], local_bytes=max(spilled, value["stack"]), shared_bytes=value["shared"]
+    )
+
+
+def _first_error(log: str) -> str:
+    """Return the first line of a compiler's log that says error, else the first line."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line and "NVRTC_ERROR" not in line), lines[0])

@@ -1,0 +1,279 @@
+"""The OpenCL runtime: CPUs through PoCL, and any other OpenCL device."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.device import Device, Rates
+from tilewright.errors import ArrayError, CompileError, DeviceError, OutOfMemory, RunError
+from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.source import full_source
+from tilewright.runtime import cache, rates
+from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
+from tilewright.runtime.flusher import Flusher
+
+OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
+LEAST_FLUSH_BYTES = 128 << 20
+_ALIGN = 128
+
+# PoCL 3.0 writes damaged bitcode to its own cache for programs that call its vload16 or vstore16 (LLVM
+# reads "Invalid record"), so the second build of such a program has no kernels. These are as fast.
+_ACCESS = """
+static inline __attribute__((overloadable, always_inline)) float16 tw_vload16(size_t i, const SPACE float *p) {
+    return *(const SPACE tw_float16 *)(p + 16 * i);
+}
+static inline __attribute__((overloadable, always_inline)) void tw_vstore16(float16 v, size_t i, SPACE float *p) {
+    *(SPACE tw_float16 *)(p + 16 * i) = v;
+}
+"""
+_PRELUDE = (
+    "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));\n"
+    + "".join(_ACCESS.replace("SPACE", space) for space in ("__global", "__local", "__private"))
+    + "#define vload16 tw_vload16\n#define vstore16 tw_vstore16\n"
+)
+
+
+def import_opencl() -> Any:
+    """Import pyopencl, with PoCL's compiled kernels below our cache folder.
+
+    Raises:
+        DeviceError: pyopencl is not installed or finds no OpenCL loader.
+    """
+    if "POCL_CACHE_DIR" not in os.environ:
+        os.environ["POCL_CACHE_DIR"] = str(cache.folder() / "pocl")
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
+    os.environ.setdefault("POCL_KERNEL_CACHE", "0")
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise DeviceError(f"no OpenCL: {error}; run pip install 'pyopencl[pocl]'") from error
+    return pyopencl
+
+
+def devices() -> list[Any]:
+    """Return all OpenCL devices, CPUs first.
+
+    Raises:
+        DeviceError: no OpenCL, or no driver.
+    """
+    cl = import_opencl()
+    try:
+        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        raise DeviceError(f"no OpenCL driver: {error}; run pip install 'pyopencl[pocl]'") from error
+    return sorted(found, key=lambda d: not d.type & cl.device_type.CPU)
+
+
+class OpenclRuntime:
+    """One OpenCL device and one in-order queue."""
+
+    def __init__(self, index: int = 0, cpu: bool = False) -> None:
+        """Open the device of an index, or the first CPU."""
+        self.cl = import_opencl()
+        found = [d for d in devices() if not cpu or d.type & self.cl.device_type.CPU]
+        if index >= len(found):
+            kind = "CPU" if cpu else "device"
+            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}; try pip install 'pyopencl[pocl]'")
+        self._device = found[index]
+        self.unified = bool(self._device.type & self.cl.device_type.CPU)
+        self._context = self.cl.Context([self._device])
+        self._queue = self.cl.CommandQueue(self._context)
+        self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
+        self.device = rates.calibrated(_facts(self._device, index, self.unified))
+        self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
+
+    @property
+    def stream(self) -> int:
+        """OpenCL has a queue of its own only."""
+        return 0
+
+    def compile(self, blueprint: Blueprint) -> Built:
+        """Check that the source builds; the driver's own cache keeps the machine code."""
+        source = _PRELUDE + full_source(blueprint)
+        key = cache.key_of(source, OPTIONS, self.compiler, self.device.arch)
+        return cache.compiled(key, lambda: self._build(key, source))
+
+    def _build(self, key: str, source: str) -> Built:
+        start = time.perf_counter()
+        program = self._program(source)
+        names = [kernel.function_name for kernel in program.all_kernels()]
+        most = int(self._device.max_work_group_size)
+        resources = {name: Resources(max_threads=most) for name in names}
+        return Built(key, source.encode(), resources, time.perf_counter() - start)
+
+    def _program(self, source: str) -> Any:
+        try:
+            return self.cl.Program(self._context, source).build(options=list(OPTIONS))
+        except self.cl.Error as error:
+            raise CompileError(f"{self.device.name}: {_first_error(str(error))}") from error
+
+    def load(self, built: Built) -> Loaded:
+        """Build for the device; quick where the driver has it in its cache."""
+        program = self._program(built.binary.decode())
+        return Loaded(program, {k.function_name: k for k in program.all_kernels()})
+
+    def alloc(self, nbytes: int) -> Memory:
+        """Allocate; on a CPU the bytes are a NumPy array's, 128-byte aligned."""
+        nbytes = max(nbytes, 4)
+        try:
+            if self.unified:
+                raw = np.empty(nbytes + _ALIGN, np.uint8)
+                start = -raw.ctypes.data % _ALIGN
+                return self._host(raw[start : start + nbytes])
+            buffer = self.cl.Buffer(self._context, self.cl.mem_flags.READ_WRITE, nbytes)
+        except (self.cl.Error, MemoryError) as error:
+            raise OutOfMemory(f"{self.device.name}: no room for {nbytes:,} bytes") from error
+        return Memory(nbytes, 0, buffer)
+
+    def _host(self, flat: Any, keep: Any = None) -> Memory:
+        flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.USE_HOST_PTR
+        buffer = self.cl.Buffer(self._context, flags, hostbuf=flat)
+        return Memory(flat.nbytes, flat.ctypes.data, buffer, flat, keep)
+
+    def wrap(self, array: Array) -> Memory:
+        """Use a NumPy array in place on a CPU; copy it to other devices."""
+        if not isinstance(array, np.ndarray):
+            raise ArrayError(f"a {type(array).__name__} was given: {self.device.name} takes NumPy arrays")
+        if not array.flags.c_contiguous:
+            raise ArrayError(f"array of strides {array.strides}: must be contiguous; use np.ascontiguousarray")
+        if array.nbytes == 0:
+            return self.alloc(4)
+        if self.unified:
+            return self._host(_bytes_of(array), array)
+        memory = self.alloc(array.nbytes)
+        self.upload(memory, array)
+        return memory
+
+    def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
+        """Return a part of memory."""
+        if self.unified:
+            return self._host(memory.owner[offset : offset + nbytes])
+        return Memory(nbytes, 0, memory.handle.get_sub_region(offset, nbytes), memory)
+
+    def upload(self, memory: Memory, array: Array) -> None:
+        """Copy a NumPy array to the device and wait."""
+        self.synchronize()
+        if self.unified:
+            memory.owner[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        else:
+            self.cl.enqueue_copy(self._queue, memory.handle, np.ascontiguousarray(array), is_blocking=True)
+
+    def download(self, memory: Memory, array: Array) -> None:
+        """Wait for the device, then copy to a contiguous NumPy array."""
+        self.synchronize()
+        if self.unified:
+            array.reshape(-1).view(np.uint8)[:] = memory.owner[: array.nbytes]
+        else:
+            self.cl.enqueue_copy(self._queue, array, memory.handle, is_blocking=True)
+
+    def fill(self, memory: Memory, byte: int) -> None:
+        """Set every byte, in order with launches."""
+        pattern = np.full(1, byte, np.uint8)
+        self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)
+
+    def launch(
+        self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
+    ) -> None:
+        """Enqueue one launch."""
+        try:
+            if launch.kernel == "zero":
+                self.fill(memories[0], 0)
+                return
+            kernel = loaded.kernels[launch.kernel]
+            kernel.set_args(*(m.handle for m in memories))
+            total = [g * b for g, b in zip(launch.grid, launch.block, strict=True)]
+            self.cl.enqueue_nd_range_kernel(self._queue, kernel, total, launch.block)
+        except self.cl.Error as error:
+            raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
+
+    def synchronize(self) -> None:
+        """Wait for all that was enqueued."""
+        try:
+            self._queue.finish()
+        except self.cl.Error as error:
+            raise RunError(f"{self.device.name}: {error}") from error
+
+    def timed(self, run: Callable[[], None], flush: bool = True) -> float:
+        """Return the wall-clock time of one run and the wait for it, in us."""
+        if flush:
+            self._flusher.enqueue()
+        self.synchronize()
+        start = time.perf_counter_ns()
+        run()
+        self.synchronize()
+        return (time.perf_counter_ns() - start) / 1e3
+
+    def warm(self, run: Callable[[], None], count: int = 20) -> float:
+        """Return the time of one of ``count`` runs in a row, in us."""
+        self.synchronize()
+        start = time.perf_counter_ns()
+        for _ in range(count):
+            run()
+        self.synchronize()
+        return (time.perf_counter_ns() - start) / 1e3 / count
+
+    def versions(self) -> dict[str, str]:
+        """Return the platform, the driver and pyopencl."""
+        return {
+            "device": self.device.name,
+            "platform": self._device.platform.version,
+            "driver": self._device.driver_version,
+            "pyopencl": self.cl.VERSION_TEXT,
+            "threads": str(self.device.units),
+        }
+
+
+def _facts(device: Any, index: int, cpu: bool) -> Device:
+    """Read what OpenCL says of a device.
+
+    A CPU core stands for a unit and a vector element for a lane; its vector registers (32 with
+    512-bit vectors, else 16) times their elements stand for the registers of a thread.
+    """
+    lanes = int(device.native_vector_width_float) if cpu else 32
+    registers = (32 if lanes >= 16 else 16) * lanes if cpu else 255
+    units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3
+    peak = units * lanes * 4 * ghz / 1e3  # two fused multiply-adds a cycle, two flops each
+    most, shared = int(device.max_work_group_size), int(device.local_mem_size)
+    return Device(
+        name=_name(device), backend="opencl", index=index, arch=_arch(device), units=units, lanes=max(lanes, 1),
+        max_threads=most, regs_per_thread=registers, regs_per_unit=registers if cpu else 65536,
+        threads_per_unit=1 if cpu else 1024, blocks_per_unit=1 if cpu else 16,
+        shared_per_block=shared, shared_per_unit=shared, l2_bytes=int(device.global_mem_cache_size),
+        clock_ghz=ghz, max_cluster=1, driver=f"{device.platform.version} {device.driver_version}",
+        rates=Rates(empty_us=20.0, read_gbs=5.0 * units, f32_tflops=max(peak, 1e-3), source="default"),
+    )  # fmt: skip
+
+
+def _name(device: Any) -> str:
+    """Return the processor's name without PoCL's prefix."""
+    return str(device.name).removeprefix("pthread-").removeprefix("cpu-").strip()
+
+
+def _arch(device: Any) -> str:
+    """Return the instruction set that PoCL compiles for, or the OpenCL C version."""
+    tail = str(device.version).rpartition("HSTR: ")[2]
+    width = int(device.native_vector_width_float)
+    return f"{tail.removeprefix('pthread-')}-v{width}" if "HSTR" in str(device.version) else str(device.opencl_c_version)
+
+
+def _first_error(log: str) -> str:
+    """Return the first line that says error, else the first line."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[0] if lines else "build failed")
+
+
+def _bytes_of(array: Any) -> Any:
+    """Return the bytes of an array in place, writable for pyopencl even where the array is not.
+
+    Nobody writes through it: a read-only array can only be an input, and kernels only read those.
+    """
+    if array.flags.writeable:
+        return array.reshape(-1).view(np.uint8)
+    place = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
+    return np.frombuffer(place, np.uint8)
