@@ -1,0 +1,39 @@
+"""Arrays, what they should give, and a cache of the test's own, for the tests of the array interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import dispatch
+from tilewright.kernels.reference import numpy_conv
+from tilewright.problem import Problem
+
+F = np.float32
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A store of the test's own, and a model with no opinion: the reference kernel runs."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(dispatch, "_ranked", lambda *_: [])
+    dispatch.forget()
+
+
+def some(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(F)
+
+
+def expected(text: str, x: Any, w: Any, bias: Any = None) -> Any:
+    return numpy_conv(Problem.parse(text), x, w, bias)[0]
+
+
+def near(y: Any, want: Any) -> None:
+    assert tuple(y.shape) == want.shape and y.dtype == F
+    np.testing.assert_allclose(np.asarray(y), want, rtol=1e-5, atol=1e-5)
+
+
+X, W, B = some(2, 4, 7, 9), some(6, 4, 3, 2, seed=1), some(6, seed=2)

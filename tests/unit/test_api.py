@@ -1,0 +1,228 @@
+"""Arrays in and out: NumPy, PyTorch on the CPU, and as on a GPU with a pretended CuPy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from api_samples import B, F, W, X, expected, near, own_cache, some
+from fake_cuda import FakeCupy, cupy
+
+import tilewright as tw
+from tilewright import api, arguments
+from tilewright.arrays import current_stream, look
+from tilewright.errors import ArrayError
+from tilewright.problem import Problem
+
+__all__ = ["cupy", "own_cache"]  # fixtures
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("n2c4h7w9k6r3s2-f32", {}),
+    ("n2c4h7w9k6r3s2p1-f32+bias", {"padding": 1, "bias": B}),
+    ("n2c4h7w9k6r3s2p1x2u2d2x1-f32", {"padding": (1, 2), "stride": 2, "dilation": [2, 1]}),
+    ("n2c4h7w9k6r3s2p0.2.1.3u3x1-f32", {"padding": (0, 2, 1, 3), "stride": (3, 1)}),
+    ("n2c4h7w9k6r3s2p1.1.0.1-f32", {"padding": "same"}),
+    ("n2c4h7w9k6r3s2p1.1.0.0u2x3-f32", {"padding": "same", "stride": (2, 3)}),
+    ("n2c4h7w9k6r3s2p2.2.1.1d2-f32", {"padding": "same", "dilation": 2}),
+    ("n2c4h7w9k6r3s2p1-f32", {"padding": np.int64(1), "stride": np.int32(1)}),
+]
+
+
+@pytest.mark.parametrize("device", ["numpy", None])
+@pytest.mark.parametrize(("text", "options"), CALLS, ids=[t for t, _ in CALLS])
+def test_conv2d(text: str, options: dict[str, Any], device: str | None) -> None:
+    near(tw.conv2d(X, W, device=device, **options), expected(text, X, W, options.get("bias")))
+
+
+def test_same_padding_gives_as_many_outputs_as_inputs() -> None:
+    for size in range(1, 9):
+        for stride in range(1, 4):
+            y = tw.conv2d(
+                some(1, 1, size, size), some(1, 1, 3, 4), stride=stride, padding="same", device="numpy"
+            )
+            assert y.shape[2:] == (-(-size // stride),) * 2
+
+
+def test_groups_and_nhwc() -> None:
+    w = some(6, 2, 3, 3)
+    near(tw.conv2d(X, w, groups=2, device="numpy"), expected("n2c4h7w9k6r3s3g2-f32", X, w))
+    x = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
+    near(tw.conv2d(x, W, layout="nhwc", device="numpy"), expected("n2c4h7w9k6r3s2-f32-nhwc", x, W))
+
+
+def test_input_with_gaps_is_copied_on_the_cpu() -> None:
+    wide = some(2, 4, 14, 18)
+    for x in (
+        wide[:, :, ::2, ::2],
+        wide[:, :, 13::-2, ::2],
+        np.asfortranarray(X),
+        np.broadcast_to(X[:1], X.shape),
+    ):
+        near(tw.conv2d(x, W, device="numpy"), expected("n2c4h7w9k6r3s2-f32", np.ascontiguousarray(x), W))
+    turned = np.ascontiguousarray(W.transpose(3, 2, 1, 0)).transpose(3, 2, 1, 0)
+    near(tw.conv2d(X, turned, B[::-1], device="numpy"), expected("n2c4h7w9k6r3s2-f32+bias", X, W, B[::-1]))
+
+
+def test_read_only_and_unaligned_inputs() -> None:
+    raw = np.zeros(X.nbytes + 4, np.uint8)[4:].view(F).reshape(X.shape)
+    raw[:] = X
+    raw.flags.writeable = False
+    near(tw.conv2d(raw, W, device="cpu"), expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
+def test_out_is_written_and_returned() -> None:
+    out = np.full((2, 6, 5, 8), np.nan, F)
+    assert tw.conv2d(X, W, out=out, device="numpy") is out
+    near(out, expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
+def test_empty_batch() -> None:
+    assert tw.conv2d(X[:0], W).shape == (0, 6, 5, 8)
+    out = np.empty((0, 6, 5, 8), F)
+    assert tw.conv2d(X[:0], W, out=out) is out
+
+
+def test_conv2d_sees_a_filter_that_changed_in_place() -> None:
+    w = W.copy()
+    before = tw.conv2d(X, w)
+    w *= 2
+    near(tw.conv2d(X, w), 2 * before)
+
+
+def test_plan() -> None:
+    plan = tw.plan("n2c4h7w9k6r3s2-f32+bias", device="cpu")
+    assert plan.problem == Problem.parse("n2c4h7w9k6r3s2-f32+bias") and plan.deterministic
+    assert "slow" in plan.note and "reference" in repr(plan) and plan.workspace_bytes == 0
+    packed = plan.pack(W)
+    want = expected("n2c4h7w9k6r3s2-f32+bias", X, W, B)
+    near(plan(X, packed, B), want)
+    out = np.empty(want.shape, F)
+    assert plan(X, packed, bias=B, out=out) is out
+    near(out, want)
+    assert tw.plan(plan.problem, device="cpu") is plan
+    assert "n2c4h7w9k6r3s2" in repr(packed)
+
+
+def test_plan_of_a_chosen_config() -> None:
+    plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy", config="reference:v=1")
+    assert plan.note == "chosen by hand" and str(plan.config) == "reference:v=1"
+    near(plan(X, plan.pack(W)), expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
+def test_many_threads_share_a_plan() -> None:
+    want, wrong = expected("n2c4h7w9k6r3s2-f32", X, W), []
+
+    def work(scale: float) -> None:
+        for _ in range(10):
+            if not np.allclose(tw.conv2d(X * F(scale), W, device="cpu"), want * scale, 1e-4, 1e-4):
+                wrong.append(scale)
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in (1.0, 2.0, 3.0, 4.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# ------------------------------------------------------------------------------- PyTorch on the CPU
+
+
+def test_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    x, w, b = (torch.from_numpy(a) for a in (X, W, B))
+    want = expected("n2c4h7w9k6r3s2p1-f32+bias", X, W, B)
+    y = tw.conv2d(x, w, b, padding=1)
+    assert isinstance(y, torch.Tensor) and y.is_contiguous()
+    near(y.numpy(), want)
+    last = torch.channels_last
+    y = tw.conv2d(x.contiguous(memory_format=last), w.contiguous(memory_format=last), b, padding=1)
+    assert y.is_contiguous(memory_format=last) and not y.is_contiguous()
+    near(y.numpy(), want)
+    out = torch.empty_like(y)
+    assert tw.conv2d(x.contiguous(memory_format=last), w, b, padding=1, out=out) is out
+    near(out.numpy(), want)
+    near(
+        tw.conv2d(x[:, :, :, ::1].transpose(2, 3).contiguous().transpose(2, 3), w, b, padding=1).numpy(), want
+    )
+
+
+def test_tensors_through_a_plan_of_nhwc() -> None:
+    torch = pytest.importorskip("torch")
+    plan = tw.plan("n2c4h7w9k6r3s2-f32-nhwc", device="numpy")
+    x, packed = torch.from_numpy(X), plan.pack(torch.from_numpy(W))
+    want = expected("n2c4h7w9k6r3s2-f32", X, W)
+    y = plan(x.contiguous(memory_format=torch.channels_last), packed)
+    near(y.numpy(), want)
+    y = plan(x.permute(0, 2, 3, 1).contiguous(), packed)
+    near(y.permute(0, 3, 1, 2).numpy(), want)
+
+
+# ------------------------------------------------------------------------------- as on a GPU
+
+
+def test_cuda_arrays_are_used_on_their_stream(cupy: FakeCupy) -> None:
+    x = look("x", cupy.array(X, device=1))
+    assert (x.place, x.index, x.library, x.contiguous) == ("cuda:1", 1, "cupy", True)
+    assert current_stream(x) == 1001 and current_stream(look("x", X)) is None
+
+
+def test_gaps_on_a_gpu_are_refused_not_copied(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    x, w = cupy.array(X), cupy.array(W)
+    for wrong, words in (
+        ((cupy.array(X[:, :, :, ::2]), w), r"x: strides .*; call cupy.ascontiguousarray\(x\)"),
+        ((x, cupy.array(W[:, :, ::-1])), r"w: strides .*; call cupy.ascontiguousarray\(w\)"),
+        ((x, w, cupy.array(np.zeros(12, F)[::2])), r"bias: strides .*; call cupy.ascontiguousarray\(bias\)"),
+    ):
+        with pytest.raises(ArrayError, match=words):
+            tw.conv2d(*wrong)
+
+
+def test_cuda_launches_go_to_the_callers_stream(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    want = expected("n2c4h7w9k6r3s2-f32", X, W)
+    for stream in (5, 6, 5):
+        cupy.stream = stream
+        near(tw.conv2d(cupy.array(X), cupy.array(W)).data_, want)
+        assert cupy.launched[-1] == stream
+    assert cupy.waits == 0
+
+
+# ------------------------------------------------------------------------------- importing
+
+
+def test_import_is_fast_and_loads_no_library() -> None:
+    script = (
+        "import sys, time; start = time.perf_counter(); import tilewright as tw; tw.__version__;"
+        "took = time.perf_counter() - start; loaded = {m.partition('.')[0] for m in sys.modules};"
+        "bad = loaded & {'numpy', 'torch', 'cupy', 'cuda', 'pyopencl', 'rich', 'typer', 'sqlite3'};"
+        "assert not bad, bad; assert took < 0.2, took; import tilewright.plan; assert callable(tw.plan);"
+        "from tilewright.plan import Plan; tw.conv2d, tw.tune, tw.Problem, tw.Store;"
+        "bad = {m.partition('.')[0] for m in sys.modules} & {'torch', 'cupy', 'cuda', 'pyopencl'};"
+        "assert not bad, bad; assert set(tw.__all__) <= set(dir(tw))"
+    )
+    root = Path(tw.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", tw.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(tw, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tw.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_store_that_cannot_be_used_is_said_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "x"))
+    with pytest.warns(RuntimeWarning, match="tuned winners are not used: cache folder"):
+        assert api.default_store() is None

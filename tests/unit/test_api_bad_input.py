@@ -1,0 +1,250 @@
+"""At least thirty ways to call the array interface wrongly: the error's class and its key words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from api_samples import B, F, W, X, expected, near, own_cache, some
+from fake_cuda import FakeCupy, cupy
+
+import tilewright as tw
+from tilewright.errors import ArrayError, ConfigError, DeviceError, ProblemError, TilewrightError
+
+__all__ = ["cupy", "own_cache"]  # fixtures
+
+OUT = (2, 6, 5, 8)
+
+
+def masked() -> Any:
+    return np.ma.masked_array(X, mask=X > 0)
+
+
+def frozen() -> Any:
+    out = np.empty(OUT, F)
+    out.flags.writeable = False
+    return out
+
+
+def lying_over_x() -> Any:
+    room = np.zeros(1000, F)
+    return tw.conv2d(room[:504].reshape(X.shape), W, out=room[400 : 400 + 480].reshape(OUT))
+
+
+class Exported:
+    """Something that speaks DLPack, of a library that we do not know."""
+
+    def __dlpack__(self) -> None: ...
+
+
+def conv(*arrays: Any, **options: Any) -> Callable[[], object]:
+    return lambda: tw.conv2d(*(arrays or (X, W)), **options)
+
+
+WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
+    "x list": (conv([[1.0]], W), ArrayError, r"x: a list was given; must be an array.*np.asarray"),
+    "x None": (conv(None, W), ArrayError, "x: a NoneType was given"),
+    "x text": (conv("image.png", W), ArrayError, "x: a str was given"),
+    "x scalar": (conv(np.float32(1), W), ArrayError, "x: a float32 was given"),
+    "x unknown dlpack": (conv(Exported(), W), ArrayError, r"Exported was given; pass torch.from_dlpack\(x\)"),
+    "x float64": (conv(X.astype(float), W), ArrayError, r"x: dtype float64.*x.astype\(np.float32\)"),
+    "x int": (conv(X.astype(int), W), ArrayError, "x: dtype int64 was given; must be float32"),
+    "x half": (conv(X.astype("e"), W), ArrayError, "x: dtype float16 was given"),
+    "x complex": (conv(X.astype("F"), W), ArrayError, "x: dtype complex64"),
+    "x object": (conv(X.astype(object), W), ArrayError, "x: dtype object"),
+    "x byte order": (conv(X.astype(">f4"), W), ArrayError, "x: dtype >f4 .other byte order"),
+    "x masked": (conv(masked(), W), ArrayError, r"x: a masked array.*x.filled\(0\)"),
+    "x odd strides": (
+        conv(
+            np.zeros(X.size * 5 + 5, np.uint8)[: X.size * 5]
+            .view([("f", F), ("b", "u1")])["f"]
+            .reshape(X.shape),
+            W,
+        ),
+        ArrayError,
+        "x: strides .* no multiple of 4 bytes",
+    ),
+    "x 3d": (conv(X[0], W), ArrayError, r"x: shape \(4, 7, 9\).*4 dimensions, \(N, C, H, W\)"),
+    "x 3d nhwc": (conv(X[0], W, layout="nhwc"), ArrayError, r"4 dimensions, \(N, H, W, C\)"),
+    "x 5d": (conv(X[None], W), ArrayError, "x: shape .*4 dimensions"),
+    "w float64": (conv(X, W.astype(float)), ArrayError, "w: dtype float64"),
+    "w 2d": (conv(X, W[0, 0]), ArrayError, r"w: shape \(3, 2\).*\(K, C / groups, R, S\)"),
+    "w channels": (conv(X, W[:, :3]), ArrayError, r"w: .*second size must be C / groups = 4 / 1 = 4"),
+    "w channels of groups": (conv(X, W, groups=2), ArrayError, "C / groups = 4 / 2 = 2"),
+    "w list": (conv(X, W.tolist()), ArrayError, "w: a list was given"),
+    "w no channels": (conv(X[:, :0], W[:, :0]), ProblemError, "c=0"),
+    "w no filters": (conv(X, W[:0]), ProblemError, "k=0"),
+    "bias rank": (conv(X, W, B[None]), ArrayError, r"bias: shape \(1, 6\).*must be \(6,\)"),
+    "bias length": (conv(X, W, B[:5]), ArrayError, r"bias: shape \(5,\).*one for each filter"),
+    "bias dtype": (conv(X, W, B.astype(int)), ArrayError, "bias: dtype int64"),
+    "bias number": (conv(X, W, 0.5), ArrayError, "bias: a float was given"),
+    "groups divide": (conv(groups=3), ProblemError, "groups=3: must divide C=4 of x and K=6"),
+    "groups zero": (conv(groups=0), ProblemError, "groups=0: must be an integer of 1 or more"),
+    "groups text": (conv(groups="2"), ProblemError, "groups='2'"),
+    "groups float": (conv(groups=2.0), ProblemError, "groups=2.0"),
+    "groups bool": (conv(groups=True), ProblemError, "groups=True"),
+    "stride zero": (
+        conv(stride=0),
+        ProblemError,
+        r"stride=0: must be an integer or a pair \(height, width\)",
+    ),
+    "stride negative": (conv(stride=(1, -1)), ProblemError, r"stride=\(1, -1\)"),
+    "stride three": (conv(stride=(1, 1, 1)), ProblemError, r"stride=\(1, 1, 1\)"),
+    "stride none": (conv(stride=()), ProblemError, r"stride=\(\)"),
+    "stride float": (conv(stride=1.0), ProblemError, "stride=1.0"),
+    "stride text": (conv(stride="2"), ProblemError, "stride='2'"),
+    "stride None": (conv(stride=None), ProblemError, "stride=None"),
+    "stride huge": (conv(stride=1 << 40), ProblemError, "stride="),
+    "dilation zero": (conv(dilation=(0, 1)), ProblemError, r"dilation=\(0, 1\)"),
+    "dilation bool": (conv(dilation=True), ProblemError, "dilation=True"),
+    "padding negative": (conv(padding=-1), ProblemError, "padding=-1.*none negative"),
+    "padding three": (
+        conv(padding=(1, 1, 1)),
+        ProblemError,
+        r"padding=\(1, 1, 1\).*top, bottom, left, right",
+    ),
+    "padding valid": (conv(padding="valid"), ProblemError, "padding='valid'.*\"same\""),
+    "padding SAME": (conv(padding="SAME"), ProblemError, "padding='SAME'"),
+    "padding pairs": (conv(padding=((1, 1), (1, 1))), ProblemError, r"padding=\(\(1, 1\)"),
+    "padding array": (conv(padding=np.ones(2)), ProblemError, "padding="),
+    "output empty": (conv(X[:, :, :2], W), ProblemError, "filter spans 3x2 but the padded input is 2x9"),
+    "output empty dilated": (conv(dilation=9), ProblemError, "would be empty"),
+    "layout": (conv(layout="NHWC"), ProblemError, "layout='NHWC': must be one of nchw, nhwc"),
+    "layout mixed": (conv(layout="nchw2nhwc"), ProblemError, "layout='nchw2nhwc'"),
+    "layout None": (conv(layout=None), ProblemError, "layout=None"),
+    "out shape": (conv(out=np.empty((2, 6, 5, 9), F)), ArrayError, r"out: shape .* must be \(2, 6, 5, 8\)"),
+    "out dtype": (conv(out=np.empty(OUT)), ArrayError, "out: dtype float64"),
+    "out gaps": (conv(out=np.empty((2, 6, 5, 16), F)[..., ::2]), ArrayError, "out: strides.*contiguous"),
+    "out fortran": (conv(out=np.empty(OUT, F, order="F")), ArrayError, "out: strides.*contiguous"),
+    "out read-only": (conv(out=frozen()), ArrayError, "out: is read-only"),
+    "out over x": (lying_over_x, ArrayError, "out: overlaps x in memory"),
+    "out is x": (lambda: tw.conv2d(X, some(4, 4, 1, 1), out=X), ArrayError, "out: overlaps x"),
+    "out list": (conv(out=[]), ArrayError, "out: a list was given"),
+    "device cuda": (conv(device="cuda"), ArrayError, r"x: is on cpu, but device='cuda'; .*from_numpy\(x\)"),
+    "device text": (conv(device="gpu"), DeviceError, "device 'gpu': must be cpu, cuda"),
+    "device number": (conv(device=0), DeviceError, "device=0: must be text"),
+    "device none such": (conv(device="opencl:99"), DeviceError, "99"),
+    "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*grammar"),
+    "plan type": (lambda: tw.plan(X), ProblemError, "problem: a ndarray was given"),
+    "plan device": (lambda: tw.plan("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
+    "plan config": (lambda: tw.plan("c1h1k1r1", "numpy", config="x"), ConfigError, "must look like"),
+    "plan config family": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1"),
+        ConfigError,
+        "family 'x': known",
+    ),
+    "plan config value": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="reference:v=2"),
+        ConfigError,
+        "v=2 must be one of 1",
+    ),
+    "tune text": (lambda: tw.tune("resnet50"), ProblemError, "'resnet50'"),
+    "tune device": (lambda: tw.tune("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_call_is_one_clear_line(name: str) -> None:
+    call, kind, words = WRONG[name]
+    if name.startswith("tune"):
+        pytest.importorskip("tilewright.tuning.tuner")
+    with pytest.raises(kind, match=words) as error:
+        call()
+    assert "\n" not in str(error.value) and len(str(error.value)) < 700
+
+
+def plan_of(text: str = "n2c4h7w9k6r3s2-f32") -> Any:
+    return tw.plan(text, device="numpy")
+
+
+def identity() -> Any:
+    return plan_of("c1h3k1r1")
+
+
+WRONG_PLAN: dict[str, tuple[Callable[[], object], str]] = {
+    "w not packed": (lambda: plan_of()(X, W), r"packed_w: a ndarray was given; must be what plan.pack\(w\)"),
+    "w of another layer": (lambda: plan_of()(X, plan_of("n1c1h9k1r1").pack(some(1, 1, 1, 1))), "pack again"),
+    "pack shape": (
+        lambda: plan_of().pack(W[:5]),
+        r"w: shape \(5, 4, 3, 2\) was given; must be \(6, 4, 3, 2\)",
+    ),
+    "pack dtype": (lambda: plan_of().pack(W.astype(int)), "w: dtype int64"),
+    "x shape": (lambda: plan_of()(X[:1], plan_of().pack(W)), r"x: shape .* must be \(2, 4, 7, 9\) for n2c4"),
+    "bias missing": (
+        lambda: plan_of("n2c4h7w9k6r3s2+bias")(X, plan_of("n2c4h7w9k6r3s2+bias").pack(W)),
+        "missing",
+    ),
+    "bias superfluous": (lambda: plan_of()(X, plan_of().pack(W), B), "the problem has none"),
+    "bias shape": (lambda: plan_of()(X, plan_of().pack(W), B[:2]), r"bias: shape \(2,\)"),
+    "out shape": (lambda: plan_of()(X, plan_of().pack(W), out=X.copy()), "out: shape"),
+    "out is x": (lambda: identity()(S, identity().pack(S[:, :, :1, :1]), out=S), "overlaps x"),
+}
+S = some(1, 1, 3, 3)
+
+
+@pytest.mark.parametrize("name", WRONG_PLAN)
+def test_wrong_use_of_a_plan(name: str) -> None:
+    call, words = WRONG_PLAN[name]
+    with pytest.raises(ArrayError, match=words):
+        call()
+
+
+def test_nothing_is_half_written_by_a_wrong_call() -> None:
+    out = np.full(OUT, 7, F)
+    with pytest.raises(TilewrightError):
+        tw.conv2d(X, W, B[:5], out=out)
+    assert (out == 7).all()
+
+
+def test_wrong_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    last = x.contiguous(memory_format=torch.channels_last)
+    y = torch.empty(2, 6, 5, 8)
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: tw.conv2d(x.double(), w), "x: dtype float64.*x.float\\(\\)"),
+        (lambda: tw.conv2d(x.half(), w), "x: dtype float16"),
+        (lambda: tw.conv2d(x.clone().requires_grad_(), w), "x: requires grad.*no_grad"),
+        (lambda: tw.conv2d(x, torch.nn.Parameter(w.clone())), "w: requires grad.*w.detach"),
+        (lambda: tw.conv2d(x.to_sparse(), w), "x: a tensor of layout torch.sparse_coo.*to_dense"),
+        (lambda: tw.conv2d(x.to("meta"), w), "x: a tensor on meta.*cpu or cuda"),
+        (lambda: tw.conv2d(x, W), "w: is a numpy array on cpu, but x is a torch"),
+        (lambda: tw.conv2d(X, w), "w: is a torch array on cpu, but x is a numpy"),
+        (lambda: tw.conv2d(x, w, device="cuda"), "x: is on cpu, but device='cuda'.*x.cuda\\(\\)"),
+        (lambda: tw.conv2d(last, w, out=y), "out: strides.*channels_last, as x is"),
+        (
+            lambda: tw.conv2d(x, w, out=y.contiguous(memory_format=torch.channels_last)),
+            "out: strides.*contiguous",
+        ),
+        (
+            lambda: tw.conv2d(x, w, out=np.empty((2, 6, 5, 8), F)),
+            "out: is a numpy array on cpu, but x is a torch",
+        ),
+    ]
+    for call, words in wrong:
+        with pytest.raises(ArrayError, match=words):
+            call()
+    with torch.no_grad():
+        near(tw.conv2d(x, torch.nn.Parameter(w)).numpy(), expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
+def test_wrong_cuda_arrays(cupy: FakeCupy) -> None:
+    x, w = cupy.array(X), cupy.array(W)
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: tw.conv2d(x, W), "w: is a numpy array on cpu, but x is a cupy array on cuda:0"),
+        (lambda: tw.conv2d(X, w), "w: is a cupy array on cuda:0, but x is a numpy array on cpu"),
+        (lambda: tw.conv2d(x, cupy.array(W, device=1)), "w: is a cupy array on cuda:1, but x"),
+        (lambda: tw.conv2d(x, w, device="cpu"), "x: is on cuda:0, but device='cpu'; leave device out"),
+        (lambda: tw.conv2d(x, w, device="cuda:1"), "x: is on cuda:0, but device='cuda:1'"),
+        (lambda: tw.conv2d(cupy.array(X.astype(float)), w), r"x: dtype float64.*astype\(cupy.float32\)"),
+        (
+            lambda: plan_of()(x, plan_of().pack(W)),
+            "x: is a cupy array on cuda:0; must be on cpu, where the plan",
+        ),
+        (lambda: plan_of().pack(w), "w: is a cupy array on cuda:0; must be on cpu"),
+    ]
+    for call, words in wrong:
+        with pytest.raises(ArrayError, match=words):
+            call()
