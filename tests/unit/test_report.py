@@ -14,6 +14,7 @@ import pytest
 from tilewright.errors import DeviceError, StoreError
 from tilewright.report import plot, readme, results
 from tilewright.report.table import Table, markdown, plain, results_table, time_text
+from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,12 +31,13 @@ DOCUMENT: dict[str, Any] = {
             "ours": {
                 "family": "direct", "config": "direct:a=1", "cold_us": 600.0, "ci95_us": 4.25,
                 "warm_us": 500.0,
-                "max_error": 1e-6, "error_bound": 4e-6, "deterministic": True, "workspace_bytes": 0,
+                "max_error": 1e-6, "error_bound": 4e-6, "worst": 0.25, "deterministic": True,
+                "workspace_bytes": 0,
             },
             "peers": {
                 "onednn": {"cold_us": 900.0, "detail": "nchw"},
                 "onnxruntime": {"cold_us": 1200.0, "detail": "nchw"},
-                "cudnn": {"detail": "no CUDA device"},
+                "cudnn": {"reason": "no CUDA device"},
             },
         },
         {
@@ -44,9 +46,9 @@ DOCUMENT: dict[str, Any] = {
             "floor_us": 40.0,
             "ours": {"cold_us": 80.0, "ci95_us": 0.5, "deterministic": False, "worst": 0.5},
             "peers": {
-                "onednn": {"detail": "crashed"},
+                "onednn": {"reason": "crashed"},
                 "onnxruntime": {"cold_us": 60.0},
-                "cudnn": {"detail": "no CUDA device"},
+                "cudnn": {"reason": "no CUDA device"},
             },
         },
     ],
@@ -74,6 +76,23 @@ def test_markdown_table() -> None:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         "| R2 | 600 | 4.25 | 300 | 50% | 900 | 1200 | 1.50 | 0.25 |",
     ]
+
+
+def test_conversion_has_a_column_of_its_own() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["peers"]["onednn"]["convert_us"] = 77.0
+    shown = results_table(results.parse(document))
+    assert shown.head[5:8] == ("onednn", "onednn converts", "onnxruntime")
+    assert [row[6] for row in shown.body] == ["77", "–"]
+    assert shown.body[0][8] == "1.50"
+
+
+def test_what_the_bench_writes_is_read_back() -> None:
+    ours = OurFigure(family="direct", config="direct:a=1", cold_us=2.5, worst=0.25, note="untuned")
+    peers = {"onednn": PeerFigure(cold_us=5.0, tried={"a": 1.0}), "cudnn": PeerFigure(reason="absent")}
+    row = BenchRow("R2", "n1c64h56w56k64r3s3p1-f32", 1.25, ours, peers)
+    document = json.loads(json.dumps({"device": {}, "rows": [row.to_json()]}))
+    assert results.parse(document).rows == (row,)
 
 
 def test_markdown_escapes() -> None:
@@ -110,9 +129,11 @@ def test_time_text(value: float | None, text: str) -> None:
         (("rows", 1, "ours"), None, r"rows\[1\]: key 'ours'"),
         (("rows", 0, "floor_us"), "1", "'floor_us' has the wrong type"),
         (("rows", 0, "peers", "onednn"), 4, r"rows\[0\].peers.onednn must be an object"),
-        (("rows", 0, "ours", "cold_us"), "600", "cold_us must be a time in us"),
-        (("rows", 0, "ours", "cold_us"), -1.0, "cold_us must be a time in us"),
-        (("rows", 0, "ours", "cold_us"), True, "cold_us must be a time in us"),
+        (("rows", 0, "ours", "cold_us"), "600", "cold_us must be a number"),
+        (("rows", 0, "ours", "cold_us"), -1.0, "cold_us must be a number"),
+        (("rows", 0, "ours", "cold_us"), True, "cold_us must be a number"),
+        (("rows", 0, "ours", "deterministic"), 1, "deterministic must be of type bool"),
+        (("rows", 0, "peers", "onednn", "layout"), [], "layout must be of type str"),
     ],
 )
 def test_malformed_document_names_its_key(path: tuple[Any, ...], value: Any, says: str) -> None:

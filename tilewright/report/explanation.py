@@ -92,7 +92,7 @@ def _config(subject: Subject) -> dict[str, str | float | int]:
     rows: dict[str, str | float | int] = {"why": subject.note, "config": str(subject.config)}
     for param in subject.family.params(subject.problem, subject.device):
         value = subject.config.values.get(param.name)
-        if value is None:
+        if value is None or len(param.values) == 1:
             continue
         named = param.names[param.values.index(value)] if param.names and value in param.values else ""
         rows[param.name] = f"{value}{' = ' + named if named else ''}  ({param.doc})"
@@ -130,7 +130,7 @@ def _measured(subject: Subject) -> dict[str, str | float | int]:
     floor = subject.device.floor_us(subject.problem.flops, subject.problem.bytes)
     rows: dict[str, str | float | int] = {
         "predicted_us": subject.estimate.total_us,
-        "measured_us": f"{time_text(figure.cold_us)} ± {time_text(figure.ci95_us)} (cold, {figure.runs} runs)",
+        "measured_us": f"{_pair(figure)} (cold, {figure.runs} runs)",
         "predicted_over_measured": subject.estimate.total_us / figure.cold_us,
         "floor_over_measured": floor / figure.cold_us,
         "tflops": subject.problem.flops / figure.cold_us * 1e-6,
@@ -153,7 +153,7 @@ def _runner_up(subject: Subject) -> dict[str, str | float | int]:
     close = [record for record in others if within_noise(figure, _figure(record))]
     return {
         "config": others[0].config,
-        "measured_us": f"{time_text(other.cold_us)} ± {time_text(other.ci95_us)}",
+        "measured_us": _pair(other),
         "over_winner": other.cold_us / figure.cold_us,
         "within_noise": "yes: the 95% intervals overlap" if within_noise(figure, other) else "no",
         "configs_within_noise": len(close),
@@ -169,6 +169,10 @@ def _mine(subject: Subject) -> Record | None:
 def _figure(record: Record) -> Measurement:
     assert record.measurement is not None
     return record.measurement
+
+
+def _pair(figure: Measurement) -> str:
+    return f"{time_text(figure.cold_us)} ± {time_text(figure.ci95_us)}"
 
 
 def _name(key: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import DeviceError, StoreError
-from tilewright.report.results import Results, Row
+from tilewright.report.results import Results, over_ours
+from tilewright.rows import BenchRow
 
 # One middle grey and four middle tones: each stands out from a white page and from a black one.
 INK = "#808080"
@@ -22,7 +23,7 @@ def svg(results: Results, path: Path) -> None:
         StoreError: no layer has a ratio to draw, or the file cannot be written.
     """
     plt = _pyplot()
-    rows = [row for row in results.rows if row.ratio(row.best_peer) is not None]
+    rows = [row for row in results.rows if row.ratio is not None]
     if not rows:
         raise StoreError("plot: no layer has both our time and a peer's; nothing to draw")
     style = {
@@ -33,7 +34,7 @@ def svg(results: Results, path: Path) -> None:
     }
     with plt.rc_context({**style, "text.color": INK, "axes.labelcolor": INK}):
         figure, axes = plt.subplots(figsize=(max(6.0, 0.7 * len(rows) + 2), 4))
-        _bars(axes, rows, [name for name in results.peer_names if any(row.ratio(name) for row in rows)])
+        _bars(axes, rows, [name for name in results.peer_names if any(over_ours(row, name) for row in rows)])
         _dress(axes, rows, results)
         try:
             figure.savefig(path, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
@@ -43,26 +44,37 @@ def svg(results: Results, path: Path) -> None:
             plt.close(figure)
 
 
-def _pyplot() -> Any:  # matplotlib is optional, so it has no types here
+def require_matplotlib() -> None:
+    """Say that matplotlib is missing before anything slow is done.
+
+    Raises:
+        DeviceError: it is.
+    """
     try:
-        import matplotlib
+        import matplotlib  # noqa: F401
     except ImportError:
         raise DeviceError("plot: matplotlib is not installed; pip install 'tilewright[plot]'") from None
+
+
+def _pyplot() -> Any:  # matplotlib is optional, so it has no types here
+    require_matplotlib()
+    import matplotlib
+
     matplotlib.use("svg")
     import matplotlib.pyplot
 
     return matplotlib.pyplot
 
 
-def _bars(axes: Any, rows: list[Row], peers: list[str]) -> None:
+def _bars(axes: Any, rows: list[BenchRow], peers: list[str]) -> None:
     width = 0.8 / len(peers)
     for index, peer in enumerate(peers):
-        heights = [row.ratio(peer) or math.nan for row in rows]
+        heights = [over_ours(row, peer) or math.nan for row in rows]
         places = [at + (index - (len(peers) - 1) / 2) * width for at in range(len(rows))]
         axes.bar(places, heights, width * 0.9, label=peer, color=COLOURS[index % len(COLOURS)])
 
 
-def _dress(axes: Any, rows: list[Row], results: Results) -> None:
+def _dress(axes: Any, rows: list[BenchRow], results: Results) -> None:
     axes.axhline(1, color=INK, linewidth=1.2, linestyle="--")
     axes.set_xticks(range(len(rows)), [row.name for row in rows], rotation=45 if len(rows) > 12 else 0)
     axes.set_ylabel("peer time / tilewright time\n(above 1: tilewright is faster)")

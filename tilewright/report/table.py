@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilewright.report.results import Figure, Results, Row
+from tilewright.report.results import Results
+from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NONE = "–"
+Cell = Callable[[BenchRow], str]
 
 
 @dataclass(frozen=True)
@@ -33,15 +35,16 @@ class Table:
 def results_table(results: Results) -> Table:
     """Lay out one benchmark: layer, time, floor, each peer that ran, ratio, error over bound."""
     peers = [name for name in results.peer_names if any(name in ran_peers(row) for row in results.rows)]
+    columns = {title: cell for name in peers for title, cell in _peer_columns(name, results)}
     return Table(
         title=_title(results),
-        head=("layer", "ours", "±", "floor", "of floor", *peers, "ratio", "error/bound"),
-        body=tuple(_cells(row, peers) for row in results.rows),
+        head=("layer", "ours", "±", "floor", "of floor", *columns, "ratio", "error/bound"),
+        body=tuple(_cells(row, columns) for row in results.rows),
         notes=tuple(_notes(results)),
     )
 
 
-def ran_peers(row: Row) -> list[str]:
+def ran_peers(row: BenchRow) -> list[str]:
     """Names of the peers that have a time on this layer."""
     return [name for name, figure in row.peers.items() if figure.cold_us]
 
@@ -103,14 +106,21 @@ def ratio_text(value: float | None) -> str:
     return NONE if value is None else f"{value:.2f}"
 
 
-def _cells(row: Row, peers: Sequence[str]) -> tuple[str, ...]:
+def _peer_columns(name: str, results: Results) -> Iterator[tuple[str, Cell]]:
+    """A peer's time; and, where its layouts are not the problem's, what converting would add."""
+    yield name, lambda row: time_text(row.peers.get(name, PeerFigure()).cold_us)
+    if any(row.peers.get(name, PeerFigure()).convert_us for row in results.rows):
+        yield f"{name} converts", lambda row: time_text(row.peers.get(name, PeerFigure()).convert_us or None)
+
+
+def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
     ours = row.ours.cold_us
-    floor = NONE if not ours else f"{row.floor_us / ours:.0%}"
+    floor = NONE if row.floor_share is None else f"{row.floor_share:.0%}"
     error = NONE if row.error_over_bound is None else f"{row.error_over_bound:.2g}"
-    theirs = [time_text(row.peers.get(name, Figure(None)).cold_us) for name in peers]
-    mark = "" if row.deterministic else "†"
+    theirs = [cell(row) for cell in columns.values()]
+    mark = "" if row.ours.deterministic else "†"
     times = (time_text(ours) + mark, time_text(row.ours.ci95_us), time_text(row.floor_us), floor)
-    return (row.name, *times, *theirs, ratio_text(row.ratio(row.best_peer)), error)
+    return (row.name, *times, *theirs, ratio_text(row.ratio), error)
 
 
 def _title(results: Results) -> str:
@@ -121,20 +131,20 @@ def _title(results: Results) -> str:
 def _notes(results: Results) -> list[str]:
     notes = []
     if results.geomean is not None:
-        ratios = [row.ratio(row.best_peer) for row in results.rows]
+        ratios = [row.ratio for row in results.rows]
         there = [ratio for ratio in ratios if ratio is not None]
         notes.append(
             f"ratio is fastest peer / ours: geometric mean {results.geomean:.2f}"
             f" over {len(there)} layers, lowest {min(there):.2f}"
         )
-    if not all(row.deterministic for row in results.rows):
+    if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
     absent: dict[tuple[str, str], list[str]] = {}
     for row in results.rows:
-        figures = {"tilewright": row.ours, **row.peers}
+        figures: dict[str, OurFigure | PeerFigure] = {"tilewright": row.ours, **row.peers}
         for name, figure in figures.items():
             if figure.cold_us is None:
-                absent.setdefault((name, figure.detail), []).append(row.name)
+                absent.setdefault((name, figure.reason), []).append(row.name)
     for (name, why), layers in absent.items():
         which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
         notes.append(f"{name} has no time for {which}: {why or 'no reason recorded'}")

@@ -1,0 +1,105 @@
+"""The command line where all goes well: help, versions, tables, JSON, progress, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tilewright import __version__
+from tilewright.cli import main, options
+from tilewright.cli.screen import Progress, emit
+from tilewright.report.table import Table
+
+COMMANDS = ("bench", "tune", "explain", "run", "doctor", "calibrate", "model-report", "cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's own cache."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"]])
+def test_help_names_every_command(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert "Usage: tilewright " + command in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tilewright {__version__}\n"
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from tilewright.cli import main; main(['--help']); "
+        "heavy = {'torch', 'pyopencl', 'cuda', 'cupy', 'onnxruntime', 'matplotlib', 'numpy', 'rich'}; "
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        seconds.append(time.perf_counter() - start)
+        assert done.returncode == 0, done.stderr
+    assert min(seconds) < 0.5
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tilewright"] == __version__
+    assert any(device.get("backend") == "numpy" for device in found["devices"])
+    assert main(["doctor"]) == 0
+    assert "numpy:0" in capsys.readouterr().out
+
+
+def test_cache_round_trip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "winners.json"
+    assert main(["cache", "export", str(file)]) == 0
+    assert main(["cache", "import", str(file)]) == 0
+    assert "imported 0 winners" in capsys.readouterr().out
+    assert main(["cache", "info", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 0
+    assert main(["cache", "clear", "--yes"]) == 0
+    assert "forgot 0 records" in capsys.readouterr().out
+    assert main(["cache", "clear", "resnet"]) == 0
+
+
+def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.json"
+    emit(Table("", ("a", "b"), (("x", "1"),)), {"a": 1}, file)
+    assert json.loads(file.read_text()) == {"a": 1}
+    assert capsys.readouterr().out == "a  b\nx  1\n"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["x.json"]
+
+
+def test_progress_in_a_pipe_is_a_line_for_each_layer(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(2, "tuning") as progress:
+        progress.now("R1", 0.5)
+        progress.finished("R1: 3 us")
+        progress.finished("R2: 4 us")
+    shown = capsys.readouterr()
+    assert shown.err == "[1/2] R1: 3 us\n[2/2] R2: 4 us\n"
+    assert shown.out == ""
+
+
+def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(options, "writable", stopped)
+    assert main(["doctor"]) == 130
+    assert "Traceback" not in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""Every user's mistake: exit status 2, one line on stderr that begins with ``error:``, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tilewright.cli import main
+
+GOOD = "n1c4h5w5k4r3s3p1-f32"
+
+# Command line, and words that the error must hold. {tmp} is a folder made by `place`.
+MISTAKES: list[tuple[str, list[str]]] = [
+    # commands and flags
+    ("frobnicate", ["frobnicate"]),
+    ("--frobnicate", ["--frobnicate"]),
+    ("bench", ["LAYERS"]),
+    ("tune", ["LAYERS"]),
+    ("explain", ["LAYER"]),
+    ("run", ["LAYER"]),
+    (f"bench {GOOD} --frob", ["--frob"]),
+    (f"tune {GOOD} --buget 3s", ["--buget"]),
+    (f"tune {GOOD} --budget", ["--budget"]),
+    (f"explain {GOOD} {GOOD}", ["argument"]),
+    ("doctor now", ["argument"]),
+    ("cache", ["command"]),
+    ("cache frob", ["frob"]),
+    # problem strings
+    ("tune n1c", ["'c'", "grammar"]),
+    ("tune n1c4h5w5k4r3s3q1", ["'q1'", "no such size"]),
+    ("tune n1c4c4h5w5k4r3s3", ["c4", "twice"]),
+    ("tune n1h5w5k4r3s3", ["missing c"]),
+    ("tune n1c4h5w5k4r3s3-f33", ["f33", "f32"]),
+    ("tune n1c4h5w5k4r3s3-f32-f32", ["f32", "twice"]),
+    ("tune n1c4h5w5k4r3s3-f32-nhcw", ["nhcw", "nhwc"]),
+    ("tune n1c4h5w5k4r3s3-f32+swish", ["+swish", "relu"]),
+    ("tune n1c4h5w5k4r3s3-f32+relu+bias", ["epilogue", "in order"]),
+    ("tune n1c4h5w5k4r9s9", ["filter spans 9x9", "empty"]),
+    ("tune n1c0h5w5k4r3s3", ["c=0"]),
+    ("tune n1c4h5w5k0r3s3", ["k=0"]),
+    ("tune n1c4h5w5k4r3s3u0", ["stride"]),
+    ("tune n1c4h5w5k4r3s3d0", ["dilation"]),
+    ("tune n1c4h5w5k4r3s3p1.2.3", ["p1.2.3"]),
+    ("tune n1c4h5w5k4r3s3g3", ["groups=3", "divide"]),
+    ("tune n99999999999c4h5w5k4r3s3", ["n=", "16777216"]),
+    ("tune n-1c4h5w5k4r3s3", ["n-1c4h5w5k4r3s3"]),
+    (f"bench {'n1c4' * 100}", ["255"]),
+    # suites and shape files
+    ("bench resnt", ["resnt", "did you mean resnet"]),
+    ("bench resnet:R13", ["R13", "suite resnet has R1,"]),
+    ("bench {tmp}/missing.txt", ["missing.txt", "No such file"]),
+    ("bench {tmp}/empty.txt", ["empty.txt", "no layers"]),
+    ("bench {tmp}/binary.txt", ["binary.txt", "not a text file"]),
+    ("bench {tmp}/bad.txt", ["bad.txt", "line 2"]),
+    ("bench {tmp}/twice.txt", ["line 2", "twice"]),
+    ("bench {tmp}/", ["Is a directory"]),
+    ("explain resnet", ["resnet", "12 layers"]),
+    # dtype, layout
+    (f"bench {GOOD} --dtype f17", ["f17", "f32"]),
+    (f"tune {GOOD} --dtype float32", ["float32", "f32"]),
+    (f"bench {GOOD} --layout nwhc", ["nwhc", "nhwc"]),
+    (f"explain {GOOD} --layout NCHW", ["NCHW", "nchw"]),
+    # budgets, strategies, seeds
+    (f"tune {GOOD} --budget soon", ["soon", "20s"]),
+    (f"tune {GOOD} --budget 0s", ["0s", "zero"]),
+    (f"tune {GOOD} --budget -5s", ["-5s"]),
+    (f"tune {GOOD} --budget 5parsecs", ["5parsecs"]),
+    (f"tune {GOOD} --budget 1.5trials", ["1.5trials", "whole"]),
+    (f"bench {GOOD} --budget 1e9s", ["1e9s"]),
+    (f"tune {GOOD} --strategy genetic", ["genetic", "random"]),
+    (f"tune {GOOD} --seed -1", ["--seed"]),
+    (f"tune {GOOD} --seed one", ["--seed", "integer"]),
+    (f"tune {GOOD} --seed 99999999999", ["--seed"]),
+    # devices and peers
+    (f"bench {GOOD} --device gpu", ["'gpu'", "cuda"]),
+    (f"tune {GOOD} --device cuda:x", ["cuda:x"]),
+    (f"tune {GOOD} --device cuda:-1", ["cuda:-1"]),
+    (f"tune {GOOD} --device cuda:99", ["cuda"]),
+    (f"tune {GOOD} --device opencl:99", ["OpenCL"]),
+    (f"tune {GOOD} --device numpy:1", ["numpy"]),
+    ("calibrate --device tpu", ["tpu", "cuda"]),
+    (f"bench {GOOD} --device numpy --peers cudann", ["cudann", "onednn"]),
+    (f"bench {GOOD} --device numpy --peers onednn,,", ["peer ''"]),
+    # configs
+    (f"explain {GOOD} --device cpu --config direct", ["direct", "family:name=value"]),
+    (f"explain {GOOD} --device cpu --config direct:tk=x", ["tk=x", "integer"]),
+    (f"explain {GOOD} --device cpu --config direct:tk=1.tk=1", ["tk=1", "once"]),
+    (f"explain {GOOD} --device cpu --config winograd:tk=1", ["winograd", "direct"]),
+    (f"explain {GOOD} --device cpu --config direct:frob=1", ["direct:frob=1"]),
+    (f"run {GOOD} --device cpu --config direct:tk=;rm", ["tk="]),
+    # output files
+    (f"bench {GOOD} --json {{tmp}}", ["--json", "is a folder"]),
+    (f"bench {GOOD} --json {{tmp}}/no/such/x.json", ["--json", "does not exist"]),
+    (f"bench {GOOD} --markdown {{tmp}}/no/x.md", ["--markdown", "does not exist"]),
+    (f"bench {GOOD} --plot {{tmp}}/no/x.svg", ["--plot", "does not exist"]),
+    (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "does not exist"]),
+    ("doctor --json {tmp}", ["--json", "is a folder"]),
+    ("cache export {tmp}", ["FILE", "is a folder"]),
+    # the cache
+    ("cache import {tmp}/missing.json", ["missing.json", "No such file"]),
+    ("cache import {tmp}", ["Is a directory"]),
+    ("cache import {tmp}/empty.txt", ["empty.txt", "JSON"]),
+    ("cache import {tmp}/binary.txt", ["binary.txt", "not a text file"]),
+    ("cache import {tmp}/list.json", ["list.json", "object"]),
+    ("cache import {tmp}/foreign.json", ["foreign.json", "format"]),
+    ("cache import {tmp}/source.json", ["records[0]", "unknown field"]),
+    ("cache import {tmp}/nan.json", ["nan.json", "NaN"]),
+    ("cache import {tmp}/deep.json", ["deep.json"]),
+    ("cache import", ["FILE"]),
+    ("cache clear", ["--yes"]),
+    ("cache clear n1c", ["grammar"]),
+    ("cache export {tmp}/x.json resnet", ["12 layers"]),
+]
+
+FILES = {
+    "empty.txt": b"",
+    "binary.txt": b"\x7fELF\x00\xff\xfe",
+    "bad.txt": f"A {GOOD}\nB n1c4\n".encode(),
+    "twice.txt": f"A {GOOD}\nA {GOOD}\n".encode(),
+    "list.json": b"[1, 2]",
+    "foreign.json": b'{"format": "other", "schema": 1, "records": []}',
+    "source.json": b'{"format": "tilewright-tuned", "schema": 1, "records": [{"source": "int main"}]}',
+    "nan.json": b'{"format": "tilewright-tuned", "schema": NaN, "records": []}',
+    "deep.json": b"[" * 100_000,
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that mistakes are made with, and a cache of its own."""
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(argv: Sequence[str], capsys: pytest.CaptureFixture[str], *words: str) -> None:
+    """Run a wrong command line and look at what it says."""
+    status = main(argv)
+    shown = capsys.readouterr()
+    assert status == 2, shown.err
+    assert len(shown.err.splitlines()) == 1, shown.err
+    assert shown.err.startswith("error: ")
+    assert "Traceback" not in shown.err + shown.out
+    for word in words:
+        assert word in shown.err
+
+
+def test_there_are_at_least_sixty() -> None:
+    assert len(MISTAKES) >= 60
+    assert len({line for line, _ in MISTAKES}) == len(MISTAKES)
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES, ids=[line[:60] for line, _ in MISTAKES])
+def test_mistake(line: str, words: list[str], place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(line.replace("{tmp}", str(place)).split(" "), capsys, *words)
+
+
+@pytest.mark.parametrize(
+    "spec", ["", " ", "\n", "n1c4h5w5k4r3s3\nerror", "日本語", "n١c4h5w5k4r3s3", "\ud800"]
+)
+def test_odd_text_is_one_line(spec: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(["tune", spec], capsys, "n1c")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(alphabet="nchwkrspudg0123456789x.-+f ", max_size=30))
+def test_any_broken_problem_string(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    # The unknown strategy ends those that happen to be right.
+    check(["tune", "--strategy", "none", "--", text], capsys)
+
+
+def test_missing_libraries(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright import runtime
+
+    runtime._open.cache_clear()
+    for name in ("pyopencl", "cuda", "cuda.core", "matplotlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+    check(["tune", GOOD, "--device", "opencl:0"], capsys, "pip install")
+    check(["tune", GOOD, "--device", "cuda"], capsys, "pip install")
+    check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "matplotlib", "tilewright[plot]")
+    runtime._open.cache_clear()
+
+
+def test_unusable_cache(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(place / "empty.txt"))
+    check(["cache", "info"], capsys, "TILEWRIGHT_CACHE")
+    (place / "link").symlink_to(place)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(place / "link"))
+    check(["cache", "info"], capsys, "symbolic link")
+
+
+@pytest.mark.parametrize("line", ["bench resnt", "tune n1c4h5w5k4r3s3q1", "frobnicate"])
+def test_from_a_shell(line: str) -> None:
+    command = [sys.executable, "-m", "tilewright", *line.split()]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright import shapes
+
+    def broken(spec: str) -> list[shapes.Layer]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(shapes, "resolve", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["tune", GOOD])

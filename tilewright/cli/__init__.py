@@ -1,0 +1,83 @@
+"""The command ``tilewright``: parsing and printing only; heavy imports wait for the command that needs them.
+
+Exit status: 0 done; 1 the device or a kernel failed; 2 a user's mistake, with one line on stderr that
+begins with ``error:``; 130 after Ctrl-C. An unexpected error keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tilewright import __version__
+from tilewright.cli import bench, cache, calibrate, doctor, explain, report, run, tune
+from tilewright.errors import CompileError, RunError, TilewrightError
+
+app = typer.Typer(
+    name="tilewright",
+    help="Find, verify and run the fastest convolution kernel for one layer on one device.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("bench")(bench.bench)
+app.command("tune")(tune.tune)
+app.command("explain")(explain.explain)
+app.command("run")(run.run)
+app.command("doctor")(doctor.doctor)
+app.command("calibrate")(calibrate.calibrate)
+app.command("model-report")(report.model_report)
+app.add_typer(cache.app, name="cache")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"tilewright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+# typer carries its own click in new versions and imports it in old ones: take the base class of either.
+_UsageProblem: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; return its exit status."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = typer.main.get_command(app).main(args or ["--help"], "tilewright", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except _UsageProblem as error:
+        text = error.format_message().rstrip(". \n")  # type: ignore[attr-defined]
+        return _mistake(f"{text}. See '{_help(args)} --help'.")
+    except TilewrightError as error:
+        return _mistake(str(error), 1 if isinstance(error, CompileError | RunError) else 2)
+    except (KeyboardInterrupt, typer.Abort):
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _mistake(text: str, status: int = 2) -> int:
+    print("error: " + " ".join(text.split()), file=sys.stderr)
+    return status
+
+
+def _help(args: Sequence[str]) -> str:
+    names = {command.name for command in app.registered_commands} | {"cache"}
+    return " ".join(["tilewright", *(arg for arg in args[:1] if arg in names)])

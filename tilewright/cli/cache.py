@@ -1,0 +1,103 @@
+"""``tilewright cache``: what is remembered, and how to share it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit, remark
+from tilewright.errors import StoreError
+from tilewright.report.table import Table
+
+app = typer.Typer(help="What is remembered: tuned winners and compiled kernels.", rich_markup_mode=None)
+_Layers = Annotated[list[str] | None, typer.Argument(metavar="[LAYERS]...", help="Only these; default: all.")]
+
+
+@app.command()
+def info(json_file: options.JsonFile = None) -> None:
+    """Print where the cache is and what it holds."""
+    options.writable(json_file, "--json")
+    from tilewright.runtime.cache import folder
+    from tilewright.store import Store
+
+    facts = asdict(Store().info())
+    kernels = [path.stat().st_size for path in folder().joinpath("kernels").glob("*.bin")]
+    facts |= {"kernels": len(kernels), "kernel_bytes": sum(kernels)}
+    rows = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
+    emit(Table("", ("what", "value"), tuple(rows), words=True), facts, json_file)
+
+
+@app.command()
+def clear(
+    layers: _Layers = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before forgetting everything.")] = False,
+) -> None:
+    """Forget records of layers; with no layer named, all records and compiled kernels."""
+    problems = [layer.problem for layer in options.layers(layers or [])]
+    from tilewright.runtime.cache import folder
+    from tilewright.store import Store
+
+    store = Store()
+    if problems:
+        print(f"forgot {sum(store.clear(problem) for problem in problems)} records")
+        return
+    count = store.info().records
+    if not yes and not sys.stdin.isatty():
+        raise options.OptionError(f"cache clear: would forget all {count} records; say --yes, or name layers")
+    if not yes and not typer.confirm(f"Forget all {count} records and the compiled kernels?"):
+        return
+    kernels = list(folder().joinpath("kernels").glob("*.bin"))
+    for path in kernels:
+        path.unlink(missing_ok=True)
+    print(f"forgot {store.clear()} records and {len(kernels)} compiled kernels")
+
+
+@app.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
+    layer: Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only this one.")] = None,
+) -> None:
+    """Write the winners as typed parameters (no source, no binary), to share or to keep."""
+    options.writable(file, "FILE")
+    problem = options.layer(layer).problem if layer is not None else None
+    from tilewright.store import Store
+
+    text = Store().export_json(problem)
+    if str(file) == "-":
+        sys.stdout.write(text)
+    else:
+        options.write(file, text, "FILE")
+        remark(f"wrote {file}")
+
+
+@app.command("import")
+def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'cache export'.")]) -> None:
+    """Take in winners that someone shared: checked now, verified before they first run."""
+    from tilewright.exchange import MAX_FILE_BYTES
+
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise StoreError(f"import {file}: {error.strerror or error}") from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise StoreError(f"import {file}: not a text file; want JSON written by 'cache export'") from None
+    from tilewright.device import Device
+    from tilewright.runtime import list_devices
+    from tilewright.store import Store
+
+    devices = [found for found in list_devices() if isinstance(found, Device)]
+    print(f"imported {Store().import_json(text, devices, str(file))} winners")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

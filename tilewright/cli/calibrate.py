@@ -1,0 +1,21 @@
+"""``tilewright calibrate``: measure a device's rates, which the floor and the model are made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit
+from tilewright.report.table import Table
+
+
+def calibrate(device: options.Device = None, json_file: options.JsonFile = None) -> None:
+    """Measure bandwidth, peak arithmetic and the empty kernel; remember them for this device."""
+    options.writable(json_file, "--json")
+    runtime = options.open_device(device)
+    from tilewright.calibrate import calibrate as measure_rates
+
+    rates = measure_rates(runtime)
+    facts = {"device": runtime.device.name, **asdict(rates)}
+    shown = tuple((k.replace("_", " "), v if isinstance(v, str) else f"{v:.4g}") for k, v in facts.items())
+    emit(Table("", ("", ""), shown, words=True), facts, json_file)

@@ -1,0 +1,103 @@
+"""``tilewright doctor``: what is there, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tilewright import __version__
+from tilewright.cli import options
+from tilewright.cli.screen import emit
+from tilewright.device import Device
+from tilewright.errors import TilewrightError
+from tilewright.report.table import Table
+
+# Distribution: what it is for, and how to get it.
+PACKAGES = {
+    "numpy": ("arrays", "numpy"),
+    "pyopencl": ("the CPU and other OpenCL devices", "tilewright[opencl]"),
+    "pocl-binary-distribution": ("an OpenCL driver for the CPU", "'pyopencl[pocl]'"),
+    "cuda-core": ("NVIDIA GPUs", "'tilewright[cuda]'"),
+    "nvidia-cuda-nvrtc": ("the CUDA compiler", "'tilewright[cuda]'"),
+    "torch": ("peers oneDNN and PyTorch", "'tilewright[torch]'"),
+    "onnxruntime": ("peer ONNX Runtime", "'tilewright[onnx]'"),
+    "onnx": ("peer ONNX Runtime", "'tilewright[onnx]'"),
+    "nvidia-cudnn-frontend": ("peer cuDNN, all engines", "'tilewright[cudnn]'"),
+    "matplotlib": ("plots", "'tilewright[plot]'"),
+}
+
+
+def doctor(json_file: options.JsonFile = None) -> None:
+    """Say what is installed, which devices are there, and which peers can run."""
+    options.writable(json_file, "--json")
+    devices = _devices()
+    document: dict[str, Any] = {
+        "tilewright": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": {name: _installed(name) for name in PACKAGES},
+        "devices": [_device_facts(device) for device in devices],
+        "peers": _peers(next((d for d in devices if isinstance(d, Device)), None)),
+        "cache": _cache(),
+    }
+    emit(Table("", ("what", "found"), tuple(_rows(document)), words=True), document, json_file)
+
+
+def _devices() -> list[Any]:
+    from tilewright.runtime import list_devices
+
+    return list(list_devices())
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _device_facts(device: Any) -> dict[str, Any]:
+    if not isinstance(device, Device):
+        return {"absent": " ".join(str(device).split())}
+    names = ("name", "backend", "index", "arch", "units", "lanes", "driver")
+    rates = device.rates
+    figures = {"read_gbs": rates.read_gbs, "f32_tflops": rates.f32_tflops, "empty_us": rates.empty_us}
+    return {name: getattr(device, name) for name in names} | {"rates": figures, "rates_from": rates.source}
+
+
+def _peers(device: Device | None) -> dict[str, str]:
+    """Each peer that is made for the device: why it is absent, or "ready"."""
+    if device is None:
+        return {}
+    from tilewright.peers import applicable
+
+    return {peer.name: peer.absent(device) or "ready" for peer in applicable(device)}
+
+
+def _cache() -> str:
+    from tilewright.runtime.cache import folder
+
+    try:
+        return str(folder())
+    except TilewrightError as error:
+        return f"not usable: {error}"
+
+
+def _rows(document: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [(name, str(document[name])) for name in ("tilewright", "python", "system", "cache")]
+    for name, found in document["packages"].items():
+        use, source = PACKAGES[name]
+        rows.append((name, found or f"not installed ({use}): pip install {source}"))
+    for facts in document["devices"]:
+        if "absent" in facts:
+            rows.append(("device", facts["absent"]))
+            continue
+        rates = facts["rates"]
+        rows.append((
+            f"device {facts['backend']}:{facts['index']}",
+            f"{facts['name']}, {facts['arch']}, {facts['units']} units of {facts['lanes']} lanes; "
+            f"{rates['read_gbs']:.4g} GB/s, {rates['f32_tflops']:.4g} TFLOP/s f32 ({facts['rates_from']}); "
+            f"{facts['driver']}",
+        ))  # fmt: skip
+    return rows + [(f"peer {name}", state) for name, state in document["peers"].items()]

@@ -1,0 +1,59 @@
+"""``tilewright explain``: what the model sees of a layer's kernel, and why it won."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+
+if TYPE_CHECKING:
+    from tilewright.report.explanation import Subject
+    from tilewright.runtime.base import Runtime
+
+
+def explain(
+    layer: options.OneProblem,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    layout: options.Layout = None,
+    config: options.ConfigText = None,
+    deterministic: options.Deterministic = False,
+    json_file: options.JsonFile = None,
+) -> None:
+    """Print what the model sees of a layer's kernel, and why it won.
+
+    Flops, bytes and floor; intensities, occupancy, waves; each term of the predicted time; predicted
+    against measured; the runner-up, and whether it is within noise.
+    """
+    problem = options.layer(layer, dtype, layout).problem
+    given = None if config is None else Config.parse(config)
+    options.writable(json_file, "--json")
+    runtime = options.open_device(device)
+    from tilewright.report.explanation import sections, tables
+
+    found = sections(_subject(problem, runtime, given, deterministic))
+    emit(tables(found), dict(found), json_file)
+
+
+def _subject(problem: Problem, runtime: Runtime, given: Config | None, deterministic: bool) -> Subject:
+    from tilewright.kernels import family
+    from tilewright.report.explanation import Subject
+    from tilewright.store import Store
+    from tilewright.tuning.model import estimate
+
+    config, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
+    device, kind = runtime.device, family(config.family)
+    kind.check(problem, device, config)
+    return Subject(
+        problem=problem,
+        device=device,
+        family=kind,
+        config=config,
+        estimate=estimate(kind, problem, device, config),
+        work=kind.work(problem, device, config),
+        note=note,
+        history=Store().records(problem, device.key),
+    )

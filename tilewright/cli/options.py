@@ -1,0 +1,141 @@
+"""The options that commands share, and the checks that turn their text into values.
+
+Everything a user typed is checked before anything slow begins.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewright import shapes
+from tilewright.device import parse_selector
+from tilewright.errors import ProblemError, TilewrightError
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+
+if TYPE_CHECKING:
+    from tilewright.runtime.base import Runtime
+
+Problems = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="LAYERS",
+        help="Suites (resnet, yolo9000, …), layers of them (R12, resnet:R12), shape files, or problem "
+        "strings (n1c512h7w7k512r3s3p1-f32).",
+    ),
+]
+OneProblem = Annotated[str, typer.Argument(metavar="LAYER", help="A layer (R12), or a problem string.")]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:N, opencl:N, numpy. Default: the best."),
+]
+Dtype = Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="Replace the layers' dtype.")]
+Layout = Annotated[
+    str | None, typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw or nhwc.")
+]
+BudgetText = Annotated[
+    str, typer.Option("--budget", metavar="BUDGET", help="For each layer: 20s, 2m, 50trials or all.")
+]
+Strategy = Annotated[
+    str, typer.Option("--strategy", metavar="NAME", help="How to search: model, random, local or all.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the search and of the inputs.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Only kernels that give the same bits each time.")
+]
+ConfigText = Annotated[
+    str | None,
+    typer.Option("--config", metavar="CONFIG", help="This config, family:name=value.…, not the chosen one."),
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output.")
+]
+DEFAULT_BUDGET = "20s"
+MAX_LAYERS = 1000
+
+
+class OptionError(TilewrightError):
+    """An option of the command line that cannot be right."""
+
+
+def layers(specs: list[str], dtype: str | None = None, layout: str | None = None) -> list[shapes.Layer]:
+    """Resolve the layers of a command line."""
+    found = shapes.load(specs, dtype, layout)
+    if len(found) > MAX_LAYERS:
+        raise ProblemError(f"{len(found)} layers: at most {MAX_LAYERS} at once")
+    return found
+
+
+def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> shapes.Layer:
+    """Resolve the one layer of a command line."""
+    found = layers([spec], dtype, layout)
+    if len(found) != 1:
+        names = ", ".join(one.name for one in found)
+        raise ProblemError(f"layer {spec!r}: stands for {len(found)} layers, want one of {names}")
+    return found[0]
+
+
+def selector(device: str | None) -> tuple[str | None, int]:
+    """Read --device; (None, 0) leaves the choice to the runtime."""
+    return (None, 0) if device is None else parse_selector(device)
+
+
+def open_device(device: str | None) -> Runtime:
+    """Open the device of a command line."""
+    kind, index = selector(device)
+    from tilewright.runtime import open_runtime
+
+    return open_runtime(kind, index)
+
+
+def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> tuple[Config, str]:
+    """The config that a user of the library would run, and why it is that one."""
+    from tilewright.dispatch import dispatch
+    from tilewright.store import Store
+
+    plan = dispatch(problem, runtime, Store(), deterministic)
+    return plan.config, plan.note or "the stored winner"
+
+
+def strategy(name: str) -> str:
+    """Check --strategy."""
+    from tilewright.tuning.search import STRATEGIES
+
+    if name not in STRATEGIES:
+        raise OptionError(f"--strategy {name!r}: must be one of {', '.join(STRATEGIES)}")
+    return name
+
+
+def writable(path: Path | None, option: str) -> Path | None:
+    """Check that an output file can be written, before the work that fills it.
+
+    Raises:
+        OptionError: it is a folder, its folder is missing, or there is no permission.
+    """
+    if path is None or str(path) == "-":
+        return path
+    folder = path.parent
+    if path.is_dir():
+        why = "is a folder; name a file"
+    elif not folder.is_dir():
+        why = f"the folder {folder} does not exist"
+    elif not os.access(path if path.exists() else folder, os.W_OK):
+        why = "no permission to write there"
+    else:
+        return path
+    raise OptionError(f"{option} {path}: {why}")
+
+
+def write(path: Path, text: str, option: str) -> None:
+    """Write an output file whole: aside first, then renamed."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise OptionError(f"{option} {path}: {error.strerror or error}") from None

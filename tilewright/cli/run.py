@@ -1,0 +1,58 @@
+"""``tilewright run``: run the kernel of one layer, once checked and then timed; also for profilers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit
+from tilewright.errors import RunError
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.report.table import Table, time_text
+
+if TYPE_CHECKING:
+    from tilewright.runtime.base import Runtime
+
+
+def run(
+    layer: options.OneProblem,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    layout: options.Layout = None,
+    config: options.ConfigText = None,
+    deterministic: options.Deterministic = False,
+    seed: options.Seed = 0,
+    json_file: options.JsonFile = None,
+) -> None:
+    """Run a layer's kernel (the stored winner, else the model's choice): check its answer, time it."""
+    problem = options.layer(layer, dtype, layout).problem
+    given = None if config is None else Config.parse(config)
+    options.writable(json_file, "--json")
+    runtime = options.open_device(device)
+    chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
+    facts = {**_measured(problem, runtime, chosen, seed), "note": note}
+    shown = [(k.replace("_", " "), v if isinstance(v, str) else time_text(v)) for k, v in facts.items()]
+    emit(Table("", ("", ""), tuple(shown), words=True), facts, json_file)
+
+
+def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> dict[str, Any]:
+    from tilewright.tuning.measure import measure
+    from tilewright.tuning.verify import Verifier
+
+    verifier = Verifier(runtime, problem, seed)
+    candidate = verifier.candidate(config)
+    check = verifier.check(candidate)
+    if not check.ok:
+        raise RunError(f"{config}: wrong answer on {problem}: {check.reason}")
+    figure = measure({"ours": candidate.run}, runtime)["ours"]
+    return {
+        "problem": str(problem),
+        "device": runtime.device.name,
+        "config": str(config),
+        "cold_us": figure.cold_us,
+        "ci95_us": figure.ci95_us,
+        "warm_us": figure.warm_us,
+        "floor_us": runtime.device.floor_us(problem.flops, problem.bytes),
+        "error_over_bound": check.worst,
+    }

@@ -1,0 +1,90 @@
+"""What a command shows: tables on stdout, progress and remarks on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tilewright.cli.options import write
+from tilewright.report.table import Table, plain, rich_table
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+
+def show(table: Table) -> None:
+    """Print a table: for a person on a terminal, aligned lines otherwise."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console(highlight=False).print(rich_table(table))
+    else:
+        print(plain(table))
+
+
+def remark(text: str) -> None:
+    """Say something that is no result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> None:
+    """Print the tables, and write the JSON document where the user asked for it; - is stdout alone."""
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    if json_file is not None and str(json_file) == "-":
+        sys.stdout.write(text)
+        return
+    for index, table in enumerate([tables] if isinstance(tables, Table) else tables):
+        if index:
+            print()
+        show(table)
+    if json_file is not None:
+        write(json_file, text, "--json")
+
+
+class Progress:
+    """Progress over layers: a bar on a terminal, one line for each finished layer otherwise."""
+
+    def __init__(self, layers: int, what: str) -> None:
+        self._layers = layers
+        self._what = what
+        self._done = 0
+        self._bar: RichProgress | None = _bar() if sys.stderr.isatty() and "CI" not in os.environ else None
+        self._task = self._bar.add_task(what, total=layers) if self._bar else None
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def now(self, text: str, share: float = 0.0) -> None:
+        """Say what is going on within the current layer, ``share`` of it done."""
+        if self._bar and self._task is not None:
+            done = self._done + min(max(share, 0.0), 1.0)
+            self._bar.update(self._task, completed=done, description=f"{self._what} {text}"[:100])
+
+    def finished(self, text: str) -> None:
+        """One more layer is done."""
+        self._done += 1
+        if self._bar and self._task is not None:
+            self._bar.update(self._task, completed=self._done)
+            self._bar.console.print(text, highlight=False, markup=False)
+        else:
+            remark(f"[{self._done}/{self._layers}] {text}")
+
+
+def _bar() -> RichProgress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=Console(stderr=True), transient=True)
