@@ -1,0 +1,129 @@
+"""The cuDNN peer against a stand-in of its front end on host memory: which engines, and what they write."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from fake_cudnn import Cudnn, Engine, Graph
+from test_peers import H100, PEER, agrees, prepared, reference, torch_for_gpu
+
+from tilewright.peers import Setting, cudnn_plans
+from tilewright.peers.cudnn import _HANDLES
+from tilewright.problem import Problem
+from tilewright.tuning.inputs import Inputs, normal_inputs
+
+__all__ = ["torch_for_gpu"]
+
+ENGINES = {
+    0: Engine(),
+    1: Engine(notes=("TENSOR_CORE", "DOWN_CONVERT_INPUTS")),
+    2: Engine(notes=("WINOGRAD",), workspace=4096),
+    4: Engine(refuses="CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH"),
+    5: Engine(fails="build"),
+    6: Engine(fails="run", notes=("NONDETERMINISTIC",)),
+    7: Engine(notes=("REDUCED_PRECISION_REDUCTION",)),
+    9: Engine(tiles=3, workspace=64),
+}
+
+
+def conv(graph: Graph, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The plain convolution that a graph describes."""
+    (n, c, h, width), (k, cg, r, s) = x.shape, w.shape
+    (top, left), (bottom, right) = graph.shape["pre_padding"], graph.shape["post_padding"]
+    problem = Problem(
+        c, h, width, k, r, s, n, (top, bottom, left, right), tuple(graph.shape["stride"]),
+        tuple(graph.shape["dilation"]), c // cg,
+    )  # fmt: skip
+    return reference(problem, Inputs(x, w, np.zeros(k, np.float32)))
+
+
+@pytest.fixture
+def fake(torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cudnn]:
+    made = Cudnn(ENGINES, conv)
+    monkeypatch.setitem(sys.modules, "cudnn", made)
+    cudnn_plans._NOTES.clear()
+    _HANDLES.clear()
+    yield made
+    cudnn_plans._NOTES.clear()
+    _HANDLES.clear()
+
+
+def offer_of(problem: Problem, engines: int = 99):  # type: ignore[no-untyped-def]
+    """An offer on stream 5."""
+    inputs = normal_inputs(problem, 7)
+    setting = Setting(H100, stream=lambda: 5, engines=engines)
+    return PEER["cudnn"].prepare(problem, inputs, setting), inputs
+
+
+LAYERS = [
+    "n2c3h7w5k11r3s2p1-f32",
+    "n1c4h5w5k4r3s3p1-f32-nhwc+bias+relu",
+    "n1c4h5w6k8r3s1p1.0.2.1u2-f32-nchw2nhwc+relu",
+    "n2c6h9w11k9r3s3p1u2d1x2g3-f32+bias",
+]
+
+
+@pytest.mark.parametrize("text", LAYERS)
+def test_every_strict_engine_in_both_layouts(text: str, fake: Cudnn) -> None:
+    problem = Problem.parse(text)
+    offer, inputs = offer_of(problem)
+    agrees(offer, problem, inputs)
+    plans = {"eng0_k2=1", "eng0", "eng2_k2=1", "eng2", "eng9_k2=1", "eng9", "eng9_k2=0", "eng9_k2=2"}
+    ways = ["", " fused"] if problem.epilogue else [""]
+    wanted = {f"cudnn {at}{way} {plan}" for at in ("nchw", "nhwc") for way in ways for plan in plans}
+    assert {c.name for c in offer.contestants} == wanted
+
+
+def test_notes_become_tags_and_workspace_is_told(fake: Cudnn) -> None:
+    offer, _ = offer_of(Problem.parse(LAYERS[0]))
+    found = {c.name: c for c in offer.contestants}
+    assert found["cudnn nchw eng2"].tags == ("winograd",)
+    assert found["cudnn nchw eng2"].workspace_bytes == 4096
+    assert "WINOGRAD" in found["cudnn nchw eng2"].detail
+    assert found["cudnn nhwc eng9_k2=2"].tags == ("gemm",)
+    assert found["cudnn nhwc eng9_k2=2"].layout == "nhwc"
+
+
+def test_failures_keep_their_reasons(fake: Cudnn) -> None:
+    offer, _ = offer_of(Problem.parse(LAYERS[0]))
+    assert offer.skipped["cudnn nchw eng5"] == "nvrtc: no luck"
+    assert offer.skipped["cudnn nhwc eng6"] == "CUDNN_STATUS_EXECUTION_FAILED"
+    others = offer.skipped["cudnn nchw 4 other engines"]
+    assert others == "3 CUDNN_STATUS_NOT_SUPPORTED, 1 CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH"
+
+
+def test_loose_engines_are_not_even_built(fake: Cudnn) -> None:
+    offer_of(Problem.parse(LAYERS[0]))
+    assert not any(name.startswith(("eng1", "eng7")) for name in fake.built)
+
+
+def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = iter(range(1000))  # the order in which plans are timed is their rank
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run, runs=3: (run(), float(next(quick)))[1])
+    fake.engines = {0: Engine(notes=("WINOGRAD",)), 2: Engine(notes=("FFT",)), 9: Engine()}
+    offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=2)
+    assert [c.name for c in offer.contestants] == [f"cudnn nchw eng{n}_k2=1" for n in (0, 2, 9)]
+    assert offer.skipped["cudnn nhwc eng9"].startswith("slower: ")
+
+
+def test_no_libcudnn(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(self: Cudnn) -> int:
+        raise RuntimeError("Unable to find symbol cudnnGetVersion")
+
+    monkeypatch.setattr(Cudnn, "backend_version", missing)
+    reason = PEER["cudnn"].absent(H100)
+    assert reason and "cudnnGetVersion" in reason and "pip install nvidia-cudnn" in reason
+
+
+def test_the_real_front_end_without_a_gpu() -> None:
+    """With the front end but no GPU, the peer is absent and says why; without it, too."""
+    importlib.import_module("tilewright.peers.cudnn")
+    reason = PEER["cudnn"].absent(H100)
+    if reason is None:
+        prepared(PEER["cudnn"], Problem.parse(LAYERS[0]), H100)
+    else:
+        assert reason.startswith("cudnn: ") and "\n" not in reason
