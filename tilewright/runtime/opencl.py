@@ -22,20 +22,19 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
 _ALIGN = 128
 
-# PoCL 3.0 writes damaged bitcode to its own cache for programs that call its vload16 or vstore16 (LLVM
-# reads "Invalid record"), so the second build of such a program has no kernels. These are as fast.
-_ACCESS = """
-static inline __attribute__((overloadable, always_inline)) float16 tw_vload16(size_t i, const SPACE float *p) {
-    return *(const SPACE tw_float16 *)(p + 16 * i);
-}
+# PoCL 3.0 writes damaged bitcode to its own cache for programs that call its vstore16 (LLVM reads
+# "Invalid record"): the second build of such a program has no kernels, and the process may crash. This
+# one is as fast. Its preprocessor misses a vstore16 pasted from vstore and 16: hence the bare name too.
+_STORE16 = """
 static inline __attribute__((overloadable, always_inline)) void tw_vstore16(float16 v, size_t i, SPACE float *p) {
     *(SPACE tw_float16 *)(p + 16 * i) = v;
 }
 """
 _PRELUDE = (
-    "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));\n"
-    + "".join(_ACCESS.replace("SPACE", space) for space in ("__global", "__local", "__private"))
-    + "#define vload16 tw_vload16\n#define vstore16 tw_vstore16\n"
+    "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));"
+    + "".join(_STORE16.replace("SPACE", space) for space in ("__global", "__local", "__private"))
+    + "#undef vstore16\n#define vstore16 tw_vstore16\n#define vstore tw_vstore\n"
+    + "".join(f"#define tw_vstore{n} vstore{n}\n" for n in (2, 4, 8))
 )
 
 
@@ -48,7 +47,6 @@ def import_opencl() -> Any:
     if "POCL_CACHE_DIR" not in os.environ:
         os.environ["POCL_CACHE_DIR"] = str(cache.folder() / "pocl")
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
-    os.environ.setdefault("POCL_KERNEL_CACHE", "0")
     try:
         import pyopencl
     except ImportError as error:
