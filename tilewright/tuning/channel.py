@@ -1,0 +1,162 @@
+"""A child process that is asked in JSON lines and answers in JSON lines, within deadlines.
+
+The child answers one request with any number of ``{"stage": name}`` lines, each of which starts the
+allowance of that stage, and one last line ``{"result": …}`` or ``{"error": name, "text": …}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+Json = dict[str, Any]
+
+
+class Hung(Exception):
+    """The child did not answer in time and was killed; the text says in which stage."""
+
+
+class Crashed(Exception):
+    """The child ended by itself; the text says how."""
+
+
+class Refused(Exception):
+    """The child answered with an error: its class name and text."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+class Channel:
+    """One child process and the two pipes to it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start the child; what it says on stderr is kept for the reason of a crash."""
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in kill)
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=dict(environment) if environment is not None else None,
+        )
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child runs."""
+        return self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._child.pid
+
+    def ask(self, request: Json, allowances_s: Mapping[str, float]) -> Any:
+        """Send a request and return its result.
+
+        Args:
+            request: what to do.
+            allowances_s: seconds for each stage; ``start`` holds until the first stage is named.
+
+        Raises:
+            Hung: no answer within a stage's allowance; the child has been killed.
+            Crashed: the child ended; it has been reaped.
+            Refused: the child answered with an error and lives on.
+        """
+        self._send(request)
+        stage = "start"
+        while True:
+            try:
+                line = self._lines.get(timeout=allowances_s[stage])
+            except queue.Empty:
+                self.kill()
+                raise Hung(f"no answer in {allowances_s[stage]:g} s in stage '{stage}'") from None
+            if line is None:
+                raise Crashed(self._bury(stage))
+            answer: Json = json.loads(line)
+            if "stage" in answer:
+                stage = answer["stage"]
+            elif "error" in answer:
+                raise Refused(answer["error"], answer["text"])
+            else:
+                return answer["result"]
+
+    def kill(self) -> None:
+        """End the child now."""
+        self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._stderr):
+            try:
+                if pipe is not None:
+                    pipe.close()
+            except OSError:
+                pass  # bytes that the dead child never read
+
+    def _send(self, request: Json) -> None:
+        assert self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps(request).encode() + b"\n")
+            self._child.stdin.flush()
+        except OSError as error:
+            raise Crashed(self._bury("start")) from error
+
+    def _read(self) -> None:
+        """Move lines from the pipe to the queue; runs in a thread of its own."""
+        assert self._child.stdout is not None
+        with self._child.stdout as pipe:
+            for line in pipe:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _bury(self, stage: str) -> str:
+        """Reap the child and say how it ended."""
+        try:
+            code = self._child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            code = self._child.wait()
+        said = self._last_words()
+        self.kill()
+        how = signal_name(code) if code < 0 else f"exit status {code}"
+        return f"the process ended with {how} in stage '{stage}'" + (f": {said}" if said else "")
+
+    def _last_words(self) -> str:
+        """Return the last line that the child wrote to stderr."""
+        try:
+            size = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, size - 4096))
+            lines = self._stderr.read().decode(errors="replace").split("\n")
+        except ValueError:
+            return ""  # closed: another thread killed the child
+        return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+
+
+def signal_name(code: int) -> str:
+    """Name the signal of a negative exit status, e.g. SIGSEGV."""
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def python_child(module: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command and environment that run a module of this package, wherever we stand.
+
+    The current folder is kept off the child's path, so that a file in it cannot stand in for a library.
+    """
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+    return [sys.executable, "-m", module], environment

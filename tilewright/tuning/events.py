@@ -1,0 +1,64 @@
+"""What the tuner tells while it works, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.device import Device
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.tuning.budget import Budget
+
+
+@dataclass(frozen=True)
+class Started:
+    """Tuning begins; ``resumed`` outcomes were known already."""
+
+    problem: Problem
+    device: Device
+    strategy: str
+    budget: Budget
+    resumed: int
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One config has its outcome. ``best_us`` is the least time so far, None if nothing was right yet."""
+
+    record: Record
+    trials: int
+    best_us: float | None
+    elapsed_s: float
+    share: float  # of the budget used, 0 to 1; 0 where it has no end
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """The search is over; these finalists are measured against each other."""
+
+    configs: tuple[str, ...]
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What came of tuning one problem; also the last event.
+
+    Attributes:
+        best: the winner, verified in full; None if no config was right.
+        records: the outcomes of this run, oldest first.
+        finalists: the re-measured finalists, fastest first.
+        seconds: everything, from the start of the workers to the last measurement.
+        resumed: outcomes taken from the store, not run again.
+    """
+
+    best: Record | None
+    records: tuple[Record, ...]
+    finalists: tuple[Record, ...]
+    seconds: float
+    resumed: int
+
+
+Event = Started | Tried | Comparing | TuneResult
+Progress = Callable[[Event], None]

@@ -1,0 +1,86 @@
+"""Memory between canaries: what is written outside a buffer is seen afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tilewright.runtime.base import Memory, Runtime
+
+GUARD_BYTES = 1 << 16  # on each side; a stray row or tile of outputs lands inside it
+CANARY = 0xA5  # as a float -2.9e-16: adding to it changes it, which adding to a NaN would not
+POISON = 0xFF  # as a float NaN: an element never written, or read before it was, is seen
+_STEP = 128  # slices of memory start at multiples of this
+
+
+@dataclass(frozen=True, eq=False)
+class _Plot:
+    """One allocation: guard, what the user sees, guard."""
+
+    name: str
+    whole: Memory
+    inside: Memory
+
+
+class Fence:
+    """Allocates guarded memory on a runtime and remembers it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Guard allocations of ``runtime``."""
+        self._runtime = runtime
+        self._plots: list[_Plot] = []
+
+    @property
+    def guarded(self) -> Runtime:
+        """The same runtime, but each allocation is poisoned inside and has canaries on both sides."""
+        return cast(Runtime, _Guarded(self._runtime, self))
+
+    def alloc(self, nbytes: int, name: str = "a workspace buffer") -> Memory:
+        """Allocate ``nbytes`` of poison between canaries."""
+        end = -(-(GUARD_BYTES + nbytes) // _STEP) * _STEP
+        whole = self._runtime.alloc(end + GUARD_BYTES)
+        inside = self._runtime.slice(whole, GUARD_BYTES, nbytes)
+        self._runtime.fill(whole, CANARY)
+        self._runtime.fill(inside, POISON)
+        self._plots.append(_Plot(name, whole, inside))
+        return inside
+
+    def damage(self) -> str:
+        """Say which canaries were touched and mend them; empty if none were."""
+        found = [text for plot in self._plots for text in self._damage(plot)]
+        return "; ".join(found)
+
+    def _damage(self, plot: _Plot) -> list[str]:
+        import numpy as np
+
+        stop = (GUARD_BYTES + plot.inside.nbytes) // _STEP * _STEP
+        first = plot.inside.nbytes % _STEP
+        found = []
+        for where, offset, size, skip in (
+            ("before the start", 0, GUARD_BYTES, 0),
+            ("past the end", stop, plot.whole.nbytes - stop, first),
+        ):
+            part = self._runtime.slice(plot.whole, offset, size)
+            data = np.empty(size, np.uint8)
+            self._runtime.download(part, data)
+            wrong = np.flatnonzero(data[skip:] != CANARY)
+            if wrong.size:
+                found.append(f"wrote {wrong.size} bytes {where} of {plot.name}")
+                data[skip:] = CANARY
+                self._runtime.upload(part, data)
+        return found
+
+
+class _Guarded:
+    """A runtime whose memory comes from a fence; everything else is the runtime's own."""
+
+    def __init__(self, runtime: Runtime, fence: Fence) -> None:
+        self._runtime = runtime
+        self._fence = fence
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def alloc(self, nbytes: int) -> Memory:
+        """Allocate between canaries."""
+        return self._fence.alloc(nbytes)

@@ -1,0 +1,162 @@
+"""What a worker does with a config: compile, run, verify, time. This is the child's side."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright import kernels
+from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
+from tilewright.kernels import tools
+from tilewright.kernels.family import Blueprint, Config
+from tilewright.problem import Problem
+from tilewright.record import Check, Measurement, Record
+from tilewright.runtime import Runtime, open_runtime
+from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
+from tilewright.tuning.measure import Limits, measure
+from tilewright.tuning.verify import Candidate, TooSlow, Verifier
+
+# A trial's timing is rough: the finalists are measured again.
+TRIAL = Limits(max_rounds=40, max_s=0.4, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)
+HOPELESS = 20.0  # a first run this many times slower than the best ends a trial
+_LEAST_SLOW_US = 20_000.0  # whatever the best, a run shorter than this is worth timing
+_HARMLESS = re.compile(r"OUT_OF_RESOURCES|too many resources", re.IGNORECASE)
+
+
+class Trials:
+    """The candidates of one problem on one device, in this process."""
+
+    def __init__(self, job: Job, stage: Stage) -> None:
+        """Open the device; with ``job.facts`` only get ready to compile for it."""
+        _plant(job.families)
+        self.problem = Problem.parse(job.problem)
+        self._job, self._stage = job, stage
+        self._runtime: Runtime | None = None
+        self._verifier: Verifier | None = None
+        if job.facts is None or job.facts["backend"] != "cuda":
+            self._runtime = open_runtime(job.kind, job.index)
+            self.device = self._runtime.device
+            self.context = {**self._runtime.versions(), "compiler": self._runtime.compiler}
+        else:
+            self.device = device_of(job.facts)
+            self.context = {}
+
+    def prepare(self) -> None:
+        """Make the inputs and the references, and warm up what each trial uses."""
+        self._stage("open")
+        assert self._runtime is not None
+        if self._verifier is None:
+            self._verifier = Verifier(self._runtime, self.problem, self._job.seed)
+            self._runtime.timed(lambda: None, True)
+
+    def run(self, config: Config, best_us: float, level: str) -> tuple[Record, bool]:
+        """Make a Record of a config; the flag says that the device is no longer to be trusted."""
+        self.prepare()
+        record = Record(
+            problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
+            outcome="runtime", deterministic=False, context=self.context,
+        )  # fmt: skip
+        try:
+            self._stage("compile")
+            candidate = self._candidate(config)
+            plan = candidate.plan
+            record = replace(
+                record, deterministic=plan.deterministic, registers=plan.built.registers,
+                workspace_bytes=plan.workspace_bytes, compile_s=plan.built.compile_s,
+            )  # fmt: skip
+            return self._judge(record, candidate, best_us, level), False
+        except ConfigError as error:
+            return replace(record, outcome="constraints", reason=_line(error)), False
+        except CompileError as error:
+            return replace(record, outcome="compile", reason=_line(error)), False
+        except OutOfMemory as error:
+            return replace(record, reason=_line(error)), False
+        except TooSlow as error:
+            return replace(record, outcome="timeout", reason=_line(error)), False
+        except Exception as error:
+            return replace(record, reason=_line(error)), not _HARMLESS.search(str(error))
+
+    def compile(self, config: Config) -> Compiled:
+        """Compile a config and its packing into the cache of binaries."""
+        self._stage("compile")
+        start = time.perf_counter()
+        try:
+            family = kernels.family(config.family)
+            family.check(self.problem, self.device, config)
+            blueprint = family.blueprint(self.problem, self.device, config)
+            self._build(blueprint)
+            if blueprint.pack is not None:
+                self._build(tools.pack(self.problem, self.device, blueprint.pack, blueprint.packed_bytes))
+        except ConfigError as error:
+            return Compiled("constraints", _line(error))
+        except TilewrightError as error:
+            return Compiled("compile", _line(error))
+        return Compiled("", "", time.perf_counter() - start)
+
+    def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
+        """Measure configs against each other, then verify in full from the fastest on until one is right."""
+        self.prepare()
+        candidates = {}
+        for config in configs:
+            self._stage("compile")
+            candidates[str(config)] = self._candidate(config)
+        self._stage("time")
+        assert self._runtime is not None
+        figures = measure({name: c.run for name, c in candidates.items()}, self._runtime, limits)
+        checks: dict[str, Check] = {}
+        for name in sorted(figures, key=lambda n: figures[n].cold_us):
+            checks[name] = self._check(candidates[name], "full", math.inf)
+            if checks[name].ok:
+                break
+        return [Final(name, figures[name], checks.get(name)) for name in candidates]
+
+    def _judge(self, record: Record, candidate: Candidate, best_us: float, level: str) -> Record:
+        """Verify, then time, a candidate that compiled."""
+        check = self._check(candidate, level, max(HOPELESS * best_us, _LEAST_SLOW_US))
+        if not check.ok:
+            return replace(record, outcome="correctness", check=check, reason=check.reason)
+        self._stage("time")
+        deterministic = record.deterministic and check.repeatable
+        figure = self._time(candidate, best_us)
+        return replace(
+            record, outcome="correct", check=check, measurement=figure, deterministic=deterministic
+        )
+
+    def _check(self, candidate: Candidate, level: str, slow_us: float) -> Check:
+        assert self._verifier is not None
+        return self._verifier.check(candidate, level, self._stage, slow_us)
+
+    def _time(self, candidate: Candidate, best_us: float) -> Measurement:
+        assert self._runtime is not None
+        return measure({"it": candidate.run}, self._runtime, TRIAL, best_us)["it"]
+
+    def _candidate(self, config: Config) -> Candidate:
+        assert self._verifier is not None
+        return self._verifier.candidate(config)
+
+    def _build(self, blueprint: Blueprint) -> None:
+        """Compile, with no device where the compiler needs none."""
+        if self._runtime is not None:
+            self._runtime.compile(blueprint)
+            return
+        from tilewright.runtime.cuda import compile_cuda
+
+        compile_cuda(blueprint, self.device.arch)
+
+
+def _plant(module: str) -> None:
+    """Add the families of a module to our own; for tests that plant faulty kernels."""
+    if module:
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module):
+            raise RunError(f"families {module!r}: must name a module")
+        kernels.FAMILIES += tuple(importlib.import_module(module).FAMILIES)
+
+
+def _line(error: Exception) -> str:
+    """Return an error's text as one line of bearable length."""
+    text = str(error) if isinstance(error, (TilewrightError, TooSlow)) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())[:500]

@@ -1,0 +1,320 @@
+"""Tuning one problem: propose, compile ahead, try, record, and compare the finalists.
+
+Every outcome goes to the store at once, so Ctrl-C, a crash or a reboot loses nothing, and the next
+run goes on from there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import asdict, dataclass, replace
+
+from tilewright import kernels
+from tilewright.device import parse_selector
+from tilewright.errors import DeviceError, ProblemError, RunError
+from tilewright.kernels.family import Config, Family
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.runtime.base import Runtime
+from tilewright.store import source_key
+from tilewright.tuning.ahead import Ahead
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
+from tilewright.tuning.job import Compiled, Final, Job
+from tilewright.tuning.measure import Limits
+from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy
+from tilewright.tuning.worker import Worker
+
+__all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
+
+FINALISTS = 5
+NEAR = 1.15  # finalists are at most this many times slower than the best
+GPU_BUDGET = Budget(seconds=17.0)
+CPU_BUDGET = Budget(seconds=45.0)
+_MOST_COMPILERS = 15
+
+
+def tune(
+    problem: Problem,
+    device: str | Runtime | None = None,
+    budget: Budget | str | None = None,
+    strategy: str = "model",
+    seed: int = 0,
+    store: Records | None = None,
+    progress: Progress | None = None,
+    deterministic: bool = False,
+    families: str = "",
+    make: MakeStrategy | None = None,
+) -> TuneResult:
+    """Find the fastest right config of a problem on a device.
+
+    Args:
+        problem: the layer.
+        device: a selector such as cpu, cuda, cuda:1, opencl:0, or an open Runtime of the same device (the
+            work is done in a process of its own all the same); None: the best there is.
+        budget: seconds in all, or trials; None: what suits the device (``GPU_BUDGET``, ``CPU_BUDGET``).
+        strategy: all, random, model or local.
+        seed: of the strategy and of the inputs; the same seed proposes the same configs.
+        store: where outcomes are kept and resumed from; None: nowhere.
+        progress: told each event.
+        deterministic: try only configs that give the same bits each time.
+        families: module with more families, for tests.
+        make: makes the strategy of a family; None: ``tilewright.tuning.search.make``.
+
+    Returns:
+        The winner, measured against the runners-up and verified in full, and all outcomes.
+
+    Raises:
+        ProblemError: the problem has nothing to compute, or no family takes it.
+        DeviceError: there is no such device, or none that runs kernels.
+        BudgetError: the budget cannot be read.
+    """
+    if problem.n == 0:
+        raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
+    kind, index = _selected(device)
+    wanted = Budget.parse(budget) if isinstance(budget, str) else budget
+    job = Job(str(problem), kind, index, seed, families)
+    with Worker(job) as worker:
+        run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress)
+        return run.tune(make or _search_make())
+
+
+def _selected(device: str | Runtime | None) -> tuple[str | None, int]:
+    """Return the kind and index of a device."""
+    if device is None:
+        return None, 0
+    if isinstance(device, str):
+        return parse_selector(device)
+    return device.device.backend, device.device.index
+
+
+def _search_make() -> MakeStrategy:
+    from tilewright.tuning import search
+
+    return search.make
+
+
+@dataclass
+class _Batch:
+    """Configs that are being compiled."""
+
+    configs: list[Config]
+    futures: list[Future[Compiled]]
+
+
+class _Run:
+    """The state of tuning one problem."""
+
+    def __init__(
+        self, problem: Problem, worker: Worker, budget: Budget | None, strategy: str, seed: int,
+        deterministic: bool, store: Records | None, progress: Progress | None,
+    ) -> None:  # fmt: skip
+        self.problem, self.worker, self.store = problem, worker, store
+        self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
+        self.say: Progress = progress or (lambda event: None)
+        self.start = time.monotonic()
+        self.device = worker.device
+        if self.device.backend == "numpy":
+            raise DeviceError(
+                f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl] (CPU) or cuda-core (GPU)"
+            )
+        self.gpu = self.device.lanes == 32
+        self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
+        self.families = {f.name: f for f in kernels.FAMILIES if f.tunable and self._takes(f)}
+        self.records: list[Record] = []
+        self.known: dict[str, Record] = {}
+        self.resumed = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.start
+
+    @property
+    def search_s(self) -> float:
+        """When the search must end so that the finalists can be compared in time."""
+        return self.budget.seconds - min(0.2 * self.budget.seconds, 1.5 if self.gpu else 5.0)
+
+    @property
+    def best_us(self) -> float:
+        """The least time so far."""
+        times = [r.measurement.cold_us for r in self.known.values() if _right(r) and r.measurement]
+        return min(times, default=math.inf)
+
+    def tune(self, make: MakeStrategy) -> TuneResult:
+        """Search, compare the finalists, and return the result."""
+        if not self.families:
+            reasons = "; ".join(f"{f.name}: {f.refuses(self.problem, self.device)}" for f in kernels.FAMILIES)
+            raise ProblemError(f"{self.problem}: no kernel family takes it on {self.device.name} ({reasons})")
+        side = ThreadPoolExecutor(1)
+        try:
+            ready = side.submit(self.worker.prepare)  # while the strategy thinks and the compilers start
+            families = self.families.values()
+            strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
+            self._resume(strategies)
+            self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
+            self._search(Proposals(strategies, self._wanted), ready)
+        finally:
+            side.shutdown(wait=False)
+        finalists = self._finalists()
+        best = next((r for r in finalists if r.context["stage"] == "final"), None)
+        result = TuneResult(best, tuple(self.records), tuple(finalists), self.elapsed_s, self.resumed)
+        self.say(result)
+        return result
+
+    def _takes(self, family: Family) -> bool:
+        return family.refuses(self.problem, self.device) is None
+
+    def _wanted(self, config: Config) -> bool:
+        """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
+        if str(config) in self.known:
+            return False
+        return not self.deterministic or self.families[config.family].deterministic(config)
+
+    def _resume(self, strategies: list[Strategy]) -> None:
+        """Take what the store knows of this very source and compiler."""
+        compiler = self.worker.context.get("compiler", "")
+        for record in self.store.records(self.problem, self.device.key) if self.store else []:
+            now = source_key(record.family, compiler)
+            if record.family in self.families and record.context.get("source") == now:
+                self.known[record.config] = record
+        self.resumed = len(self.known)
+        for record in self.known.values():
+            for strategy in strategies:
+                strategy.tell(record)
+
+    # ------------------------------------------------------------------------------ the search
+
+    def _search(self, proposals: Proposals, ready: Future[None]) -> None:
+        """Try configs until the budget or the space is used up."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        job = replace(self.worker.job, facts=asdict(self.device))
+        ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
+        size = 2 * cores if self.gpu else max(4, cores)
+        batches: deque[_Batch] = deque()
+        try:
+            while self._time_left() > 0:
+                # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
+                while len(batches) < (2 if self.gpu else 1):
+                    batch = self._propose(proposals, size, batches)
+                    if not batch:
+                        break
+                    batches.append(_Batch(batch, ahead.submit(batch)))
+                if not batches:
+                    return
+                ready.result()
+                self._try_batch(batches.popleft(), proposals)
+        finally:
+            ahead.close()
+
+    def _propose(self, proposals: Proposals, size: int, waiting: Iterable[_Batch]) -> list[Config]:
+        """Ask for the next batch, no larger than the trials that are left."""
+        if self.budget.trials is None:
+            return proposals.next(size)
+        left = self.budget.trials - len(self.records) - sum(len(b.configs) for b in waiting)
+        return proposals.next(min(size, left))
+
+    def _try_batch(self, batch: _Batch, proposals: Proposals) -> None:
+        """Try the configs of a batch in their order."""
+        for number, future in enumerate(batch.futures):
+            compiled = self._wait(future)
+            if not self.gpu and number == 0:
+                for other in batch.futures:
+                    self._wait(other)
+            if compiled is None or self._time_left() <= 0:
+                return
+            record = self._try(batch.configs[number], compiled)
+            self._keep(record)
+            proposals.tell(record)
+            best = self.best_us if math.isfinite(self.best_us) else None
+            self.say(Tried(record, len(self.records), best, self.elapsed_s, self._share()))
+
+    def _wait(self, future: Future[Compiled]) -> Compiled | None:
+        """Wait for a compiler, but not beyond the budget."""
+        left = self._time_left()
+        try:
+            return future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
+        except FutureTimeout:
+            return None
+
+    def _try(self, config: Config, compiled: Compiled) -> Record:
+        """Return the outcome of one config."""
+        if compiled.outcome:
+            return Record(
+                problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
+                outcome=compiled.outcome, deterministic=False, reason=compiled.reason,
+                compile_s=compiled.compile_s, context=self.worker.context,
+            )  # fmt: skip
+        return replace(self.worker.run(config, self.best_us), compile_s=compiled.compile_s)
+
+    def _keep(self, record: Record, stage: str = "trial") -> Record:
+        """Store an outcome at once."""
+        compiler = record.context.get("compiler", "")
+        extra = {"stage": stage, "source": source_key(record.family, compiler)}
+        kept = replace(record, context={**record.context, **extra})
+        self.known[kept.config] = kept
+        if stage == "trial":
+            self.records.append(kept)
+        if self.store:
+            self.store.add(kept)
+        return kept
+
+    def _time_left(self) -> float:
+        return self.search_s - self.elapsed_s
+
+    def _share(self) -> float:
+        if self.budget.trials is not None:
+            return min(1.0, len(self.records) / self.budget.trials)
+        return min(1.0, self.elapsed_s / self.search_s) if math.isfinite(self.search_s) else 0.0
+
+    # --------------------------------------------------------------------------- the finalists
+
+    def _finalists(self) -> list[Record]:
+        """Measure the best few against each other; the first that is right in full is the winner."""
+        chosen = {r.config: r for r in self._choose()}
+        if not chosen:
+            return []
+        self.say(Comparing(tuple(chosen), self.elapsed_s))
+        seconds = 1.0 if self.gpu else 3.0
+        limits = Limits(drop=True, separate=True, max_rounds=300, max_s=seconds, relative=0.005)
+        try:
+            rows = self.worker.final([Config.parse(text) for text in chosen], limits)
+        except RunError:
+            return self._one_by_one(list(chosen.values()))
+        rows.sort(key=lambda row: row.measurement.cold_us)
+        return [self._keep_final(chosen[row.config], row) for row in rows]
+
+    def _keep_final(self, record: Record, row: Final) -> Record:
+        """Record what the comparison said; only the winner, verified in full, is called final."""
+        record = replace(record, measurement=row.measurement, check=row.check or record.check)
+        if row.check is None:
+            return self._keep(record, "finalist")
+        if row.check.ok:
+            return self._keep(record, "final")
+        return self._keep(replace(record, outcome="correctness", reason=row.check.reason), "finalist")
+
+    def _choose(self) -> list[Record]:
+        """Return the records of the finalists, fastest first."""
+        right = [r for r in self.known.values() if _right(r) and (r.deterministic or not self.deterministic)]
+        ordered = sorted(right, key=_cold_us)[:FINALISTS]
+        return [r for r in ordered if _cold_us(r) <= NEAR * _cold_us(ordered[0])]
+
+    def _one_by_one(self, chosen: list[Record]) -> list[Record]:
+        """Verify in full, each alone: one of the finalists brought the worker down."""
+        again = [self.worker.run(Config.parse(record.config), level="full") for record in chosen]
+        again.sort(key=_cold_us)
+        return [self._keep(r, "final" if _right(r) and r is again[0] else "finalist") for r in again]
+
+
+def _right(record: Record) -> bool:
+    return record.outcome == "correct" and record.measurement is not None
+
+
+def _cold_us(record: Record) -> float:
+    return record.measurement.cold_us if record.measurement and _right(record) else math.inf

@@ -1,0 +1,253 @@
+"""Candidates run in a process of their own: a hang is killed, a crash is data, a device error restarts it.
+
+``python -m tilewright.tuning.worker`` is the child; ``Worker`` is the parent's side of it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any
+
+from tilewright import errors
+from tilewright.device import Device
+from tilewright.errors import RunError, TilewrightError
+from tilewright.exchange import record_from_dict
+from tilewright.kernels.family import Config
+from tilewright.record import Check, Measurement, Record
+from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Refused, python_child
+from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
+from tilewright.tuning.measure import Limits
+
+# Seconds that each stage of a request may take.
+ALLOWANCES_S = {"start": 60.0, "open": 120.0, "compile": 60.0, "run": 5.0, "time": 30.0}
+
+
+class Worker:
+    """The child process of one job, started when first needed and replaced when spoilt."""
+
+    def __init__(
+        self,
+        job: Job,
+        allowances_s: Mapping[str, float] | None = None,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        """Prepare a worker; nothing starts yet. ``command`` replaces the child, for tests."""
+        self.job = job
+        self.restarts = 0
+        self._allowances_s = {**ALLOWANCES_S, **(allowances_s or {})}
+        self._command = command
+        self._channel: Channel | None = None
+        self._facts: Json = {}
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def device(self) -> Device:
+        """The device's facts, as the child sees them."""
+        if not self._facts:
+            self._open()
+        return device_of(self._facts["device"])
+
+    @property
+    def context(self) -> dict[str, str]:
+        """Versions and clocks, as the child sees them."""
+        if not self._facts:
+            self._open()
+        return dict(self._facts["context"])
+
+    def run(self, config: Config, best_us: float = math.inf, level: str = "quick") -> Record:
+        """Run, verify and time one config; whatever happens to it is a Record.
+
+        Args:
+            config: the candidate.
+            best_us: the time to beat: what is far slower is given up early.
+            level: "quick", or "full" to add the checks of NaN, infinity and the inputs.
+
+        Raises:
+            RunError: if the child cannot even start.
+        """
+        request = {"do": "trial", "config": str(config), "best_us": best_us, "level": level}
+        try:
+            answer = self._ask(request)
+        except (Hung, Crashed, Refused) as error:
+            outcome = "timeout" if isinstance(error, Hung) else "runtime"
+            return self._failed(config, outcome, str(error))
+        record = record_from_dict(answer["record"])
+        if answer["spoilt"]:
+            self.close()
+        return record
+
+    def compile(self, config: Config) -> Compiled:
+        """Compile one config into the cache of binaries, without running it."""
+        try:
+            return Compiled(**self._ask({"do": "compile", "config": str(config)}))
+        except Hung as error:
+            return Compiled("timeout", str(error))
+        except (Crashed, Refused) as error:
+            return Compiled("compile", str(error))
+
+    def prepare(self) -> None:
+        """Make the inputs and compute the references now, rather than at the first trial.
+
+        Raises:
+            RunError: if that fails.
+        """
+        try:
+            self._ask({"do": "prepare"})
+        except (Hung, Crashed, Refused) as error:
+            raise RunError(f"cannot compute the reference of {self.job.problem}: {error}") from error
+
+    def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
+        """Measure configs against each other; the fastest that is right in full has a good check.
+
+        Raises:
+            RunError: if the child hangs or dies over it.
+        """
+        request = {"do": "final", "configs": [str(c) for c in configs], "limits": asdict(limits)}
+        try:
+            answer = self._ask(request)
+        except (Hung, Crashed, Refused) as error:
+            raise RunError(f"the last comparison failed: {error}") from error
+        return [
+            Final(row["config"], Measurement(**row["measurement"]), _check(row["check"])) for row in answer
+        ]
+
+    def close(self) -> None:
+        """End the child; the next request starts a new one."""
+        if self._channel is not None:
+            self._channel.kill()
+            self._channel = None
+
+    def _failed(self, config: Config, outcome: str, reason: str) -> Record:
+        facts = self._facts
+        return Record(
+            problem=self.job.problem,
+            device=self.device.key if facts else "",
+            family=config.family,
+            config=str(config),
+            outcome=outcome,
+            deterministic=False,
+            reason=reason,
+            context=dict(facts.get("context", {})),
+        )
+
+    def _ask(self, request: Json) -> Any:
+        self._open()
+        assert self._channel is not None
+        try:
+            return self._channel.ask(request, self._allowances_s)
+        except (Hung, Crashed):
+            self._channel = None
+            raise
+
+    def _open(self) -> None:
+        """Start the child and give it the job, unless that is done."""
+        if self._channel is not None and self._channel.alive:
+            return
+        self.restarts += bool(self._facts)
+        command, environment = python_child("tilewright.tuning.worker")
+        self._channel = Channel(self._command or command, environment)
+        try:
+            self._facts = self._channel.ask({"do": "open", **asdict(self.job)}, self._allowances_s)
+        except Refused as error:
+            self.close()
+            raise _error(error.name)(str(error)) from None
+        except (Hung, Crashed) as error:
+            self._channel = None
+            raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
+
+
+def _error(name: str) -> type[TilewrightError]:
+    """Find one of our error classes by its name."""
+    found = getattr(errors, name, RunError)
+    return found if isinstance(found, type) and issubclass(found, TilewrightError) else RunError
+
+
+def _check(data: Json | None) -> Check | None:
+    return None if data is None else Check(**data)
+
+
+# ---------------------------------------------------------------------------- the child's side
+
+
+def main() -> None:
+    """Answer requests from stdin until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints goes to stderr, not into the protocol
+    import json
+
+    def say(line: Json) -> None:
+        answers.write(json.dumps(line) + "\n")
+
+    desk = Desk(lambda stage: say({"stage": stage}))
+    requests = _requests()
+    while True:
+        request = json.loads(requests.get())
+        try:
+            say({"result": desk.handle(request)})
+        except Exception as error:
+            say({"error": type(error).__name__, "text": str(error) or repr(error)})
+
+
+def _requests() -> queue.SimpleQueue[str]:
+    """Read stdin in a thread, which ends the process when the parent is gone, even in a hung kernel."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines
+
+
+class Desk:
+    """Takes the child's requests: opens the job once, then answers for its configs."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._trials: Any = None
+
+    def handle(self, request: Json) -> Any:
+        """Do what a request asks and return what can be said in JSON."""
+        do = request.pop("do")
+        if do == "open":
+            return self._open(**request)
+        if do == "prepare":
+            return self._trials.prepare()
+        if do == "compile":
+            return asdict(self._trials.compile(Config.parse(request["config"])))
+        if do == "trial":
+            config = Config.parse(request["config"])
+            record, spoilt = self._trials.run(config, request["best_us"], request["level"])
+            return {"record": asdict(record), "spoilt": spoilt}
+        assert do == "final", do
+        configs = [Config.parse(text) for text in request["configs"]]
+        return [asdict(f) for f in self._trials.final(configs, Limits(**request["limits"]))]
+
+    def _open(self, **job: Any) -> Json:
+        from tilewright.tuning.trial import Trials  # loads a backend: only ever in the child
+
+        self._stage("open")
+        self._trials = Trials(Job(**job), self._stage)
+        return {"device": asdict(self._trials.device), "context": self._trials.context}
+
+
+if __name__ == "__main__":
+    main()
