@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
 from tilewright.problem import Problem
 
 if TYPE_CHECKING:
@@ -76,11 +76,6 @@ class Reference(Family):
         full = reference_f64(problem, device)
         main = replace(full.launches[0], kernel="reference", args=("x", "w", "bias", "y"))
         return replace(full, launches=(main,))
-
-    def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count the blocks only: the model never ranks this family."""
-        blocks, defines = spread(device, problem.y_bytes // 4)
-        return Work(blocks=blocks, threads=defines["MAX_THREADS"], registers=32, shared_bytes=0)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """Return 1: f64 sums round once, to f32, as far as f32 can tell."""

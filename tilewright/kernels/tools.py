@@ -8,8 +8,8 @@ from tilewright.kernels.reference import sizes, spread
 from tilewright.problem import Problem
 
 CHECK_FIGURES = 8
-CHAINS = 8
-ROUNDS = 4096
+CHAINS = 8  # of multiply-adds: more than latency times issue rate
+ROUNDS = {True: 4096, False: 1 << 16}  # on a GPU, on a CPU: a millisecond or so
 
 
 def pack(problem: Problem, device: Device, geometry: tuple[tuple[str, int], ...], nbytes: int) -> Blueprint:
@@ -50,7 +50,7 @@ def flush(device: Device, nbytes: int) -> Blueprint:
     vector = 4 if device.lanes == 32 else device.lanes
     floats = nbytes // 64 * 16
     blocks, defines = spread(device, floats // vector)
-    defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, CHAINS=CHAINS, ROUNDS=ROUNDS,
+    defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, CHAINS=CHAINS, ROUNDS=ROUNDS[device.lanes == 32],
                     OFFSET64=int(nbytes >= 1 << 31))  # fmt: skip
     grid, block = (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1)
     return Blueprint(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.device import Device, Rates
 from tilewright.errors import ArrayError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.runtime import rates
 from tilewright.runtime.base import Array, Built, Loaded, Memory
+from tilewright.runtime.cuda_facts import check, clocks, facts
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
 
@@ -33,8 +31,8 @@ def device_count() -> int:
     try:
         from cuda.bindings import driver
 
-        _check(driver.cuInit(0))
-        count = int(_check(driver.cuDeviceGetCount()))
+        check(driver.cuInit(0))
+        count = int(check(driver.cuDeviceGetCount()))
     except Exception as error:  # the loader has errors of its own
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DeviceError(f"no CUDA driver: {text}; install NVIDIA's display driver") from error
@@ -62,8 +60,8 @@ class CudaRuntime:
         self._streams: dict[int, Any] = {}
         self._side = self._gpu.create_stream()
         self._stream = 0
-        self._events = [_check(driver.cuEventCreate(0)) for _ in range(2)]
-        self.device = rates.calibrated(_facts(driver, self._gpu, index))
+        self._events = [check(driver.cuEventCreate(0)) for _ in range(2)]
+        self.device = rates.calibrated(facts(driver, self._gpu, index))
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     @property
@@ -86,11 +84,11 @@ class CudaRuntime:
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; freed when the Memory goes."""
         try:
-            address = int(_check(self._driver.cuMemAlloc(max(nbytes, 4))))
+            address = int(check(self._driver.cuMemAlloc(max(nbytes, 4))))
         except RunError as error:
             if "OUT_OF_MEMORY" not in str(error):
                 raise
-            free, total = _check(self._driver.cuMemGetInfo())
+            free, total = check(self._driver.cuMemGetInfo())
             text = f"{self.device.name}: no room for {nbytes:,} bytes; {free:,} of {total:,} are free"
             raise OutOfMemory(text) from error
         return Memory(max(nbytes, 4), address, address, _Owned(self._driver, address))
@@ -122,14 +120,14 @@ class CudaRuntime:
         """Copy a NumPy array to the device and wait."""
         host = np.ascontiguousarray(array)
         if host.nbytes:
-            _check(self._driver.cuMemcpyHtoD(memory.address, host.ctypes.data, host.nbytes))
+            check(self._driver.cuMemcpyHtoD(memory.address, host.ctypes.data, host.nbytes))
             self.synchronize()
 
     def download(self, memory: Memory, array: Array) -> None:
         """Wait for the device, then copy to a contiguous NumPy array."""
         self.synchronize()
         if array.nbytes:
-            _check(self._driver.cuMemcpyDtoH(array.ctypes.data, memory.address, array.nbytes))
+            check(self._driver.cuMemcpyDtoH(array.ctypes.data, memory.address, array.nbytes))
 
     def fill(self, memory: Memory, byte: int) -> None:
         """Set every byte, in order with launches."""
@@ -137,7 +135,7 @@ class CudaRuntime:
 
     def _fill(self, memory: Memory, byte: int, stream: int) -> None:
         if memory.nbytes:
-            _check(self._driver.cuMemsetD8Async(memory.address, byte, memory.nbytes, stream))
+            check(self._driver.cuMemsetD8Async(memory.address, byte, memory.nbytes, stream))
 
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
@@ -161,8 +159,8 @@ class CudaRuntime:
         kernel = loaded.kernels[launch.kernel]
         if launch.shared_bytes > _STATIC_SHARED:
             name = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            device = _check(self._driver.cuDeviceGet(self.device.index))
-            _check(self._driver.cuKernelSetAttribute(name, launch.shared_bytes, kernel.handle, device))
+            device = check(self._driver.cuDeviceGet(self.device.index))
+            check(self._driver.cuKernelSetAttribute(name, launch.shared_bytes, kernel.handle, device))
         grid, extra = launch.grid, {}
         if launch.cluster > 1:
             grid = (launch.grid[0] // launch.cluster, *launch.grid[1:])
@@ -180,18 +178,18 @@ class CudaRuntime:
 
     def synchronize(self) -> None:
         """Wait for all that was enqueued on the device."""
-        _check(self._driver.cuCtxSynchronize())
+        check(self._driver.cuCtxSynchronize())
 
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
         """Return the time between events around one run, in us, after a reading flush."""
         driver, (start, end) = self._driver, self._events
         if flush:
             self._flusher.enqueue()
-        _check(driver.cuEventRecord(start, self._stream))
+        check(driver.cuEventRecord(start, self._stream))
         run()
-        _check(driver.cuEventRecord(end, self._stream))
-        _check(driver.cuEventSynchronize(end))
-        return float(_check(driver.cuEventElapsedTime(start, end))) * 1e3
+        check(driver.cuEventRecord(end, self._stream))
+        check(driver.cuEventSynchronize(end))
+        return float(check(driver.cuEventElapsedTime(start, end))) * 1e3
 
     def warm(self, run: Callable[[], None], count: int = 20) -> float:
         """Return the time of a run in us, in a graph of ``count`` runs.
@@ -202,19 +200,19 @@ class CudaRuntime:
         graph = self._record(run, count)
         if graph is None:
             run()
-            return self.timed(lambda: [run() for _ in range(count)] and None, flush=False) / count
+            return self.timed(lambda: _repeat(run, count), flush=False) / count
         driver = self._driver
         try:
             for _ in range(2):
-                _check(driver.cuGraphLaunch(graph, self._stream))
+                check(driver.cuGraphLaunch(graph, self._stream))
             rounds = 5
             times = [
-                self.timed(lambda: _check(driver.cuGraphLaunch(graph, self._stream)), flush=False)
+                self.timed(lambda: check(driver.cuGraphLaunch(graph, self._stream)), flush=False)
                 for _ in range(rounds)
             ]
             return sorted(times)[rounds // 2] / count
         finally:
-            _check(driver.cuGraphExecDestroy(graph))
+            check(driver.cuGraphExecDestroy(graph))
 
     def _record(self, run: Callable[[], None], count: int) -> Any:
         """Record runs into an executable graph; None if nothing came of it."""
@@ -223,7 +221,7 @@ class CudaRuntime:
         self.synchronize()
         side, before = int(self._side.handle), self._stream
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        _check(driver.cuStreamBeginCapture(side, mode))
+        check(driver.cuStreamBeginCapture(side, mode))
         self._stream = side
         failed = False
         try:
@@ -238,14 +236,14 @@ class CudaRuntime:
         if failed or int(status):
             return None
         try:
-            nodes = int(_check(driver.cuGraphGetNodes(graph))[-1])
-            return _check(driver.cuGraphInstantiate(graph, 0)) if nodes >= count else None
+            nodes = int(check(driver.cuGraphGetNodes(graph))[-1])
+            return check(driver.cuGraphInstantiate(graph, 0)) if nodes >= count else None
         finally:
-            _check(driver.cuGraphDestroy(graph))
+            check(driver.cuGraphDestroy(graph))
 
     def versions(self) -> dict[str, str]:
         """Return driver, compiler, cuda.core, and the clocks that nvidia-smi shows now."""
-        version = int(_check(self._driver.cuDriverGetVersion()))
+        version = int(check(self._driver.cuDriverGetVersion()))
         found = {
             "device": self.device.name,
             "driver": self.device.driver,
@@ -253,7 +251,7 @@ class CudaRuntime:
             "compiler": self.compiler,
             "cuda_core": str(getattr(self._core, "__version__", "unknown")),
         }
-        return found | _smi(self._gpu)
+        return found | clocks(self._gpu)
 
 
 class _Owned:
@@ -267,12 +265,9 @@ class _Owned:
             self._driver.cuMemFree(self._address)
 
 
-def _check(result: Any) -> Any:
-    """Return what a driver call gave; raise RunError with the driver's name of an error."""
-    status, *values = result
-    if int(status):
-        raise RunError(f"CUDA: {getattr(status, 'name', status)}")
-    return values[0] if len(values) == 1 else tuple(values)
+def _repeat(run: Callable[[], None], count: int) -> None:
+    for _ in range(count):
+        run()
 
 
 def _contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
@@ -285,55 +280,3 @@ def _contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
             return False
         want *= size
     return True
-
-
-def _facts(driver: Any, gpu: Any, index: int) -> Device:
-    """Read what the driver says of a device."""
-    handle = _check(driver.cuDeviceGet(index))
-
-    def get(name: str) -> int:
-        kind = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(_check(driver.cuDeviceGetAttribute(kind, handle)))
-
-    major, minor = get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")
-    units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6
-    lanes = 64 if (major, minor) in ((7, 0), (7, 5), (8, 0)) else 128  # f32 multiply-adds a clock
-    read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
-    return Device(
-        name=str(gpu.name), backend="cuda", index=index, arch=f"sm_{major}{minor}", units=units, lanes=32,
-        max_threads=get("MAX_THREADS_PER_BLOCK"), regs_per_thread=255,
-        regs_per_unit=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
-        threads_per_unit=get("MAX_THREADS_PER_MULTIPROCESSOR"),
-        blocks_per_unit=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
-        shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-        shared_per_unit=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-        l2_bytes=get("L2_CACHE_SIZE"), clock_ghz=ghz, max_cluster=8 if major >= 9 else 1,
-        driver=_driver_version(driver),
-        rates=Rates(3.3, 0.9 * read if read else 500.0, units * lanes * 2 * ghz / 1e3, "default"),
-    )  # fmt: skip
-
-
-def _driver_version(driver: Any) -> str:
-    """Return the installed driver's version, as nvidia-smi shows it where that exists."""
-    smi = _query("driver_version", 0)
-    version = int(_check(driver.cuDriverGetVersion()))
-    return smi[0] if smi else f"CUDA {version // 1000}.{version % 1000 // 10}"
-
-
-def _smi(gpu: Any) -> dict[str, str]:
-    """Return clocks and power, if nvidia-smi is there."""
-    names = "clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.draw,power.limit"
-    values = _query(names, gpu.pci_bus_id)
-    return dict(zip(names.replace(".", "_").split(","), values, strict=False))
-
-
-def _query(names: str, which: Any) -> list[str]:
-    tool = shutil.which("nvidia-smi")
-    if not tool:
-        return []
-    command = [tool, f"--query-gpu={names}", "--format=csv,noheader", f"--id={which}"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [part.strip() for part in done.stdout.strip().split(",")] if done.returncode == 0 else []

@@ -32,8 +32,8 @@ class NumpyRuntime:
         self.device = Device(
             name=platform.processor() or platform.machine() or "host", backend="numpy", index=0, arch="numpy",
             units=1, lanes=1, max_threads=1, regs_per_thread=16, regs_per_unit=16, threads_per_unit=1,
-            blocks_per_unit=1, shared_per_block=32768, shared_per_unit=32768, l2_bytes=32 << 20, clock_ghz=1.0,
-            max_cluster=1, driver=self.compiler, rates=Rates(50.0, 5.0, 0.01, source="default"),
+            blocks_per_unit=1, shared_per_block=32768, shared_per_unit=32768, l2_bytes=32 << 20,
+            clock_ghz=1.0, max_cluster=1, driver=self.compiler, rates=Rates(50.0, 5.0, 0.01, source="default"),
         )  # fmt: skip
 
     @property
@@ -73,7 +73,7 @@ class NumpyRuntime:
         if not isinstance(array, np.ndarray):
             raise ArrayError(f"a {type(array).__name__} was given: the CPU takes NumPy arrays")
         if not array.flags.c_contiguous:
-            raise ArrayError(f"array of strides {array.strides}: must be contiguous; use np.ascontiguousarray")
+            raise ArrayError(f"strides {array.strides}: must be contiguous; use np.ascontiguousarray")
         flat = array.reshape(-1).view(np.uint8)
         return Memory(array.nbytes, array.ctypes.data, flat, flat)
 

@@ -94,7 +94,7 @@ def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
         raise CompileError(f"{arch}: {_first_error(str(error))}") from error
     resources = read_log(log.getvalue())
     if not resources:
-        raise CompileError(f"{arch}: NVRTC does not report registers; install nvidia-cuda-nvrtc 12.4 or later")
+        raise CompileError(f"{arch}: NVRTC reports no registers; install a newer nvidia-cuda-nvrtc")
     return Built(key, bytes(code.code), resources, time.perf_counter() - start)
 
 

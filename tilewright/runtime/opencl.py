@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.device import Device, Rates
 from tilewright.errors import ArrayError, CompileError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, rates
 from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
+from tilewright.runtime.opencl_facts import facts
 
 OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
@@ -26,7 +26,8 @@ _ALIGN = 128
 # "Invalid record"): the second build of such a program has no kernels, and the process may crash. This
 # one is as fast. Its preprocessor misses a vstore16 pasted from vstore and 16: hence the bare name too.
 _STORE16 = """
-static inline __attribute__((overloadable, always_inline)) void tw_vstore16(float16 v, size_t i, SPACE float *p) {
+static inline __attribute__((overloadable, always_inline))
+void tw_vstore16(float16 v, size_t i, SPACE float *p) {
     *(SPACE tw_float16 *)(p + 16 * i) = v;
 }
 """
@@ -77,13 +78,13 @@ class OpenclRuntime:
         found = [d for d in devices() if not cpu or d.type & self.cl.device_type.CPU]
         if index >= len(found):
             kind = "CPU" if cpu else "device"
-            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}; try pip install 'pyopencl[pocl]'")
+            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}; install 'pyopencl[pocl]'")
         self._device = found[index]
         self.unified = bool(self._device.type & self.cl.device_type.CPU)
         self._context = self.cl.Context([self._device])
         self._queue = self.cl.CommandQueue(self._context)
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
-        self.device = rates.calibrated(_facts(self._device, index, self.unified))
+        self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     @property
@@ -139,7 +140,7 @@ class OpenclRuntime:
         if not isinstance(array, np.ndarray):
             raise ArrayError(f"a {type(array).__name__} was given: {self.device.name} takes NumPy arrays")
         if not array.flags.c_contiguous:
-            raise ArrayError(f"array of strides {array.strides}: must be contiguous; use np.ascontiguousarray")
+            raise ArrayError(f"strides {array.strides}: must be contiguous; use np.ascontiguousarray")
         if array.nbytes == 0:
             return self.alloc(4)
         if self.unified:
@@ -225,39 +226,6 @@ class OpenclRuntime:
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }
-
-
-def _facts(device: Any, index: int, cpu: bool) -> Device:
-    """Read what OpenCL says of a device.
-
-    A CPU core stands for a unit and a vector element for a lane; its vector registers (32 with
-    512-bit vectors, else 16) times their elements stand for the registers of a thread.
-    """
-    lanes = int(device.native_vector_width_float) if cpu else 32
-    registers = (32 if lanes >= 16 else 16) * lanes if cpu else 255
-    units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3
-    peak = units * lanes * 4 * ghz / 1e3  # two fused multiply-adds a cycle, two flops each
-    most, shared = int(device.max_work_group_size), int(device.local_mem_size)
-    return Device(
-        name=_name(device), backend="opencl", index=index, arch=_arch(device), units=units, lanes=max(lanes, 1),
-        max_threads=most, regs_per_thread=registers, regs_per_unit=registers if cpu else 65536,
-        threads_per_unit=1 if cpu else 1024, blocks_per_unit=1 if cpu else 16,
-        shared_per_block=shared, shared_per_unit=shared, l2_bytes=int(device.global_mem_cache_size),
-        clock_ghz=ghz, max_cluster=1, driver=f"{device.platform.version} {device.driver_version}",
-        rates=Rates(empty_us=20.0, read_gbs=5.0 * units, f32_tflops=max(peak, 1e-3), source="default"),
-    )  # fmt: skip
-
-
-def _name(device: Any) -> str:
-    """Return the processor's name without PoCL's prefix."""
-    return str(device.name).removeprefix("pthread-").removeprefix("cpu-").strip()
-
-
-def _arch(device: Any) -> str:
-    """Return the instruction set that PoCL compiles for, or the OpenCL C version."""
-    tail = str(device.version).rpartition("HSTR: ")[2]
-    width = int(device.native_vector_width_float)
-    return f"{tail.removeprefix('pthread-')}-v{width}" if "HSTR" in str(device.version) else str(device.opencl_c_version)
 
 
 def _first_error(log: str) -> str:

@@ -1,0 +1,70 @@
+"""What the CUDA driver and nvidia-smi say of a device."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Any
+
+from tilewright.device import Device, Rates
+from tilewright.errors import RunError
+
+
+def check(result: Any) -> Any:
+    """Return what a driver call gave; raise RunError with the driver's name of an error."""
+    status, *values = result
+    if int(status):
+        raise RunError(f"CUDA: {getattr(status, 'name', status)}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def facts(driver: Any, gpu: Any, index: int) -> Device:
+    """Read what the driver says of a device."""
+    handle = check(driver.cuDeviceGet(index))
+
+    def get(name: str) -> int:
+        kind = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(check(driver.cuDeviceGetAttribute(kind, handle)))
+
+    major, minor = get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")
+    units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6
+    lanes = 64 if (major, minor) in ((7, 0), (7, 5), (8, 0)) else 128  # f32 multiply-adds a clock
+    read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
+    return Device(
+        name=str(gpu.name), backend="cuda", index=index, arch=f"sm_{major}{minor}", units=units, lanes=32,
+        max_threads=get("MAX_THREADS_PER_BLOCK"), regs_per_thread=255,
+        regs_per_unit=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        threads_per_unit=get("MAX_THREADS_PER_MULTIPROCESSOR"),
+        blocks_per_unit=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        shared_per_unit=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        l2_bytes=get("L2_CACHE_SIZE"), clock_ghz=ghz, max_cluster=8 if major >= 9 else 1,
+        driver=_driver_version(driver),
+        rates=Rates(3.3, 0.9 * read if read else 500.0, units * lanes * 2 * ghz / 1e3, "default"),
+    )  # fmt: skip
+
+
+def _driver_version(driver: Any) -> str:
+    """Return the installed driver's version, as nvidia-smi shows it where that exists."""
+    smi = _query("driver_version", 0)
+    version = int(check(driver.cuDriverGetVersion()))
+    return smi[0] if smi else f"CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def clocks(gpu: Any) -> dict[str, str]:
+    """Return clocks and power, if nvidia-smi is there."""
+    names = "clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.draw,power.limit"
+    values = _query(names, gpu.pci_bus_id)
+    return dict(zip(names.replace(".", "_").split(","), values, strict=False))
+
+
+def _query(names: str, which: Any) -> list[str]:
+    tool = shutil.which("nvidia-smi")
+    if not tool:
+        return []
+    command = [tool, f"--query-gpu={names}", "--format=csv,noheader", f"--id={which}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [part.strip() for part in done.stdout.strip().split(",")] if done.returncode == 0 else []
