@@ -11,12 +11,12 @@ import typer
 
 from tilewright.cli import options
 from tilewright.cli.screen import Progress, emit, remark
+from tilewright.cli.search import Search
 from tilewright.report.plot import require_matplotlib, svg
 from tilewright.report.results import parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
 from tilewright.shapes import Layer
-from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
     from tilewright.bench import Bench
@@ -37,10 +37,11 @@ def bench(
     dtype: options.Dtype = None,
     layout: options.Layout = None,
     peers: Peers = None,
-    budget: options.BudgetText = options.DEFAULT_BUDGET,
+    budget: options.BudgetText = None,
     strategy: options.Strategy = "model",
     seed: options.Seed = 0,
     deterministic: options.Deterministic = False,
+    again: options.Again = False,
     no_tune: NoTune = False,
     json_file: options.JsonFile = None,
     markdown: Markdown = None,
@@ -48,33 +49,34 @@ def bench(
 ) -> None:
     """Tune each layer (or take it from the store), check it, and time it beside its peers."""
     found = options.layers(layers, dtype, layout)
-    limit, search = Budget.parse(budget), options.strategy(strategy)
+    limit, strategy = options.budget(budget), options.strategy(strategy)
     outputs = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     for option, file in outputs.items():
         options.writable(file, option)
     if plot is not None:
         require_matplotlib()
     runtime = options.open_device(device)
-    from tilewright.bench import Bench, tuner
+    from tilewright.bench import Bench
     from tilewright.peers import applicable, named
     from tilewright.store import Store
 
     store = Store()
     with Progress(len(found), "bench") as progress:
+        search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again)
         work = Bench(
             runtime=runtime,
             peers=applicable(runtime.device) if peers is None else named(peers),
             store=store,
-            tune=None if no_tune else tuner(runtime, limit, store, strategy=search, seed=seed),
+            tune=None if no_tune else search.seconds,
             deterministic=deterministic,
             seed=seed,
             progress=progress.now,
         )
         rows = _measured(work, found, progress)
     if rows:
-        _report(work.document(rows, "" if no_tune else str(limit)), outputs)
+        _report(work.document(rows, str(limit or "")), outputs)
     if len(rows) < len(found):
-        remark(f"stopped: {len(rows)} of {len(found)} layers are done; the same command goes on from there")
+        remark(options.STOPPED.format(done=len(rows), all=len(found)))
         raise typer.Exit(130)
 
 

@@ -53,7 +53,6 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
         family=kind,
         config=config,
         estimate=estimate(kind, problem, device, config),
-        work=kind.work(problem, device, config),
         note=note,
         history=Store().records(problem, device.key),
     )

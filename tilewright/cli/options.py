@@ -16,6 +16,7 @@ from tilewright.device import parse_selector
 from tilewright.errors import ProblemError, TilewrightError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
+from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -38,8 +39,12 @@ Layout = Annotated[
     str | None, typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw or nhwc.")
 ]
 BudgetText = Annotated[
-    str, typer.Option("--budget", metavar="BUDGET", help="For each layer: 20s, 2m, 50trials or all.")
+    str | None,
+    typer.Option(
+        "--budget", metavar="BUDGET", help="For each layer: 20s, 2m, 50trials, all. Default: as fits."
+    ),
 ]
+Again = Annotated[bool, typer.Option("--again", help="Search on where the store has a winner already.")]
 Strategy = Annotated[
     str, typer.Option("--strategy", metavar="NAME", help="How to search: model, random, local or all.")
 ]
@@ -54,7 +59,7 @@ ConfigText = Annotated[
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output.")
 ]
-DEFAULT_BUDGET = "20s"
+STOPPED = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
 MAX_LAYERS = 1000
 
 
@@ -99,6 +104,11 @@ def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> t
 
     plan = dispatch(problem, runtime, Store(), deterministic)
     return plan.config, plan.note or "the stored winner"
+
+
+def budget(text: str | None) -> Budget | None:
+    """Read --budget; None leaves it to the tuner."""
+    return None if text is None else Budget.parse(text)
 
 
 def strategy(name: str) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from tilewright.cli import options
 from tilewright.cli.screen import Progress, emit, remark
-from tilewright.report.table import Table, time_text
+from tilewright.cli.search import Search
+from tilewright.errors import CompileError, ProblemError, RunError
+from tilewright.report.table import NONE, Table, time_text
 from tilewright.shapes import Layer
-from tilewright.tuning.budget import Budget
 
-if TYPE_CHECKING:
-    from tilewright.runtime.base import Runtime
+Row = dict[str, Any]
 
 
 def tune(
@@ -21,79 +21,82 @@ def tune(
     device: options.Device = None,
     dtype: options.Dtype = None,
     layout: options.Layout = None,
-    budget: options.BudgetText = options.DEFAULT_BUDGET,
+    budget: options.BudgetText = None,
     strategy: options.Strategy = "model",
     seed: options.Seed = 0,
     deterministic: options.Deterministic = False,
+    again: options.Again = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Search for the fastest right kernel of each layer. Ctrl-C keeps what was found so far."""
+    """Find the fastest right kernel of each layer. Ctrl-C keeps what was found so far."""
     found = options.layers(layers, dtype, layout)
-    limit, search = Budget.parse(budget), options.strategy(strategy)
+    limit, strategy = options.budget(budget), options.strategy(strategy)
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
-    rows: list[dict[str, Any]] = []
-    try:
-        with Progress(len(found), "tuning") as progress:
-            for layer in found:
-                rows.append(_tuned(layer, runtime, limit, search, seed, progress))
-                progress.finished(_line(rows[-1]))
-    except KeyboardInterrupt:
-        remark(f"stopped: {len(rows)} of {len(found)} layers are done, and every trial so far is kept; "
-               "the same command goes on from there")  # fmt: skip
-        raise typer.Exit(130) from None
-    document = {"device": runtime.device.name, "budget": str(limit), "seed": seed, "rows": rows}
-    emit(_table(rows), document, json_file)
-
-
-def _tuned(
-    layer: Layer,
-    runtime: Runtime,
-    budget: Budget,
-    strategy: str,
-    seed: int,
-    progress: Progress,
-) -> dict[str, Any]:
     from tilewright.store import Store
-    from tilewright.tuning.tuner import tune as search
 
-    result = search(
-        layer.problem,
-        runtime,
-        budget=budget,
-        strategy=strategy,
-        seed=seed,
-        store=Store(),
-        progress=lambda *facts: progress.now(layer.name),
-    )
-    best = result.best
+    rows: list[Row] = []
+    stopped = False
+    with Progress(len(found), "tuning") as progress:
+        search = Search(runtime, Store(), progress, limit, strategy, seed, deterministic, again)
+        try:
+            for layer in found:
+                rows.append(_row(search, layer, alone=len(found) == 1))
+                progress.finished(_line(rows[-1]))
+        except KeyboardInterrupt:
+            stopped = True
+    if rows:
+        document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
+        emit(_table(rows), document, json_file)
+    if stopped:
+        remark(options.STOPPED.format(done=len(rows), all=len(found)))
+    if stopped or any("reason" in row for row in rows):
+        raise typer.Exit(130 if stopped else 1)
+
+
+def _row(search: Search, layer: Layer, alone: bool) -> Row:
+    """Tune one layer; one of many that fails is a row with the reason."""
+    problem, device = layer.problem, search.runtime.device
+    row = {"name": layer.name, "problem": str(problem)}
+    try:
+        winner = search.winner(problem, layer.name)
+    except (ProblemError, CompileError, RunError) as error:
+        if alone:
+            raise
+        return {**row, "reason": str(error)}
+    record = winner.record
+    assert record.measurement is not None and record.check is not None
     return {
-        "name": layer.name,
-        "problem": str(layer.problem),
-        "config": best.config,
-        "cold_us": best.measurement.cold_us,
-        "ci95_us": best.measurement.ci95_us,
-        "warm_us": best.measurement.warm_us,
-        "floor_us": runtime.device.floor_us(layer.problem.flops, layer.problem.bytes),
-        "worst": best.check.worst,
-        "deterministic": best.deterministic,
-        "trials": len(result.records),
-        "tune_s": result.seconds,
+        **row,
+        "config": record.config,
+        "cold_us": record.measurement.cold_us,
+        "ci95_us": record.measurement.ci95_us,
+        "warm_us": record.measurement.warm_us,
+        "floor_us": device.floor_us(problem.flops, problem.bytes),
+        "worst": record.check.worst,
+        "deterministic": record.deterministic,
+        "trials": winner.trials,
+        "tune_s": winner.seconds,
     }
 
 
-def _line(row: dict[str, Any]) -> str:
-    return f"{row['name']}: {time_text(row['cold_us'])} us, {row['trials']} trials in {row['tune_s']:.1f} s"
+def _line(row: Row) -> str:
+    if "reason" in row:
+        return f"{row['name']}: {row['reason']}"
+    how = f"{row['trials']} tried in {row['tune_s']:.1f} s" if row["trials"] else "stored"
+    return f"{row['name']}: {time_text(row['cold_us'])} us, {how}"
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    head = ("layer", "us", "±", "floor", "of floor", "error/bound", "trials", "s", "config")
-    body = [
-        (
-            row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
-            f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}", str(row["trials"]),
-            f"{row['tune_s']:.1f}", row["config"],
-        )
-        for row in rows
-    ]  # fmt: skip
-    return Table("", head, tuple(body))
+def _table(rows: list[Row]) -> Table:
+    head = ("layer", "us", "±", "floor", "of floor", "error/bound", "tried", "s", "config")
+    return Table("", head, tuple(map(_cells, rows)))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    if "reason" in row:
+        return (row["name"], *[NONE] * 7, row["reason"])
+    return (
+        row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
+        f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
+        str(row["trials"]) if row["trials"] else "stored", f"{row['tune_s']:.1f}", row["config"],
+    )  # fmt: skip

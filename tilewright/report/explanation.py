@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family, Work
+from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Measurement, Record
 from tilewright.report.table import Table, time_text
@@ -26,7 +26,6 @@ class Subject:
     family: Family
     config: Config
     estimate: Estimate
-    work: Work
     note: str
     history: Sequence[Record]
 
@@ -40,7 +39,6 @@ def sections(subject: Subject) -> list[Section]:
         ("layer", _layer(subject.problem, subject.device)),
         ("config", _config(subject)),
         ("device", _limits(subject.device)),
-        ("block", _work(subject.work)),
         ("model sees", dict(subject.estimate.facts)),
         ("predicted time by term, us", _terms(subject.estimate)),
         ("predicted against measured", _measured(subject)),
@@ -106,15 +104,6 @@ def _limits(device: Device) -> dict[str, str | float | int]:
         "read_gbs": device.rates.read_gbs,
         "f32_tflops": device.rates.f32_tflops,
         "rates_from": device.rates.source,
-    }
-
-
-def _work(work: Work) -> dict[str, str | float | int]:
-    return {
-        "blocks": work.blocks,
-        "threads_per_block": work.threads,
-        "registers_per_thread_modelled": work.registers,
-        "shared_bytes_per_block": work.shared_bytes,
     }
 
 

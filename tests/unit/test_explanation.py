@@ -1,0 +1,106 @@
+"""What ``explain`` says of a winner: pure figures, from the model and the records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.device import Device, Rates, for_architecture
+from tilewright.kernels.family import Config, Family, Param
+from tilewright.problem import Problem
+from tilewright.record import Check, Estimate, Measurement, Record
+from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
+from tilewright.report.table import plain
+
+PROBLEM = Problem.parse("n1c64h56w56k64r3s3p1-f32")
+DEVICE = replace(for_architecture("sm_90"), rates=Rates(3.0, 3000.0, 60.0))
+
+
+class Toy(Family):
+    """A family of one choice."""
+
+    name = "toy"
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        return (Param("t", (1, 2, 4), "tile"), Param("mode", (0, 1), "how", ("plain", "staged")),
+                Param("one", (7,), "no choice"))  # fmt: skip
+
+
+def record(config: str, cold_us: float, ci95_us: float = 0.1, outcome: str = "correct") -> Record:
+    check = Check(True, 1e-6, 1e-5, 0.1, True, True)
+    timed = Measurement(cold_us, ci95_us, 20, cold_us * 0.9)
+    return Record(str(PROBLEM), DEVICE.key, "toy", config, outcome, True, check, timed, registers=64)
+
+
+def subject(history: list[Record]) -> Subject:
+    config = Config.make("toy", {"t": 2, "mode": 1, "one": 7})
+    estimate = Estimate(9.0, {"arithmetic_us": 6.0, "launch_us": 3.0}, {"occupancy": 0.5, "waves": 1.25})
+    return Subject(PROBLEM, DEVICE, Toy(), config, estimate, "the stored winner", history)
+
+
+MINE = "toy:mode=1.one=7.t=2"
+HISTORY = [
+    record("toy:mode=0.one=7.t=4", 12.0),
+    record(MINE, 20.0),  # an older figure of the same config
+    record("toy:mode=0.one=7.t=2", 10.3, 0.4),
+    record("toy:mode=0.one=7.t=1", 1.0, outcome="correctness"),
+    record(MINE, 10.0),
+]
+
+
+def found(history: list[Record]) -> dict[str, dict[str, str | float | int]]:
+    return dict(sections(subject(history)))
+
+
+def test_floor_is_the_device_s_floor() -> None:
+    layer = found([])["layer"]
+    assert layer["flops"] == PROBLEM.flops == 2 * 64 * 64 * 9 * 56 * 56
+    assert layer["floor_us"] == pytest.approx(3.0 + PROBLEM.flops / 60e6)
+    assert layer["bound_by"] == "arithmetic"
+
+
+def test_every_term_and_fact_of_the_model_is_there() -> None:
+    said = found([])
+    assert said["predicted time by term, us"] == {"arithmetic_us": 6.0, "launch_us": 3.0, "total": 9.0}
+    assert said["model sees"] == {"occupancy": 0.5, "waves": 1.25}
+
+
+def test_choices_are_named_and_what_is_no_choice_is_left_out() -> None:
+    config = found([])["config"]
+    assert config["mode"] == "1 = staged  (how)"
+    assert "one" not in config
+
+
+def test_predicted_against_measured() -> None:
+    measured = found(HISTORY)["predicted against measured"]
+    assert measured["measured_us"] == "10 ± 0.1 (cold, 20 runs)"
+    assert measured["predicted_over_measured"] == pytest.approx(0.9)
+    assert measured["registers_per_thread_compiled"] == 64
+
+
+def test_runner_up_and_noise() -> None:
+    second = found(HISTORY)["runner-up"]
+    assert second["config"] == "toy:mode=0.one=7.t=2"
+    assert second["over_winner"] == pytest.approx(1.03)
+    assert str(second["within_noise"]).startswith("yes")
+    assert (second["configs_within_noise"], second["configs_tried"]) == (1, 4)
+
+
+def test_nothing_measured_yet() -> None:
+    said = found([])
+    assert "run tilewright tune" in str(said["predicted against measured"]["measured"])
+    assert said["runner-up"] == {}
+    assert all(table.title != "runner-up" for table in tables(sections(subject([]))))
+
+
+def test_best_records_are_the_newest_correct_of_each_config() -> None:
+    assert [r.measurement.cold_us for r in best_records(HISTORY) if r.measurement] == [10.0, 10.3, 12.0]
+    assert within_noise(Measurement(1.0, 0.1, 9), Measurement(1.2, 0.1, 9))
+    assert not within_noise(Measurement(1.0, 0.1, 9), Measurement(1.3, 0.1, 9))
+
+
+def test_tables_are_readable_lines() -> None:
+    text = "\n".join(plain(table) for table in tables(sections(subject(HISTORY))))
+    assert "flops" in text and "231,211,008" in text
+    assert "bound by" in text

@@ -1,0 +1,98 @@
+"""A layer's winner for a command: from the store where it is known, else by tuning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.cli.screen import Progress
+from tilewright.errors import RunError
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.report.table import time_text
+from tilewright.tuning.budget import Budget
+
+if TYPE_CHECKING:
+    from tilewright.runtime.base import Runtime
+    from tilewright.store import Store
+    from tilewright.tuning.events import Event
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The winner of one layer. ``trials`` and ``seconds`` are 0 where the store had it."""
+
+    record: Record
+    trials: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the command line asked for.
+
+    Attributes:
+        budget: None: what suits the device.
+        again: search on, though the store has a winner.
+    """
+
+    runtime: Runtime
+    store: Store
+    progress: Progress
+    budget: Budget | None
+    strategy: str
+    seed: int
+    deterministic: bool
+    again: bool
+
+    def winner(self, problem: Problem, name: str) -> Winner:
+        """Take the stored winner, or tune and store.
+
+        Raises:
+            RunError: no config was right; says what became of those that were tried.
+        """
+        known = None if self.again else self._known(problem)
+        if known is not None:
+            return Winner(known)
+        from tilewright.dispatch import forget
+        from tilewright.tuning.tuner import tune
+
+        result = tune(
+            problem, self.runtime, self.budget, self.strategy, self.seed, self.store,
+            lambda event: self._tell(event, name), self.deterministic,
+        )  # fmt: skip
+        forget(problem)
+        if result.best is None:
+            outcomes = Counter(record.outcome for record in result.records)
+            tried = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "none tried"
+            raise RunError(
+                f"{problem}: no config was right within the budget ({tried}); give it a larger one"
+            )
+        return Winner(result.best, len(result.records), result.seconds)
+
+    def seconds(self, problem: Problem) -> float:
+        """Have a winner in the store; return how long that took. What fails shows when it is run."""
+        try:
+            return self.winner(problem, "").seconds
+        except RunError:
+            return 0.0
+
+    def _known(self, problem: Problem) -> Record | None:
+        """The stored winner, if its tuning came to its end and nothing has changed since."""
+        from tilewright.kernels import FAMILIES
+        from tilewright.store import source_keys
+
+        device = self.runtime.device
+        keys = source_keys((family.name for family in FAMILIES), self.runtime.compiler)
+        record = self.store.best(problem, device.key, self.deterministic, keys)
+        return record if record is not None and record.context.get("stage") == "final" else None
+
+    def _tell(self, event: Event, name: str) -> None:
+        from tilewright.tuning.events import Comparing, Tried
+
+        if isinstance(event, Tried):
+            best = f"best {time_text(event.best_us)} us" if event.best_us else "nothing right yet"
+            self.progress.now(f"{name} {event.trials} tried, {best}".strip(), event.share)
+        elif isinstance(event, Comparing):
+            self.progress.now(f"{name} comparing {len(event.configs)} finalists".strip(), 1.0)
