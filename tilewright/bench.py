@@ -15,8 +15,9 @@ import numpy as np
 
 from tilewright.contest import Entered, enter, wrong
 from tilewright.device import parse_selector
-from tilewright.dispatch import REFERENCE, dispatch
+from tilewright.dispatch import REFERENCE, dispatch, forget
 from tilewright.errors import PeerError, TilewrightError
+from tilewright.kernels import FAMILIES
 from tilewright.peers import PEERS, Peer, Setting, applicable, release
 from tilewright.peers.base import F32, Run, one_line
 from tilewright.plan import Plan
@@ -25,7 +26,7 @@ from tilewright.record import Check, Measurement
 from tilewright.rows import BenchRow, OurFigure
 from tilewright.runtime.base import Memory, Runtime
 from tilewright.shapes import Layer
-from tilewright.store import Store
+from tilewright.store import Store, source_keys
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits, measure
@@ -81,7 +82,7 @@ class Bench:
         problem, device = layer.problem, self.runtime.device
         inputs = normal_inputs(problem, self.seed)
         self.progress(f"{layer.name}: tuning", 0.0)
-        tune_s = self.tune(problem) if self.tune else 0.0
+        tune_s, untuned = self._tune(problem)
         self.progress(f"{layer.name}: peers", 0.6)
         truth = _Bound(self.runtime, Plan.make(self.runtime, problem, REFERENCE), inputs).once()
         offers = {peer.name: self._offer(peer, problem, inputs, truth) for peer in self._applicable()}
@@ -89,15 +90,22 @@ class Bench:
         ours, bound = self._ours(problem, inputs, truth)
         runs: dict[str, Run] = {OURS: bound.run} if bound else {}
         runs |= {c.name: c.run for entered in offers.values() for c in entered.contestants}
-        figures = measure(runs, self.runtime, self.limits)
+        figures = measure(runs, self.runtime, self.limits) if runs else {}
         row = BenchRow(
             name=layer.name, problem=str(problem), floor_us=device.floor_us(problem.flops, problem.bytes),
-            ours=replace(_timed(ours, figures.get(OURS)), tune_s=tune_s),
+            ours=replace(_timed(ours, figures.get(OURS)), tune_s=tune_s, note=ours.note or untuned),
             peers=dict(item for entered in offers.values() for item in entered.figures(figures)),
         )  # fmt: skip
         del offers, runs, bound
         release()
         return row
+
+    def _tune(self, problem: Problem) -> tuple[float, str]:
+        """Tune; return the seconds it took, and why it could not be done."""
+        try:
+            return (self.tune(problem) if self.tune else 0.0), ""
+        except TilewrightError as error:
+            return 0.0, f"not tuned: {error}"
 
     def _applicable(self) -> list[Peer]:
         """The wanted peers that are made for this kind of device; an OpenCL GPU has none."""
@@ -121,14 +129,18 @@ class Bench:
             plan = dispatch(problem, self.runtime, self.store, self.deterministic)
             check = _check(self.runtime, plan, self.seed)
             bound = _Bound(self.runtime, plan, inputs)
-            reason = check.reason or wrong(bound.once(), truth, problem)
+            reason = (check.reason if check else "") or wrong(bound.once(), truth, problem)
         except TilewrightError as error:
             return OurFigure(reason=str(error)), None
         figure = OurFigure(
-            family=plan.config.family, config=str(plan.config), max_error=check.max_error,
-            error_bound=check.bound, worst=check.worst, deterministic=plan.deterministic and check.repeatable,
+            family=plan.config.family, config=str(plan.config), deterministic=plan.deterministic,
             workspace_bytes=plan.workspace_bytes, pack_us=bound.pack_us(), note=plan.note, reason=reason,
         )  # fmt: skip
+        if check:
+            figure = replace(
+                figure, max_error=check.max_error, error_bound=check.bound, worst=check.worst,
+                deterministic=plan.deterministic and check.repeatable,
+            )  # fmt: skip
         return figure, None if reason else bound
 
     def document(self, rows: Sequence[BenchRow], budget: str = "") -> dict[str, Any]:
@@ -215,21 +227,36 @@ def bench(
     return Bench(runtime, peers, store, tune, progress=progress).rows(layers)
 
 
-def tuner(runtime: Runtime, budget: Budget, store: Store | None, **tuning: Any) -> Callable[[Problem], float]:
-    """Return what tunes a problem and says how many seconds it took, for ``Bench.tune``."""
-    from tilewright.dispatch import forget
+def tuner(
+    runtime: Runtime, budget: Budget, store: Store | None, deterministic: bool = False, **tuning: Any
+) -> Callable[[Problem], float]:
+    """Return what tunes a problem and says how many seconds it took, for ``Bench.tune``.
+
+    A problem whose winner is in the store already is not tuned again.
+    """
     from tilewright.tuning.tuner import tune
 
     def seconds(problem: Problem) -> float:
-        result = tune(problem, runtime, budget=budget, store=store, **tuning)
+        if store is not None and _settled(problem, runtime, store, deterministic):
+            return 0.0
+        result = tune(problem, runtime, budget=budget, store=store, deterministic=deterministic, **tuning)
         forget(problem)
-        return float(result.seconds)
+        return result.seconds
 
     return seconds
 
 
-def _check(runtime: Runtime, plan: Plan, seed: int) -> Check:
-    """Verify a plan in full, on the inputs that it is then timed with."""
+def _settled(problem: Problem, runtime: Runtime, store: Store, deterministic: bool) -> bool:
+    """Say whether a tune of the problem was brought to its end with these very kernels."""
+    keys = source_keys((family.name for family in FAMILIES), runtime.compiler)
+    best = store.best(problem, runtime.device.key, deterministic, keys)
+    return best is not None and best.context.get("stage") == "final"
+
+
+def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:
+    """Verify a plan in full, on the inputs that it is then timed with; NumPy has no kernels to verify."""
+    if runtime.device.backend == "numpy":
+        return None
     verifier = Verifier(runtime, plan.problem, seed)
     return verifier.check(verifier.candidate(plan.config), "full")
 

@@ -1,0 +1,186 @@
+"""The bench against invented peers: right, wrong, absent, broken; and what the rows say of them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tilewright.bench import Bench, bench
+from tilewright.contest import wrong
+from tilewright.device import Device
+from tilewright.errors import DeviceError, ProblemError
+from tilewright.peers import Contestant, Offer, Peer, Setting
+from tilewright.plan import Plan
+from tilewright.problem import Problem
+from tilewright.report.results import parse
+from tilewright.runtime import open_runtime
+from tilewright.shapes import Layer
+from tilewright.tuning.inputs import Inputs, normal_inputs
+from tilewright.tuning.measure import Limits
+
+LAYER = Layer("L1", Problem.parse("n1c8h6w5k4r3s3p1-f32+bias+relu"))
+QUICK = Limits(min_rounds=2, max_rounds=2, warm_runs=2)
+
+
+def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
+    """The right answer."""
+    from tilewright.dispatch import REFERENCE
+
+    plan = Plan.make(open_runtime("numpy"), problem, REFERENCE)
+    bias = inputs.bias if "bias" in problem.epilogue else None
+    return np.array(plan(inputs.x, plan.pack(inputs.w), bias))
+
+
+class Invented(Peer):
+    """A peer with one contestant for each (name, factor, tags)."""
+
+    backends = ("numpy",)
+
+    def __init__(self, name: str, *ways: tuple[str, float, tuple[str, ...]], reason: str = "") -> None:
+        self.name, self.ways, self.reason = name, ways, reason
+        self.runs: list[str] = []
+
+    def absent(self, device: Device) -> str | None:
+        return self.reason or None
+
+    def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
+        y, offer = answer(problem, inputs), Offer(skipped={f"{self.name} odd": "not on a Monday"})
+        for name, factor, tags in self.ways:
+
+            def run(name: str = name) -> None:
+                self.runs.append(name)
+                if name == "crash":
+                    raise RuntimeError("out of\nluck")
+
+            output = y * np.float32(factor)
+            about = (self.name, name, f"detail of {name}", "nchw", run)
+            offer.contestants.append(Contestant(*about, lambda o=output: o, 7, 1.5, 0, tags))
+        return offer
+
+
+def row_of(*peers: Peer, layer: Layer = LAYER, **how):  # type: ignore[no-untyped-def]
+    return Bench(open_runtime("numpy"), peers, limits=QUICK, **how).row(layer)
+
+
+@pytest.fixture(autouse=True)
+def everyone_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bench asks which of the known peers apply; here whoever is given does."""
+    monkeypatch.setattr(Bench, "_applicable", lambda self: list(self.peers))
+
+
+def test_a_row_has_ours_and_every_peer() -> None:
+    good = Invented("good", ("plain", 1.0, ("gemm",)), ("wino", 1.0, ("winograd",)))
+    row = row_of(good, Invented("gone", reason="gone: not installed; pip install gone"))
+    assert row.ours.family == "reference" and row.ours.cold_us and not row.ours.reason
+    assert set(row.peers) == {"good", "good-gemm", "gone"}
+    assert row.peers["good"].cold_us and row.peers["good"].workspace_bytes == 7
+    assert row.peers["good"].tried["good odd"] == "not on a Monday"
+    assert row.peers["good-gemm"].detail == "detail of plain"
+    assert row.peers["gone"].cold_us is None and "pip install gone" in row.peers["gone"].reason
+    assert row.best_peer in ("good", "good-gemm")
+    assert row.ratio and row.floor_share
+
+
+def test_a_wrong_answer_is_never_timed() -> None:
+    peer = Invented("half", ("low precision", 1.001, ()), ("fine", 1.0, ()))
+    row = row_of(peer)
+    assert row.error_over_bound is None  # NumPy is the reference
+    assert peer.runs.count("low precision") == 1
+    assert str(row.peers["half"].tried["low precision"]).startswith("wrong: error ")
+    assert row.peers["half"].detail == "detail of fine"
+
+
+def test_a_peer_with_no_right_answer_says_so() -> None:
+    row = row_of(Invented("bad", ("a", 2.0, ()), ("crash", 1.0, ())))
+    assert row.peers["bad"].cold_us is None
+    assert "no contestant was right" in row.peers["bad"].reason
+    assert row.peers["bad"].tried["crash"] == "out of luck"
+    assert row.best_peer is None and row.ratio is None
+
+
+def test_a_peer_that_raises_anything_is_a_reason() -> None:
+    class Broken(Invented):
+        def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
+            raise ZeroDivisionError("oh")
+
+    assert "ZeroDivisionError: oh" in row_of(Broken("broken")).peers["broken"].reason
+
+
+def test_the_document_is_what_the_reports_read() -> None:
+    layers = [LAYER, Layer("L2", Problem.parse("n2c4h5w5k3r1s1-f32-nhwc"))]
+    work = Bench(open_runtime("numpy"), [Invented("good", ("plain", 1.0, ()))], limits=QUICK, seed=3)
+    document = json.loads(json.dumps(work.document(work.rows(layers), "20s")))
+    results = parse(document)
+    assert [row.name for row in results.rows] == ["L1", "L2"]
+    assert results.geomean and document["protocol"]["seed"] == 3
+    assert {"name", "backend", "driver"} <= set(document["device"])
+    wanted = {
+        "family", "config", "cold_us", "warm_us", "ci95_us", "max_error", "error_bound", "deterministic",
+        "workspace_bytes", "pack_us", "tune_s",
+    }  # fmt: skip
+    assert wanted <= set(document["rows"][0]["ours"])
+    assert {"cold_us", "warm_us", "detail"} <= set(document["rows"][1]["peers"]["good"])
+
+
+def test_tuning_is_told_and_may_fail() -> None:
+    assert row_of(tune=lambda problem: 1.25).ours.tune_s == 1.25
+
+    def refuses(problem: Problem) -> float:
+        raise ProblemError("no family takes it")
+
+    row = row_of(tune=refuses)
+    assert "no family takes it" in row.ours.note or "slow" in row.ours.note
+    assert row.ours.cold_us
+
+
+def test_progress_is_told() -> None:
+    heard: list[str] = []
+    row_of(progress=lambda text, share: heard.append(text))
+    assert heard == ["L1: tuning", "L1: peers", "L1: measuring"]
+
+
+def test_bench_opens_its_device() -> None:
+    rows = bench([LAYER], "numpy", peers=())
+    assert rows[0].problem == str(LAYER.problem) and rows[0].ours.cold_us
+    with pytest.raises(DeviceError):
+        bench([LAYER], "nump", peers=())
+
+
+def _tf32(array: np.ndarray) -> np.ndarray:
+    """Round to TF32's 10 bits of mantissa."""
+    bits = array.view(np.uint32)
+    return ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+LONG = ["n1c64h14w14k32r3s3p1-f32", "n1c512h7w7k64r3s3p1-f32", "n1c4096h1w1k100r1s1-f32"]
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_f32_passes_and_tf32_does_not(text: str) -> None:
+    problem = Problem.parse(text)
+    inputs = normal_inputs(problem, 5)
+    truth = answer(problem, inputs)
+    columns = np.zeros((problem.cg * problem.r * problem.s, problem.p * problem.q), np.float32)
+    x = np.pad(inputs.x[0], ((0, 0), problem.pad[:2], problem.pad[2:]))
+    views = np.lib.stride_tricks.sliding_window_view(x, (problem.r, problem.s), axis=(1, 2))
+    columns = views.transpose(0, 3, 4, 1, 2).reshape(columns.shape)
+    w = inputs.w.reshape(problem.k, -1)
+    plain = np.zeros((problem.k, columns.shape[1]), np.float32)
+    for c in range(columns.shape[0]):  # the longest chain there is: one sequential f32 sum
+        plain += w[:, c : c + 1] * columns[c]
+    assert wrong(plain.reshape(truth.shape), truth, problem) == ""
+    coarse = _tf32(w) @ _tf32(np.ascontiguousarray(columns))
+    assert "error" in wrong(coarse.reshape(truth.shape), truth, problem)
+
+
+def test_one_bad_element_is_wrong() -> None:
+    problem = Problem.parse("n1c64h14w14k32r3s3p1-f32")
+    truth = np.ones(problem.y_shape, np.float32)
+    y = truth.copy()
+    y[0, -1, -1, -1] += 0.1
+    assert "error" in wrong(y, truth, problem)
+    y[0, -1, -1, -1] = np.nan
+    assert "1 elements are not finite" in wrong(y, truth, problem)
+    assert wrong(truth[:0], truth[:0], problem) == ""
