@@ -60,6 +60,7 @@ profile: $(DEMO_READY) $(if $(filter cuda%,$(DEVICE)),$(CUDA_READY))
 		ncu --set full $(PY) -m tilewright run "$(PROBLEM)" --device $(DEVICE); fi
 
 $(VENV)/.made:
+	@echo "setting up $(VENV), once; pip takes a minute or two …"
 	@test -n "$(PYTHON)" || { echo 'error: no Python 3.11 or newer with the venv module was found; install one' \
 		'(Debian: apt install python3 python3-venv) or name it: make PYTHON=/path/to/python3.11' >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)

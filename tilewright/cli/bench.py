@@ -55,7 +55,7 @@ def bench(
         options.writable(file, option)
     if plot is not None:
         require_matplotlib()
-    runtime = options.open_device(device)
+    runtime = options.open_device(device, measured=True)
     from tilewright.bench import Bench
     from tilewright.peers import applicable, named
     from tilewright.store import Store

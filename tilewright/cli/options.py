@@ -6,6 +6,7 @@ Everything a user typed is checked before anything slow begins.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 
 from tilewright import shapes
 from tilewright.device import parse_selector
-from tilewright.errors import ProblemError, TilewrightError
+from tilewright.errors import DeviceError, ProblemError, TilewrightError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.tuning.budget import Budget
@@ -89,12 +90,18 @@ def selector(device: str | None) -> tuple[str | None, int]:
     return (None, 0) if device is None else parse_selector(device)
 
 
-def open_device(device: str | None) -> Runtime:
-    """Open the device of a command line."""
+def open_device(device: str | None, measured: bool = False) -> Runtime:
+    """Open the device of a command line; ``measured``: its rates are calibrated first if they never were."""
     kind, index = selector(device)
     from tilewright.runtime import open_runtime
 
-    return open_runtime(kind, index)
+    runtime = open_runtime(kind, index)
+    if measured and runtime.device.backend != "numpy" and runtime.device.rates.source != "calibrated":
+        from tilewright.calibrate import calibrate
+
+        with suppress(DeviceError):  # a device in other use: the datasheet's rates must do
+            calibrate(runtime)
+    return runtime
 
 
 def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> tuple[Config, str]:

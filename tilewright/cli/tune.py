@@ -32,7 +32,7 @@ def tune(
     found = options.layers(layers, dtype, layout)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     options.writable(json_file, "--json")
-    runtime = options.open_device(device)
+    runtime = options.open_device(device, measured=True)
     from tilewright.store import Store
 
     rows: list[Row] = []
@@ -88,15 +88,16 @@ def _line(row: Row) -> str:
 
 
 def _table(rows: list[Row]) -> Table:
-    head = ("layer", "us", "±", "floor", "of floor", "error/bound", "tried", "s", "config")
-    return Table("", head, tuple(map(_cells, rows)))
+    head = ("layer", "us", "±", "floor", "of floor", "error/bound", "tried", "s")
+    notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
+    return Table("", head, tuple(map(_cells, rows)), notes)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     if "reason" in row:
-        return (row["name"], *[NONE] * 7, row["reason"])
+        return (row["name"], *[NONE] * 7)
     return (
         row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
         f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
-        str(row["trials"]) if row["trials"] else "stored", f"{row['tune_s']:.1f}", row["config"],
+        str(row["trials"]) if row["trials"] else "stored", f"{row['tune_s']:.1f}",
     )  # fmt: skip
