@@ -33,7 +33,8 @@ class NumpyRuntime:
             name=platform.processor() or platform.machine() or "host", backend="numpy", index=0, arch="numpy",
             units=1, lanes=1, max_threads=1, regs_per_thread=16, regs_per_unit=16, threads_per_unit=1,
             blocks_per_unit=1, shared_per_block=32768, shared_per_unit=32768, l2_bytes=32 << 20,
-            clock_ghz=1.0, max_cluster=1, driver=self.compiler, rates=Rates(50.0, 5.0, 0.01, source="default"),
+            clock_ghz=1.0, max_cluster=1, driver=self.compiler,
+            rates=Rates(50.0, 5.0, 0.01, source="default"),
         )  # fmt: skip
 
     @property

@@ -20,7 +20,8 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
     most, shared = int(device.max_work_group_size), int(device.local_mem_size)
     return Device(
         name=_name(device), backend="opencl", index=index, arch=_arch(device), units=units,
-        lanes=max(lanes, 1), max_threads=most, regs_per_thread=registers, regs_per_unit=registers if cpu else 65536,
+        lanes=max(lanes, 1), max_threads=most, regs_per_thread=registers,
+        regs_per_unit=registers if cpu else 65536,
         threads_per_unit=1 if cpu else 1024, blocks_per_unit=1 if cpu else 16,
         shared_per_block=shared, shared_per_unit=shared, l2_bytes=int(device.global_mem_cache_size),
         clock_ghz=ghz, max_cluster=1, driver=f"{device.platform.version} {device.driver_version}",

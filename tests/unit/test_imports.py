@@ -1,0 +1,91 @@
+"""Imports point one way, and importing the package loads no GPU library and takes no time."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "tilewright"
+
+# Each part may import from parts of a lower rank, and from its own.
+ORDER = (
+    ("errors", "problem", "device", "record"),
+    ("kernels",),
+    ("tuning.space", "tuning.proposals", "tuning.model", "tuning.search"),
+    ("runtime",),
+    ("plan", "calibrate"),
+    ("store",),
+    ("tuning",),
+    ("dispatch", "api"),
+    ("peers",),
+    ("report", "studies"),
+    ("cli",),
+)
+HEAVY = ("cuda", "pyopencl", "torch", "cupy", "onnx", "onnxruntime", "cudnn", "matplotlib", "rich", "typer")
+
+
+def _rank(module: str) -> int | None:
+    """Return the place of a module, named without the package, in ORDER: the longest match counts."""
+    best, rank = -1, None
+    for place, names in enumerate(ORDER):
+        for name in names:
+            if (module == name or module.startswith(name + ".")) and len(name) > best:
+                best, rank = len(name), place
+    return rank
+
+
+def _imports(path: Path) -> set[str]:
+    """Return the modules of the package that a file imports, within functions too, but not for types."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body = []
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name.removeprefix("tilewright.") for name in found if name.startswith("tilewright.")}
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        rank = _rank(module)
+        if rank is None or module == "tuning":
+            continue
+        for other in sorted(_imports(path)):
+            theirs = _rank(other)
+            if theirs is not None and theirs > rank and other != "tuning":
+                wrong.append(f"{module} imports {other}")
+    assert not wrong, "; ".join(wrong)
+
+
+def test_model_and_search_see_no_backend_and_no_clock() -> None:
+    for name in ("space", "model", "search"):
+        path = PACKAGE / "tuning" / f"{name}.py"
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            assert "import time" not in text and "tilewright.runtime" not in text, name
+
+
+def test_import_is_quick_and_loads_no_gpu_library() -> None:
+    code = (
+        "import sys, time, json; start = time.perf_counter(); import tilewright; "
+        "took = time.perf_counter() - start; "
+        "print(json.dumps([took, sorted({name.partition('.')[0] for name in sys.modules})]))"
+    )
+    tries = []
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
+        )
+        took, modules = json.loads(done.stdout)
+        assert not set(modules) & set(HEAVY)
+        tries.append(took)
+    assert min(tries) < 0.2

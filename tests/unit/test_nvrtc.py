@@ -1,0 +1,96 @@
+"""Kernels compile for real architectures on a machine with no GPU, and never spill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.errors import CompileError
+from tilewright.kernels import tools
+from tilewright.kernels.family import Blueprint
+from tilewright.kernels.reference import reference_f64
+from tilewright.problem import Problem
+
+nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+
+from tilewright.runtime.nvrtc import compile_cuda, read_log  # noqa: E402
+
+LAYER = Problem.parse("n1c20h9w9k18r3s3p1g2-f32-nhwc2nchw+bias+relu")
+SPILLS = """
+KERNEL(spills)(GLOBAL float *RESTRICT x) {
+    float a[300];
+    for (int i = 0; i < 300; i++) a[i] = x[i * 7];
+    for (int i = 0; i < 300; i++) x[i] = a[(int)x[i] % 300];
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+
+
+def _text(source: str, **defines: int) -> Blueprint:
+    return Blueprint(source=source, defines=tuple(defines.items()), launches=(), packed_bytes=0)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_helpers_compile_without_spills(arch: str) -> None:
+    device = for_architecture(arch)
+    for blueprint in (
+        reference_f64(LAYER, device),
+        tools.pack(LAYER, device, (("PACK_K", 8), ("PACK_C", 16)), 4 * 2 * 2 * 16 * 9 * 8),
+        tools.check(device, 1000),
+        tools.flush(device, 1 << 28),
+    ):
+        built = compile_cuda(blueprint, arch)
+        assert {launch.kernel for launch in blueprint.launches} <= set(built.resources)
+        assert all(0 < r.registers <= 255 and r.local_bytes == 0 for r in built.resources.values())
+
+
+def test_second_compile_comes_from_the_cache() -> None:
+    blueprint = tools.check(for_architecture("sm_90"), 77)
+    first, second = compile_cuda(blueprint, "sm_90"), compile_cuda(blueprint, "sm_90")
+    assert first.compile_s > 0 and second.compile_s == 0
+    assert (first.binary, first.resources) == (second.binary, second.resources)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_spills_are_refused_from_the_cache_too(again: bool) -> None:
+    for _ in range(1 + again):
+        with pytest.raises(CompileError, match="spills for sm_90: 1200 bytes"):
+            compile_cuda(_text(SPILLS), "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("blueprint", "arch", "said"),
+    [
+        (_text("KERNEL(bad)(GLOBAL float *x) { x[0] = nothing; }\n"), "sm_90", "nothing"),
+        (_text('#include "/etc/passwd"\n'), "sm_90", "only kernel files"),
+        (_text("#include <stdio.h>\n"), "sm_90", "only kernel files"),
+        (_text("missing.cu"), "sm_90", "no such file"),
+        (_text("../plan.py"), "sm_90", "no such file"),
+        (_text("check.cu"), "sm_90 -include=/etc/passwd", "must look like"),
+        (Blueprint("check.cu", (("A B", 1),), (), 0), "sm_90", "a name and an integer"),
+        (Blueprint("check.cu", (("A", "1\n#include"),), (), 0), "sm_90", "a name and an integer"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_source_is_refused(blueprint: Blueprint, arch: str, said: str) -> None:
+    with pytest.raises(CompileError, match=said) as caught:
+        compile_cuda(blueprint, arch)
+    assert "\n" not in str(caught.value)
+
+
+def test_log_is_read_per_kernel() -> None:
+    log = """ptxas info    : Compiling entry function 'one' for 'sm_90'
+ptxas         .     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 8 bytes cumulative stack size, 256 bytes smem
+ptxas info    : Compiling entry function 'two' for 'sm_90'
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, 400 bytes cmem[0]"""
+    found: dict[str, Any] = read_log(log)
+    assert (found["one"].registers, found["one"].local_bytes, found["one"].shared_bytes) == (255, 12, 256)
+    assert (found["two"].registers, found["two"].local_bytes, found["two"].shared_bytes) == (32, 0, 0)

@@ -1,0 +1,154 @@
+"""Plan on the NumPy runtime, and what it refuses; the pieces it is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
+from tilewright.kernels import FAMILIES, family
+from tilewright.kernels.family import Blueprint, Config
+from tilewright.kernels.reference import numpy_conv, problem_of, reference_f64, sizes
+from tilewright.kernels.source import full_source, source_key
+from tilewright.plan import Plan
+from tilewright.problem import Problem
+from tilewright.runtime import Memory, list_devices, open_runtime
+
+REFERENCE = Config.parse("reference:v=1")
+LAYER = Problem.parse("n1c4h5w6k3r3s3p1-f32-nchw2nhwc+bias+relu")
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return Plan.make(open_runtime("numpy"), LAYER, REFERENCE)
+
+
+def _arrays(problem: Problem = LAYER) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(1)
+    shapes = (problem.x_shape, problem.w_shape, (problem.k,))
+    x, w, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    return x, w, b
+
+
+def test_plan_gives_the_formula(plan: Plan) -> None:
+    x, w, b = _arrays()
+    want = np.zeros(LAYER.y_shape)
+    padded = np.pad(x[0].astype(float), ((0, 0), (1, 1), (1, 1)))
+    for p, q, k in np.ndindex(LAYER.p, LAYER.q, LAYER.k):
+        want[0, p, q, k] = max(0.0, (padded[:, p : p + 3, q : q + 3] * w[k]).sum() + b[k])
+    np.testing.assert_allclose(plan(x, plan.pack(w), b), want, atol=1e-6)
+    out = np.full(LAYER.y_shape, np.nan, np.float32)
+    assert plan(x, plan.pack(w), b, out=out) is out
+    np.testing.assert_allclose(out, want, atol=1e-6)
+
+
+def test_plan_says_what_it_is(plan: Plan) -> None:
+    assert "slow" in plan.note
+    assert plan.deterministic and plan.workspace_bytes == 0
+    assert plan.device.backend == "numpy" and plan.problem is LAYER and plan.config is REFERENCE
+
+
+def test_read_only_and_unaligned_inputs_are_used_in_place(plan: Plan) -> None:
+    x, w, b = _arrays()
+    want = plan(x, plan.pack(w), b)
+    held = np.empty(x.size + 1, np.float32)
+    moved = held[1:].reshape(x.shape)
+    moved[:] = x
+    moved.flags.writeable = False
+    np.testing.assert_array_equal(plan(moved, plan.pack(w), b), want)
+    memory = plan.runtime.wrap(moved)
+    assert memory.address == moved.ctypes.data
+    assert Memory(4, 20, None).aligned is False and Memory(4, 32, None).aligned is True
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("x", lambda a: a.astype(np.float64), "x: dtype float64"),
+        ("x", lambda a: a[:, :, :, :-1], r"x: shape .* must be \(1, 4, 5, 6\)"),
+        ("x", lambda a: a[0], "x: shape"),
+        ("x", lambda a: np.asfortranarray(a), "x: strides"),
+        ("x", lambda a: a.tolist(), "x: dtype list"),
+        ("w", lambda a: a.transpose(0, 2, 3, 1), "w: shape"),
+        ("w", lambda a: a.astype(np.float16), "w: dtype float16"),
+        ("bias", lambda a: None, "bias: is missing"),
+        ("bias", lambda a: a[:2], "bias: shape"),
+        ("out", lambda a: np.empty((1, 3, 5, 6), np.float32), "out: shape"),
+        ("out", lambda a: np.empty((1, 5, 6, 3), np.int32), "out: dtype int32"),
+        ("out", lambda a: np.broadcast_to(np.float32(0), (1, 5, 6, 3)), "out: "),
+    ],
+)
+def test_bad_arrays_are_named(plan: Plan, name: str, change: Any, said: str) -> None:
+    x, w, b = _arrays()
+    given = {"x": x, "w": w, "bias": b, "out": None}
+    given[name] = change(given[name])
+    with pytest.raises(ArrayError, match=said):
+        plan(given["x"], plan.pack(given["w"]), given["bias"], out=given["out"])
+
+
+def test_bias_that_is_not_in_the_problem_is_refused() -> None:
+    problem = Problem.parse("n1c4h5w6k3r1s1-f32")
+    plan = Plan.make(open_runtime("numpy"), problem, REFERENCE)
+    x, w, b = _arrays(problem)
+    with pytest.raises(ArrayError, match="the problem has none"):
+        plan(x, plan.pack(w), b)
+
+
+def test_nothing_is_launched_for_a_batch_of_zero() -> None:
+    problem = Problem.parse("n0c4h5w6k3r1s1-f32")
+    plan = Plan.make(open_runtime("numpy"), problem, REFERENCE)
+    plan.runtime = None  # type: ignore[assignment]
+    memory = Memory(4, 0, None)
+    plan.run(memory, memory, memory)
+
+
+@pytest.mark.parametrize("text", ["nothing:v=1", "reference:v=2", "reference:w=1"])
+def test_bad_configs_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        Plan.make(open_runtime("numpy"), LAYER, Config.parse(text))
+
+
+def test_numpy_runs_no_other_family() -> None:
+    blueprint = Blueprint("direct.cu", (), (), 0)
+    with pytest.raises(CompileError, match="reference family only"):
+        open_runtime("numpy").compile(blueprint)
+
+
+def test_families_have_names_and_files() -> None:
+    for known in FAMILIES:
+        assert family(known.name) is known
+        assert len(source_key(f"{known.name}.cu")) == 64
+
+
+def test_problem_survives_the_defines() -> None:
+    for text in (str(LAYER), "n2c6h7w11k10r3s2p1.2.0.1u2x1d1x2g2-f32-nhwc2nchw+bias", "c3h8k2r1-f32-nhwc"):
+        problem = Problem.parse(text)
+        assert problem_of(sizes(problem)) == problem
+
+
+def test_source_is_complete_and_keyed() -> None:
+    text = full_source(reference_f64(LAYER, open_runtime("numpy").device))
+    assert "#include" not in text
+    assert text.startswith("#define SIZE_N 1\n")
+    assert text.count("#define FOR_EACH") == 1
+    assert source_key("pack.cu") != source_key("check.cu")
+
+
+def test_devices_are_opened_once_and_unknown_ones_refused() -> None:
+    assert open_runtime("numpy") is open_runtime("numpy")
+    for kind, index in (("tpu", 0), ("numpy", 1), ("cuda", 99), ("opencl", 99), ("cpu", 99)):
+        with pytest.raises(DeviceError):
+            open_runtime(kind, index)
+    found = list_devices()
+    assert any(getattr(d, "backend", "") == "numpy" for d in found)
+    assert all(isinstance(d, DeviceError) or d.key for d in found)
+
+
+def test_numpy_reference_spreads_nan_as_the_formula_has_it() -> None:
+    problem = Problem.parse("n1c1h3w3k1r1s1-f32+relu")
+    x, w = np.ones(problem.x_shape, np.float32), np.ones(problem.w_shape, np.float32)
+    x[0, 0, 1, 1] = np.nan
+    y, _ = numpy_conv(problem, x, w)
+    assert np.isnan(y).sum() == 1 and np.isnan(y[0, 0, 1, 1])
