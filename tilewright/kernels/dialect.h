@@ -2,7 +2,9 @@
 // neutral names below and compiles as either language.
 //
 //   KERNEL(name)            entry point; every parameter is GLOBAL type *RESTRICT
-//   BOUNDED_KERNEL(name, t) the same, always launched with t threads a block
+//   BOUNDED_KERNEL(name, threads, blocks)
+//                           the same, always launched with that many threads a block; a unit must
+//                           have registers for that many blocks at once
 //   GROUP(d) THREAD(d)      block index and thread index within the block, d = 0, 1, 2
 //   SHARED_BYTES            define before the include: bytes of shared memory of the block
 //   vec                     VECTOR floats (1, 2, 4, 8, 16), one lane's share of output channels
@@ -20,7 +22,8 @@
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
 
 #define KERNEL(name) extern "C" __global__ void name
-#define BOUNDED_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
+#define BOUNDED_KERNEL(name, threads, blocks) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name
 #define GLOBAL
 #define SHARED
 #define RESTRICT __restrict__
@@ -56,6 +59,9 @@ INLINE vec vec_load_shared(const float *p) { return *(const vec *)p; }
 INLINE void load4(float *to, const float *from) {                  // from: shared, 16-byte aligned
     float4 v = *(const float4 *)from;
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+INLINE void store4(float *to, const float *from) {                 // to: 16-byte aligned
+    *(float4 *)to = make_float4(from[0], from[1], from[2], from[3]);
 }
 INLINE void vec_sum_lanes(vec *a, int distance) {  // sum over the lanes `distance` apart
     UNROLL for (int i = 0; i < VECTOR; i++)
@@ -105,7 +111,7 @@ INLINE void async_copy16(float *to, const float *from, int keep) {
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT ON
 #define KERNEL(name) __kernel void name
-#define BOUNDED_KERNEL(name, threads) \
+#define BOUNDED_KERNEL(name, threads, blocks) \
     __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void name
 #define GLOBAL __global
 #define SHARED __local
@@ -164,6 +170,7 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
 #else
 #define vec_load_shared(p) TW_JOIN(vload, VECTOR)(0, p)
 #endif
+INLINE void store4(__global float *to, const float *from) { vstore4(vload4(0, from), 0, to); }
 INLINE void load4(float *to, const __local float *from) { vstore4(vload4(0, from), 0, to); }
 INLINE void async_copy4(__local float *to, const __global float *from, int keep) {
     *to = keep ? *from : 0.0f;

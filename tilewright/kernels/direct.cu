@@ -89,7 +89,7 @@ INLINE void load_row(float row[ROW4][CV], const GLOBAL float *x, const SHARED fl
 #endif
 }
 
-BOUNDED_KERNEL(direct, THREADS)
+BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
  GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
@@ -154,6 +154,20 @@ BOUNDED_KERNEL(direct, THREADS)
         UNROLL for (int g = 0; g < SG; g++) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
     }
 #endif
+#if Y_ROWS  // nchw, rows of 16-byte aligned quads
+    if (me.in_warp == 0) UNROLL for (int i = 0; i < TW; i += 4) UNROLL for (int a = 0; a < TK; a++) UNROLL for (int b = 0; b < TH; b++) {
+        float quad[4][VECTOR];
+        UNROLL for (int j = 0; j < 4; j++) vec_unpack(quad[j], acc[a][b][i + j]);
+        UNROLL for (int v = 0; v < VECTOR; v++) {
+            int k = at.k0 + a * (BK * VECTOR) + me.k + v, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
+            if (k >= K || p >= P || q >= Q) continue;
+            k += at.group * K;
+            float one[4];
+            UNROLL for (int j = 0; j < 4; j++) one[j] = epilogue(quad[j][v], bias, k);
+            store4(y + (COMBINE == TWO_PASS ? (offset_t)at.sg * Y_FLOATS : 0) + Y_AT(at.n, k, p, q), one);
+        }
+    }
+#else
     if (me.in_warp == 0) FOR_TILE(a, b, i) {
         float one[VECTOR];
         vec_unpack(one, acc[a][b][i]);
@@ -169,6 +183,7 @@ BOUNDED_KERNEL(direct, THREADS)
             finish(y, bias, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v]);
 #endif
     }
+#endif
 #else  // the shares of block and cluster meet in shared memory
     if (STAGED) ASYNC_WAIT(0);
     BARRIER();

@@ -143,7 +143,8 @@ def out_shared(cf: dict[str, int]) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
-    return shared_bytes(problem, cf, geometry(problem, cf)) <= device.shared_per_block - 64
+    block = shared_bytes(problem, cf, geometry(problem, cf)) + 64
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
 def _divisors(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
@@ -210,6 +211,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("x", (0, 1), "input from global memory or staged in shared memory", ("global", "shared")),
         Param("f", (0, 1), "filter from global memory or staged in shared memory", ("global", "shared")),
         Param("stages", (1, 2, 3), "buffers of the staging pipeline"),
+        Param("mb", (1, 2, 3, 4, 6, 8), "blocks that a unit holds at once (bounds the registers of a thread)"),
         Param("sc", clusters, "shares of C across a cluster, summed in distributed shared memory"),
         Param("sg", (1, 2, 3, 4, 6, 8, 12, 16, 32, 64), "shares of C across the grid"),
         Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet",
@@ -228,7 +230,7 @@ def _cpu_params(pr: Problem) -> tuple[Param, ...]:
         Param("tk", _divisors(ceil_div(pr.kg, 8), (1, 2, 3, 4)), "vectors of output channels a work-item"),
         Param("tw", _divisors(view.q, (1, 2, 4, 6, 7, 8, 12, 14, 16)), "output columns a work-item"),
         Param("th", _divisors(view.p, (1, 2, 4, 7)), "output rows a work-item"),
-        *(Param(n, one, "one work-item a group") for n in ("bk", "bw", "bh", "sw", "sb")),
+        *(Param(n, one, "one work-item a group") for n in ("bk", "bw", "bh", "sw", "sb", "mb")),
         Param("cs", (1, 3, 4, 8, 16, 32, 64, 128), "channels staged per step"),
         Param("cv", one, "channels read at once"),
         Param("x", (0, 1), "input in place or copied to a padded tile", ("global", "shared")),
@@ -257,9 +259,11 @@ RULES = (
          "a block is made of whole warps"),
     Rule("warp_share", lambda bk, bw, bh, sw: sw == 1 or bk * bw * bh % (32 // sw) == 0,
          "lanes that split C must tile the warp"),
-    Rule("registers", lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cv: _registers_fit(
-        problem, device, dict(v=v, tk=tk, th=th, tw=tw, cv=cv), bk * bw * bh * sw * sb),
+    Rule("registers", lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cv, mb: _registers_fit(
+        problem, device, dict(v=v, tk=tk, th=th, tw=tw, cv=cv), bk * bw * bh * sw * sb * mb),
         "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("resident", lambda device, bk, bw, bh, sw, sb, mb: bk * bw * bh * sw * sb * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
     Rule("shares", lambda cs, sw, sb: cs % (sw * sb) == 0, "each share inside a block takes the same channels"),
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
     Rule("pieces", lambda problem, cs, sc, sg: cs * (sc * sg - 1) < problem.cg, "shares of C without channels"),
@@ -277,9 +281,9 @@ RULES = (
     Rule("out_forced", lambda sb, sc, out: out == 1 or (sb == 1 and sc == 1),
          "shares of a block or cluster meet in shared memory"),
     Rule("out_pad", lambda out, pad: out == 1 or pad == 0, "only the shared output tile is padded"),
-    Rule("shared", lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x, f, stages, sc, sg, out, pad:
+    Rule("shared", lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x, f, stages, mb, sc, sg, out, pad:
          _fits_shared(problem, device, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs,
-                                            cv=cv, x=x, f=f, stages=stages, sc=sc, sg=sg, out=out, pad=pad)),
+                                            cv=cv, x=x, f=f, stages=stages, mb=mb, sc=sc, sg=sg, out=out, pad=pad)),
          "more shared memory than a block may have"),
 )  # fmt: skip
 
@@ -342,6 +346,7 @@ def _defines(
     x_nhwc, y_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
     xs = staging(pr, cf, geo, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
+    y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
     largest = max(pr.x_bytes, pr.y_bytes * max(1, cf["sg"]), 4 * c_padded * pr.r * pr.s * geo.kb * geo.k_tiles)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
@@ -355,9 +360,9 @@ def _defines(
         BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.floats, CV=cf["cv"],
-        F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items, Y_VECTOR=int(y_vector), Y_FLOATS=pr.y_bytes // 4,
+        F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items, Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows), Y_FLOATS=pr.y_bytes // 4,
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
-        SHARED_BYTES=shared, OFFSET64=int(largest >= 1 << 33), SUM_THREADS=SUM_THREADS,
+        MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=int(largest >= 1 << 33), SUM_THREADS=SUM_THREADS,
     )  # fmt: skip
 
 
@@ -380,7 +385,8 @@ def _work(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     staged = xs.items / geo.threads * (5.0 if xs.copies else 22.0) + cf["f"] * f_step / geo.threads / 4 * 1.5
     outputs = pr.n * pr.k * geo.view.p * geo.view.q // (pr.n // geo.view.n)
     return Work(
-        blocks=blocks, threads=geo.threads, registers=registers(cf, geo.row), shared_bytes=shared_bytes(pr, cf, geo),
+        blocks=blocks, threads=geo.threads, registers=registers(cf, geo.row), resident=cf["mb"],
+        shared_bytes=shared_bytes(pr, cf, geo),
         steps=geo.steps, buffers=cf["stages"] if cf["x"] + cf["f"] else 0, fma=fma, shared_loads=shared_loads,
         global_loads=global_loads, staging=staged * geo.steps,
         epilogue=_epilogue(cf, tile, geo),
@@ -434,7 +440,9 @@ def _store_sectors(pr: Problem, cf: dict[str, int], tile: int, geo: Geometry) ->
         run = geo.kb if pr.layout_out == "nhwc" else geo.wb
     elif pr.layout_out == "nhwc":
         run = geo.kb
+    elif cf["tw"] % 4 == 0 and geo.view.q % 4 == 0:
+        run = 4
     else:
-        run = geo.wb if cf["wfast"] else 1
+        run = max(1, 8 // cf["tw"]) if cf["wfast"] else 1
     return tile / min(8.0, max(1.0, run))
 

@@ -141,6 +141,7 @@ class Work:
         blocks: thread blocks of the launch.
         threads: threads of a block.
         registers: estimate of registers of a thread.
+        resident: blocks that a unit holds at once.
         shared_bytes: shared memory of a block.
         steps: turns of the main loop of a block.
         buffers: staging buffers of the main loop (0: nothing is staged).
@@ -166,6 +167,7 @@ class Work:
     blocks: int
     threads: int
     registers: int
+    resident: int
     shared_bytes: int
     steps: int
     buffers: int

@@ -76,7 +76,7 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, SHARED int *is_last) 
 }
 
 #if COMBINE == TWO_PASS
-BOUNDED_KERNEL(sum_shares, SUM_THREADS)
+BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
 (const GLOBAL float *RESTRICT partial, const GLOBAL float *RESTRICT bias, GLOBAL float *RESTRICT y) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
     if (i >= Y_FLOATS) return;

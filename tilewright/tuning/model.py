@@ -66,24 +66,11 @@ def estimate(family: Family, problem: Problem, device: Device, config: Config) -
     return cpu_estimate(device, work)
 
 
-def occupancy(device: Device, work: Work) -> int:
-    """Blocks of this kernel that a unit holds at once."""
-    registers = ceil(work.registers / 8) * 8 * work.threads
-    limits = (
-        device.threads_per_unit // work.threads,
-        device.regs_per_unit // max(1, registers),
-        device.shared_per_unit // (work.shared_bytes + 1024),
-        device.blocks_per_unit,
-    )
-    return max(1, min(limits))
-
-
 def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     """Model of a GPU: per unit the busiest pipe, per wave its latencies, per run its launches."""
-    resident = occupancy(device, work)
     per_unit = ceil(work.blocks / device.units)
     warps = ceil(work.threads / 32)
-    together = min(resident, per_unit)
+    together = min(work.resident, per_unit)
     us = 1e-3 / device.clock_ghz  # of a cycle
 
     per_thread = work.fma + work.shared_loads + work.staging + work.epilogue + work.global_loads * k.load_cycles
