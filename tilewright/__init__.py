@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.errors import (
         ArrayError,
+        BudgetError,
         CompileError,
         ConfigError,
         DeviceError,
@@ -45,6 +46,7 @@ _HOMES = {
     "tune": "api",
     "Device": "device",
     "ArrayError": "errors",
+    "BudgetError": "errors",
     "CompileError": "errors",
     "ConfigError": "errors",
     "DeviceError": "errors",
@@ -64,6 +66,7 @@ _HOMES = {
 
 __all__ = [
     "ArrayError",
+    "BudgetError",
     "Check",
     "CompileError",
     "Config",

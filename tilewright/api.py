@@ -10,7 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.arguments import problem_of, runtime_for, selected
 from tilewright.arrays import Array, look, same_home
@@ -25,7 +25,8 @@ from tilewright.runtime import Runtime, open_runtime
 from tilewright.store import Store
 
 if TYPE_CHECKING:
-    from tilewright.tuning.tuner import TuneResult
+    from tilewright.tuning.budget import Budget
+    from tilewright.tuning.events import Progress, TuneResult
 
 __all__ = ["LayerPlan", "Packed", "conv2d", "plan", "tune"]
 
@@ -132,20 +133,38 @@ def plan(
     return _layer(dispatch(layer, runtime, store or default_store(), bool(deterministic)))
 
 
-def tune(problem: Problem | str, device: str | None = None, **options: Any) -> TuneResult:
+def tune(
+    problem: Problem | str,
+    device: str | None = None,
+    budget: Budget | str | None = None,
+    *,
+    strategy: str = "model",
+    seed: int = 0,
+    deterministic: bool = False,
+    store: Store | None = None,
+    progress: Progress | None = None,
+) -> TuneResult:
     """Search for the fastest kernel of a layer, verify it, and remember it.
+
+    Every outcome is stored as it arrives: after Ctrl-C the next call goes on from there. The work is
+    done in processes of its own, so a script that tunes needs no ``if __name__ == "__main__"``.
 
     Args:
         problem: the layer, or its string.
         device: as for ``plan``.
-        **options: budget ("20s", "50trials", "all"), strategy ("model", "random", "local", "all"),
-            seed, store, progress: see ``tilewright.tuning.tuner.tune``.
+        budget: "20s", "2m", "50trials" or "all"; None: what suits the device, under a minute.
+        strategy: "model" (ranked by the model), "local", "random" or "all".
+        seed: of the strategy and of the inputs.
+        deterministic: only kernels that give the same bits each time.
+        store: where outcomes are kept; None: your own.
+        progress: told each event; see ``tilewright.tuning.events``.
 
     Returns:
-        The winner's Record (``best``), all ``records``, and the ``seconds`` it took.
+        The winner's Record (``best``, None if nothing was right), all ``records``, the ``seconds``.
 
     Raises:
-        ProblemError, DeviceError: as for ``plan``.
+        ProblemError: the string cannot be read, or there is nothing to compute.
+        DeviceError: there is no such device, or none that runs kernels.
         BudgetError: the budget cannot be read.
         StoreError: the store cannot be used.
 
@@ -157,8 +176,9 @@ def tune(problem: Problem | str, device: str | None = None, **options: Any) -> T
     from tilewright.tuning.tuner import tune as run
 
     layer = as_problem(problem)
+    selected(device)
     try:
-        return run(layer, _open(device), **{"store": Store(), **options})
+        return run(layer, device, budget, strategy, seed, store or Store(), progress, deterministic)
     finally:
         forget(layer)
 

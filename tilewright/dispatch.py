@@ -11,7 +11,6 @@ from tilewright.database import warn_once
 from tilewright.errors import (
     CompileError,
     ConfigError,
-    DeviceError,
     OutOfMemory,
     RunError,
     StoreError,
@@ -115,9 +114,18 @@ def _stored(
     legal = [hint for hint in hints if _legal(hint, problem, runtime, usable)]
     for hint in legal[:MOST_HINTS]:
         record = verified(problem, runtime, Config.parse(hint.config))
-        store.add(record, "verified")
+        if record is None:
+            return
+        _remember(store, record)
         if record.outcome == "correct" and record.deterministic >= deterministic:
             yield Config.parse(hint.config), f"{hint.context.get('origin', 'shipped')}, verified here"
+
+
+def _remember(store: Store, record: Record) -> None:
+    try:
+        store.add(record, "verified")
+    except StoreError as error:
+        warn_once(f"the store cannot be written: {error}", f"store {store.path}")
 
 
 def _legal(hint: Record, problem: Problem, runtime: Runtime, usable: list[Family]) -> bool:
@@ -131,8 +139,11 @@ def _legal(hint: Record, problem: Problem, runtime: Runtime, usable: list[Family
     return True
 
 
-def verified(problem: Problem, runtime: Runtime, config: Config) -> Record:
-    """Compile, verify and time a config from elsewhere, in a worker process; a failure is data."""
+def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | None:
+    """Compile, verify and time a config from elsewhere, in a worker process; a failure is data.
+
+    Returns None if no worker could be started: that says nothing of the config.
+    """
     from tilewright.tuning.job import Job
     from tilewright.tuning.worker import Worker
 
@@ -140,9 +151,9 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record:
     with Worker(Job(str(problem), device.backend, device.index)) as worker:
         try:
             return worker.run(config, level="full")
-        except (RunError, DeviceError) as error:
-            return Record(str(problem), device.key, config.family, str(config), "runtime", False,
-                          reason=str(error), context={"compiler": runtime.compiler})  # fmt: skip
+        except TilewrightError as error:
+            warn_once(f"tuned winners from elsewhere are not used: {error}", "verified")
+            return None
 
 
 def _ranked(problem: Problem, runtime: Runtime, usable: list[Family], deterministic: bool) -> list[Config]:

@@ -11,7 +11,14 @@ from api_samples import B, F, W, X, expected, near, own_cache, some
 from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
-from tilewright.errors import ArrayError, ConfigError, DeviceError, ProblemError, TilewrightError
+from tilewright.errors import (
+    ArrayError,
+    BudgetError,
+    ConfigError,
+    DeviceError,
+    ProblemError,
+    TilewrightError,
+)
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 
@@ -141,6 +148,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         "v=2 must be one of 1",
     ),
     "tune text": (lambda: tw.tune("resnet50"), ProblemError, "'resnet50'"),
+    "tune type": (lambda: tw.tune(None), ProblemError, "problem: a NoneType was given"),
+    "tune budget": (lambda: tw.tune("c1h1k1r1", "cpu", "5 bananas"), BudgetError, "budget '5 bananas'"),
+    "tune nothing": (lambda: tw.tune("n0c1h1k1r1", "cpu"), ProblemError, "nothing to tune"),
     "tune device": (lambda: tw.tune("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
 }
 
@@ -148,8 +158,6 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_call_is_one_clear_line(name: str) -> None:
     call, kind, words = WRONG[name]
-    if name.startswith("tune"):
-        pytest.importorskip("tilewright.tuning.tuner")
     with pytest.raises(kind, match=words) as error:
         call()
     assert "\n" not in str(error.value) and len(str(error.value)) < 700

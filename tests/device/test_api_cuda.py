@@ -1,0 +1,189 @@
+"""The array interface on a real GPU: PyTorch and CuPy in place, on the caller's stream, without waiting."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.errors import ArrayError, DeviceError
+from tilewright.kernels import family
+from tilewright.runtime import open_runtime
+from tilewright.tuning.search import rank
+
+pytestmark = pytest.mark.gpu
+LAYER = "n1c64h28w28k96r3s3p1-f32"
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    try:
+        open_runtime("cuda")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def torch() -> Any:
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+    module.backends.cudnn.allow_tf32 = False
+    module.manual_seed(0)
+    return module
+
+
+@pytest.fixture
+def layer(torch: Any) -> tuple[Any, Any, Any, Any]:
+    x, w, b = (torch.randn(*shape, device="cuda") for shape in ((1, 64, 28, 28), (96, 64, 3, 3), (96,)))
+    want = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1).float()
+    return x, w, b, want
+
+
+def near(torch: Any, y: Any, want: Any) -> None:
+    torch.testing.assert_close(y, want, rtol=1e-4, atol=1e-4)
+
+
+def test_torch_layouts(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
+    x, w, b, want = layer
+    y = tw.conv2d(x, w, b, padding=1)
+    assert y.is_cuda and y.is_contiguous()
+    near(torch, y, want)
+    last = x.contiguous(memory_format=torch.channels_last)
+    y = tw.conv2d(last, w, b, padding=1)
+    assert y.is_contiguous(memory_format=torch.channels_last) and not y.is_contiguous()
+    near(torch, y, want)
+    out = torch.empty_like(y)
+    assert tw.conv2d(last, w, b, padding=1, out=out) is out
+    near(torch, out, want)
+    nhwc = x.permute(0, 2, 3, 1).contiguous()
+    near(torch, tw.conv2d(nhwc, w, b, padding=1, layout="nhwc").permute(0, 3, 1, 2), want)
+
+
+def test_torch_is_refused_what_would_need_a_copy(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
+    x, w, b, _ = layer
+    wide = torch.zeros(1, 64, 28, 56, device="cuda")
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: tw.conv2d(wide[..., ::2], w), r"x: strides .*x.contiguous\(\)"),
+        (lambda: tw.conv2d(x, w.contiguous(memory_format=torch.channels_last)), r"w: .*w.contiguous\(\)"),
+        (lambda: tw.conv2d(x, w.cpu()), "w: is a torch array on cpu, but x is a torch array on cuda:0"),
+        (lambda: tw.conv2d(x, w, device="cpu"), "x: is on cuda:0"),
+        (lambda: tw.conv2d(x, w, out=torch.empty(1, 96, 26, 26)), "out: is a torch array on cpu"),
+        (lambda: tw.conv2d(x.half(), w), "float16"),
+    ]
+    for call, words in wrong:
+        with pytest.raises(ArrayError, match=words):
+            call()
+
+
+def test_unaligned_tensors(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
+    x, w, b, want = layer
+    room = torch.empty(x.numel() + 1, device="cuda")
+    shifted = room[1:].view(x.shape)
+    shifted.copy_(x)
+    near(torch, tw.conv2d(shifted, w, b, padding=1), want)
+
+
+def test_it_runs_on_the_current_stream_and_does_not_wait(
+    torch: Any, layer: tuple[Any, Any, Any, Any]
+) -> None:
+    x, w, b, want = layer
+    plan = tw.plan(LAYER + "+bias", "cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        packed = plan.pack(w)
+        late = torch.zeros_like(x)
+        plan(late, packed, b), tw.conv2d(late, w, b, padding=1)  # whatever is made at the first use
+        torch.cuda._sleep(2_000_000_000)
+        late.copy_(x)
+        y, z = plan(late, packed, b), tw.conv2d(late, w, b, padding=1)
+        assert not stream.query(), "a call waited for the device"
+    stream.synchronize()
+    near(torch, y, want)
+    near(torch, z, want)
+
+
+def test_a_plan_can_be_recorded_in_a_graph(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
+    x, w, b, want = layer
+    plan = tw.plan(LAYER + "+bias", "cuda")
+    packed, y = plan.pack(w), torch.empty_like(want)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        plan(x, packed, b, out=y)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        plan(x, packed, b, out=y)
+    y.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    near(torch, y, want)
+
+
+def test_streams_do_not_share_a_workspace(torch: Any) -> None:
+    runtime = open_runtime("cuda")
+    layer = tw.Problem.parse("n1c512h7w7k512r3s3p1-f32")
+    choices = [c for c, _ in rank(layer, runtime.device, family("direct"), 2000)]
+    plans = (tw.plan(layer, "cuda", config=c) for c in choices if family("direct").blueprint(
+        layer, runtime.device, c).workspace)  # fmt: skip
+    plan = next(plans, None)
+    if plan is None:
+        pytest.skip("the model likes no config with a workspace")
+    xs = [torch.randn(*layer.x_shape, device="cuda") for _ in range(4)]
+    w = torch.randn(*layer.w_shape, device="cuda")
+    packed = plan.pack(w)
+    want = [torch.nn.functional.conv2d(x.double(), w.double(), padding=1).float() for x in xs]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in xs]
+    for _ in range(50):
+        ys = []
+        for x, stream in zip(xs, streams, strict=True):
+            with torch.cuda.stream(stream):
+                ys.append(plan(x, packed))
+        torch.cuda.synchronize()
+        for y, one in zip(ys, want, strict=True):
+            torch.testing.assert_close(y, one, rtol=1e-3, atol=1e-3)
+
+
+def test_a_fresh_thread_can_call(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
+    x, w, b, want = layer
+    found: list[object] = []
+
+    def work() -> None:
+        try:
+            found.append(tw.conv2d(x, w, b, padding=1))
+            found.append(tw.conv2d(x, w, b, padding=(1, 1, 1, 1), deterministic=True))
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    for y in found:
+        assert torch.is_tensor(y), y
+        near(torch, y, want)
+    assert len(found) == 2
+
+
+def test_cupy(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
+    cupy = pytest.importorskip("cupy")
+    x, w, b = (cupy.from_dlpack(t) for t in layer[:3])
+    want = cupy.asnumpy(cupy.from_dlpack(layer[3]))
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        torch.cuda.synchronize()
+        y = tw.conv2d(x, w, b, padding=1)
+        stream.synchronize()
+    assert isinstance(y, cupy.ndarray)
+    assert abs(cupy.asnumpy(y) - want).max() < 1e-3
+    with pytest.raises(ArrayError, match=r"x: strides .*cupy.ascontiguousarray\(x\)"):
+        tw.conv2d(x[..., ::2], w)
+    with pytest.raises(ArrayError, match="w: is a torch array"):
+        tw.conv2d(x, layer[1])

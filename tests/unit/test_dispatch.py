@@ -1,0 +1,239 @@
+"""Dispatch: which config is taken when, what happens if it fails, and what the note says."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright import database, dispatch, shipped, store
+from tilewright.device import Device, for_architecture
+from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError
+from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.problem import Problem
+from tilewright.record import Check, Measurement, Record
+from tilewright.store import Store
+
+LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
+DEVICE = for_architecture("sm_90")
+RUNTIME: Any = SimpleNamespace(device=DEVICE, compiler="c1")
+GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
+
+
+class Tiles(Family):
+    """Tiles of 1 to 9; an odd one uses atomics; 9 breaks a rule."""
+
+    name = "tiles"
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        return "takes no groups" if problem.groups > 1 else None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        return (Param("t", tuple(range(1, 10)), "tile"),)
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (Rule("small", lambda t: t < 9, "t < 9"),)
+
+    def deterministic(self, config: Config) -> bool:
+        return config["t"] % 2 == 0
+
+
+class FakePlan:
+    """Stands for Plan: notes what was made, and fails as told."""
+
+    made: list[str] = []
+    fails: dict[str, Exception] = {}
+
+    def __init__(self, config: Config, note: str) -> None:
+        self.config, self.note, self.workspace_bytes = config, note, 0
+
+    @classmethod
+    def make(cls, runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+        cls.made.append(str(config))
+        if str(config) in cls.fails:
+            raise cls.fails[str(config)]
+        return cls(config, note)
+
+
+@pytest.fixture(autouse=True)
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    FakePlan.made, FakePlan.fails = [], {}
+    monkeypatch.setattr(dispatch, "FAMILIES", (Tiles(),))
+    monkeypatch.setattr(dispatch, "Plan", FakePlan)
+    monkeypatch.setattr(dispatch, "_ranked", ranked)
+    monkeypatch.setattr(store, "all_families", lambda: (Tiles(),))
+    monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
+    monkeypatch.setattr(database, "_warned", set())
+    dispatch.forget()
+    yield
+    dispatch.forget()
+
+
+def ranked(problem: Problem, runtime: Any, usable: list[Family], deterministic: bool) -> list[Config]:
+    return [tile(t) for t in (1, 2, 3) if usable and (t % 2 == 0 or not deterministic)]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache" / "records.sqlite")
+
+
+def tile(t: int) -> Config:
+    return Config.make("tiles", {"t": t})
+
+
+def record(t: int, us: float = 10.0, **changes: Any) -> Record:
+    base = Record(
+        str(LAYER), DEVICE.key, "tiles", str(tile(t)), "correct", t % 2 == 0, GOOD, Measurement(us, 0.1, 30),
+        context={"compiler": "c1"},
+    )  # fmt: skip
+    return replace(base, **changes)
+
+
+def choose(
+    box: Store | None = None, problem: Problem = LAYER, deterministic: bool = False
+) -> tuple[str, str]:
+    plan = dispatch.dispatch(problem, RUNTIME, box, deterministic)
+    return str(plan.config), plan.note
+
+
+def test_the_stored_winner_is_taken_without_a_word(box: Store) -> None:
+    box.add_all([record(4, 5.0), record(5, 9.0)])
+    assert choose(box) == ("tiles:t=4", "")
+    assert FakePlan.made == ["tiles:t=4"]
+
+
+def test_untuned_is_the_models_choice_and_says_so(box: Store) -> None:
+    for at in (None, box):
+        config, note = choose(at)
+        assert config == "tiles:t=1" and "untuned" in note and f"tilewright tune {LAYER}" in note
+
+
+def test_deterministic_only(box: Store) -> None:
+    box.add(record(5, 1.0))
+    assert choose(box, deterministic=True)[0] == "tiles:t=2"
+    box.add(record(4, 9.0))
+    dispatch.forget()
+    assert choose(box, deterministic=True)[0] == "tiles:t=4"
+    assert choose(box)[0] == "tiles:t=5"
+
+
+@pytest.mark.parametrize("error", [CompileError("x"), ConfigError("x"), RunError("x"), OutOfMemory("x")])
+def test_what_fails_falls_to_the_next(box: Store, error: Exception) -> None:
+    box.add(record(4))
+    FakePlan.fails = {"tiles:t=4": error, "tiles:t=1": error, "tiles:t=2": error}
+    assert choose(box)[0] == "tiles:t=3"
+    assert FakePlan.made == ["tiles:t=4", "tiles:t=1", "tiles:t=2", "tiles:t=3"]
+
+
+def test_the_last_resort_is_the_reference(box: Store) -> None:
+    FakePlan.fails = {f"tiles:t={t}": CompileError("x") for t in (1, 2, 3)}
+    assert choose(box) == ("reference:v=1", "slow: the reference kernel, since no other could be used")
+    groups = Problem.parse("n1c64h56w56k128r3s3p1g2-f32")
+    assert choose(box, groups)[0] == "reference:v=1"
+    empty = Problem.parse("n0c64h56w56k128r3s3p1-f32")
+    assert choose(box, empty) == ("reference:v=1", "")
+
+
+def test_if_nothing_works_the_need_for_memory_is_told() -> None:
+    FakePlan.fails = {f"tiles:t={t}": CompileError("x") for t in (1, 3)}
+    FakePlan.fails |= {"tiles:t=2": OutOfMemory("5 GB needed"), "reference:v=1": CompileError("y")}
+    with pytest.raises(OutOfMemory, match="5 GB"):
+        choose()
+
+
+def test_a_second_call_is_answered_from_memory(box: Store) -> None:
+    box.add(record(4))
+    first = dispatch.dispatch(LAYER, RUNTIME, box)
+    box.database.path.unlink()
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is first
+    assert dispatch.dispatch(LAYER, RUNTIME, box, True) is not first
+    assert dispatch.dispatch(LAYER, RUNTIME) is not first
+    dispatch.forget(Problem.parse("c1h1k1r1"))
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is first
+    dispatch.forget(LAYER)
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is not first
+
+
+def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MOST_PLANS", 3)
+    layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 6)]
+    plans = [dispatch.dispatch(p, RUNTIME) for p in layers]
+    assert len(dispatch._plans) == 3
+    assert dispatch.dispatch(layers[4], RUNTIME) is plans[4]
+    assert dispatch.dispatch(layers[0], RUNTIME) is not plans[0]
+
+
+class Judge:
+    """Stands for the worker: says what verifying a config gives, and counts."""
+
+    def __init__(self, **outcomes: str) -> None:
+        self.outcomes, self.asked = outcomes, []
+
+    def __call__(self, problem: Problem, runtime: Any, config: Config) -> Record:
+        self.asked.append(config["t"])
+        outcome = self.outcomes.get(f"t{config['t']}", "correct")
+        return record(config["t"], outcome=outcome, check=GOOD if outcome == "correct" else None)
+
+
+def test_a_hint_is_verified_once_then_trusted(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Judge()
+    monkeypatch.setattr(dispatch, "verified", judge)
+    box.add(record(6, context={"compiler": "old"}))
+    assert choose(box) == ("tiles:t=6", "older source, verified here")
+    dispatch.forget()
+    assert choose(box) == ("tiles:t=6", "")
+    assert judge.asked == [6]
+
+
+def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Judge(t6="correctness", t4="timeout")
+    monkeypatch.setattr(dispatch, "verified", judge)
+    box.add_all([record(6, 1.0), record(4, 2.0)], "imported")
+    assert "untuned" in choose(box)[1]
+    assert judge.asked == [6, 4] and FakePlan.made == ["tiles:t=1"]
+    dispatch.forget()
+    assert "untuned" in choose(box)[1]
+    assert judge.asked == [6, 4], "what failed once is not tried again"
+
+
+def test_an_import_that_breaks_a_rule_is_not_even_tried(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Judge()
+    monkeypatch.setattr(dispatch, "verified", judge)
+    strange = [record(9, 1.0), record(1, 1.0, config="tiles:x=1"), record(1, 1.0, config="nonsense")]
+    box.add_all(
+        [*strange, record(1, 1.0, config="reference:v=1", family="reference"), record(8, 5.0)], "imported"
+    )
+    assert choose(box)[0] == "tiles:t=8"
+    assert judge.asked == [8]
+
+
+def test_at_most_two_hints_are_verified(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Judge(t2="correctness", t4="correctness", t6="correctness")
+    monkeypatch.setattr(dispatch, "verified", judge)
+    box.add_all([record(t, float(t)) for t in (2, 4, 6)], "imported")
+    choose(box)
+    assert judge.asked == [2, 4]
+
+
+def test_a_store_that_fails_is_said_once_and_done_without(box: Store) -> None:
+    box.path.unlink(missing_ok=True)
+    box.path.mkdir()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert "untuned" in choose(box)[1]
+        dispatch.forget()
+        assert "untuned" in choose(box)[1]
+    assert len(caught) == 1 and "the store is not used" in str(caught[0].message)
+
+
+def test_without_a_worker_nothing_is_held_against_a_hint(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "verified", lambda *_: None)
+    box.add(record(4), "imported")
+    assert "untuned" in choose(box)[1]
+    assert len(box.records()) == 1
