@@ -68,7 +68,7 @@ class Trials:
                 record, deterministic=plan.deterministic, registers=plan.built.registers,
                 workspace_bytes=plan.workspace_bytes, compile_s=plan.built.compile_s,
             )  # fmt: skip
-            return self._judge(record, candidate, best_us, level), False
+            return self._judge(record, candidate, best_us, level), self._spoilt()
         except ConfigError as error:
             return replace(record, outcome="constraints", reason=_line(error)), False
         except CompileError as error:
@@ -133,6 +133,9 @@ class Trials:
     def _time(self, candidate: Candidate, best_us: float) -> Measurement:
         assert self._runtime is not None
         return measure({"it": candidate.run}, self._runtime, TRIAL, best_us)["it"]
+
+    def _spoilt(self) -> bool:
+        return self._verifier is not None and self._verifier.spoilt
 
     def _candidate(self, config: Config) -> Candidate:
         assert self._verifier is not None

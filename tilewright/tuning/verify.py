@@ -56,6 +56,7 @@ class Figures:
 class _Data:
     """Inputs on the device with their reference (f64, in y's layout)."""
 
+    host: Inputs
     x: Memory
     w: Memory
     bias: Memory | None
@@ -79,16 +80,16 @@ class Verifier:
         """Make the inputs and compute the references."""
         self.runtime, self.problem = runtime, problem
         self._seed = seed
+        self.spoilt = False  # a candidate wrote where it must not: make a new Verifier
         self._fence = Fence(runtime)
         self._kernels: dict[Blueprint, Loaded] = {}
         self._y = self._fence.alloc(problem.y_bytes, "y")
         self._again = self._fence.alloc(problem.y_bytes, "y")
         self._size = runtime.alloc(2 * problem.y_bytes)
         self._limits = runtime.alloc(16)
-        self._host = normal_inputs(problem, seed)
         self._exact = self._place(exact_inputs(problem, seed), self._size, self._fence)
         # Last, so that _size is conv(|x|, |w|) of these inputs: the exact ones need no bound.
-        self._normal = self._place(self._host, self._size, self._fence)
+        self._normal = self._place(normal_inputs(problem, seed), self._size, self._fence)
 
     def candidate(self, config: Config) -> Candidate:
         """Compile and load a config inside a fence of its own, and pack the filter to time it with.
@@ -114,7 +115,7 @@ class Verifier:
         Args:
             candidate: what ``candidate`` made.
             level: "quick" is exactness, bound, canaries, unwritten elements and repeatability;
-                "full" adds one NaN and one infinity in x, then in w, and that x and w are unchanged.
+                "full" adds one NaN and one infinity in x, then in w, and that the inputs are unchanged.
             stage: is told "run" before each run, so that a deadline can be set.
             slow_us: give up on a candidate slower than this.
 
@@ -135,9 +136,12 @@ class Verifier:
         differ = self._differences(self._y, self._again)
         reasons = [self._misses(exact, found, candidate), self._repeats(differ, candidate)]
         if level == "full" and not any(reasons):
-            reasons += self._full(candidate, stage)
-        reasons += [candidate.fence.damage(), self._fence.damage()]
-        reason = "; ".join(text for text in reasons if text)
+            reasons += [self._nonfinite(candidate, stage, where) for where in ("x", "w")]
+        outside = [candidate.fence.damage(), self._fence.damage()]
+        if level == "full" or any(reasons) or any(outside):
+            outside += [self._unchanged(data) for data in (self._exact, self._normal)]
+        self.spoilt = any(outside)
+        reason = "; ".join(text for text in reasons + outside if text)
         return Check(
             ok=not reason,
             max_error=found.max_error,
@@ -167,19 +171,10 @@ class Verifier:
             return ""
         return f"two runs differ in {differ} elements, but the family says it is deterministic"
 
-    def _full(self, candidate: Candidate, stage: Callable[[str], None]) -> list[str]:
-        """Check non-finite numbers and that the inputs are as they were."""
-        return [
-            self._nonfinite(candidate, stage, "x"),
-            self._nonfinite(candidate, stage, "w"),
-            self._unchanged(self._normal.x, self._host.x, "x"),
-            self._unchanged(self._normal.w, self._host.w, "w"),
-        ]
-
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""
         stage("run")
-        x, w, bias = self._host.x, self._host.w, self._host.bias
+        x, w, bias = self._normal.host.x, self._normal.host.w, self._normal.host.bias
         if where == "x":
             x = with_nonfinite(x, self._seed)
         else:
@@ -193,13 +188,16 @@ class Verifier:
             return f"NaN and infinity in {where}: {figures.misplaced} outputs differ in being finite"
         return ""
 
-    def _unchanged(self, memory: Memory, host: Array, name: str) -> str:
+    def _unchanged(self, data: _Data) -> str:
+        """Say which inputs a candidate changed."""
         import numpy as np
 
-        now = np.empty_like(host)
-        self.runtime.download(memory, now)
-        same = np.array_equal(now.view(np.uint32), host.view(np.uint32))
-        return "" if same else f"the kernel changed {name}"
+        for name, memory, host in (("x", data.x, data.host.x), ("w", data.w, data.host.w)):
+            now = np.empty_like(host)
+            self.runtime.download(memory, now)
+            if not np.array_equal(now.view(np.uint32), host.view(np.uint32)):
+                return f"the kernel changed {name}"
+        return ""
 
     # ------------------------------------------------------------------------- on the device
 
@@ -215,7 +213,7 @@ class Verifier:
         blueprint = reference_f64(problem, runtime.device)
         self._launch(blueprint, [x, w, bias, ref, size])
         runtime.synchronize()  # size may go as soon as this returns
-        return _Data(x, w, bias if "bias" in problem.epilogue else None, ref)
+        return _Data(host, x, w, bias if "bias" in problem.epilogue else None, ref)
 
     def _enqueue(self, candidate: Candidate, data: _Data, packed: Memory, y: Memory) -> None:
         """Poison y and run."""

@@ -1,0 +1,146 @@
+"""Every guard catches its planted fault, through the worker that real candidates go through."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tilewright.device import Device
+from tilewright.runtime import list_devices
+from tilewright.tuning.job import Job
+from tilewright.tuning.measure import Limits
+from tilewright.tuning.worker import Worker
+
+FOLDER = Path(__file__).parent / "faults"
+sys.path.insert(0, str(FOLDER))
+from planted import faulty  # noqa: E402
+
+PROBLEM = "n1c3h5w6k4r3s3p1-f32+bias+relu"
+BACKENDS = sorted({d.backend for d in list_devices() if isinstance(d, Device)} - {"numpy"})
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(FOLDER), before]))
+    job = Job(PROBLEM, request.param, families="planted")
+    with Worker(job, {"run": 3.0, "time": 10.0}) as made:
+        made.prepare()
+        yield made
+    os.environ.pop("PYTHONPATH")
+    if before is not None:
+        os.environ["PYTHONPATH"] = before
+
+
+def test_the_right_one_passes_everything(worker: Worker) -> None:
+    record = worker.run(faulty("none"), level="full")
+    assert record.outcome == "correct", record.reason
+    assert record.check and record.check.exact and record.check.repeatable
+    assert 0 < record.check.worst <= 1
+    assert record.measurement and record.measurement.runs >= 6
+    assert record.deterministic
+    assert record.workspace_bytes == 4 * 33 + 64
+    assert record.context["compiler"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("past_end", "wrote 4 bytes past the end of y"),
+        ("before_start", "wrote 4 bytes before the start of y"),
+        ("past_workspace", "wrote 4 bytes past the end of a workspace buffer"),
+        ("unwritten", "1 elements were not written"),
+        ("corner", "1 elements differ from the exact answer"),
+        ("inexact", "elements differ from the exact answer"),
+        ("unsteady", "two runs differ in 1 elements"),
+        ("stale_workspace", "1 elements were not written or are NaN"),
+    ],
+)
+def test_wrong_answers(worker: Worker, fault: str, reason: str) -> None:
+    restarts = worker.restarts
+    record = worker.run(faulty(fault))
+    assert record.outcome == "correctness"
+    assert reason in record.reason
+    assert record.measurement is None
+    assert record.check and not record.check.ok
+    assert worker.run(faulty("none")).outcome == "correct"
+    # Who writes outside may have hit anything: nothing on the device is to be trusted.
+    assert worker.restarts == restarts + ("wrote" in reason)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("spreads_nan", "NaN and infinity in x"),
+        ("hides_nan", "NaN and infinity in x"),
+    ],
+)
+def test_full_level_finds_more(worker: Worker, fault: str, reason: str) -> None:
+    record = worker.run(faulty(fault), level="full")
+    assert record.outcome == "correctness"
+    assert reason in record.reason
+
+
+def test_a_changed_input_is_found(worker: Worker) -> None:
+    record = worker.run(faulty("changes_x"), level="full")
+    assert record.outcome == "correctness"
+    assert "changed x" in record.reason
+    assert worker.run(faulty("none")).outcome == "correct"
+
+
+def test_admitted_nondeterminism_is_recorded(worker: Worker) -> None:
+    record = worker.run(faulty("admitted_unsteady"))
+    assert record.outcome in ("correct", "correctness")
+    assert record.check and not record.check.repeatable
+    assert "two runs" not in record.reason
+    assert not record.deterministic
+
+
+def test_a_hang_is_killed(worker: Worker) -> None:
+    worker.prepare()
+    start = time.monotonic()
+    record = worker.run(faulty("hang"))
+    assert record.outcome == "timeout"
+    assert "stage 'run'" in record.reason
+    assert time.monotonic() - start < 20
+    assert worker.run(faulty("none")).outcome == "correct"
+
+
+def test_a_crash_is_data(worker: Worker) -> None:
+    restarts = worker.restarts
+    record = worker.run(faulty("crash"))
+    assert record.outcome == "runtime"
+    assert "SIG" in record.reason or "CUDA" in record.reason
+    assert worker.run(faulty("none")).outcome == "correct"
+    assert worker.restarts == restarts + 1
+
+
+def test_compile_error_and_broken_rule(worker: Worker) -> None:
+    assert worker.run(faulty("no_compile")).outcome == "compile"
+    broken = worker.run(faulty("illegal"))
+    assert broken.outcome == "constraints"
+    assert "no_illegal" in broken.reason
+    assert worker.compile(faulty("no_compile")).outcome == "compile"
+    assert worker.compile(faulty("illegal")).outcome == "constraints"
+    assert worker.compile(faulty("none")).outcome == ""
+
+
+def test_a_slow_one_is_given_up(worker: Worker) -> None:
+    record = worker.run(faulty("slow"), best_us=10.0)
+    assert record.outcome == "timeout"
+    assert "too long" in record.reason
+
+
+def test_final_verifies_the_fastest_in_full(worker: Worker) -> None:
+    rows = worker.final([faulty("none"), faulty("spreads_nan")], Limits(max_rounds=6, warm_runs=3))
+    by_config = {row.config: row for row in rows}
+    right = by_config[str(faulty("none"))]
+    assert right.measurement.warm_us
+    assert right.check and right.check.ok
+    other = by_config[str(faulty("spreads_nan"))]
+    assert other.check is None or not other.check.ok
