@@ -67,8 +67,8 @@ class Seen:
         """Addresses of the first byte and past the last one, of an f32 array."""
         if 0 in self.shape:
             return self.address, self.address
-        low = sum(min(0, s * (n - 1)) for n, s in zip(self.shape, self.strides, strict=True))
-        high = sum(max(0, s * (n - 1)) for n, s in zip(self.shape, self.strides, strict=True))
+        reach = [s * (n - 1) for n, s in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         return self.address + 4 * low, self.address + 4 * (high + 1)
 
     def where(self) -> str:
@@ -111,9 +111,12 @@ def look(name: str, array: Array) -> Seen:
 def _numpy(name: str, array: Array) -> Seen:
     if hasattr(array, "mask"):
         raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
-    if str(array.dtype) == ">f4":
-        raise ArrayError(f"{name}: dtype >f4 (other byte order) was given; call {name}.astype(np.float32)")
-    _float32(name, str(array.dtype), f"{name}.astype(np.float32)")
+    if array.dtype.char == "f" and not array.dtype.isnative:
+        raise ArrayError(
+            f"{name}: dtype {array.dtype} (other byte order) was given; call {name}.astype(np.float32)"
+        )
+    if array.dtype.char != "f":
+        raise _not_float32(name, array.dtype, f"{name}.astype(np.float32)")
     if any(stride % 4 for stride in array.strides) and array.size:
         raise ArrayError(f"{name}: strides {array.strides} are no multiple of 4 bytes; call {name}.copy()")
     strides = tuple(s // 4 for s in array.strides)
@@ -126,7 +129,8 @@ def _torch(name: str, tensor: Array) -> Seen:
         raise ArrayError(f"{name}: a tensor on {tensor.device} was given; must be on cpu or cuda")
     if tensor.layout != torch.strided:
         raise ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
-    _float32(name, str(tensor.dtype).removeprefix("torch."), f"{name}.float()")
+    if tensor.dtype != torch.float32:
+        raise _not_float32(name, tensor.dtype, f"{name}.float()")
     if tensor.requires_grad:
         if torch.is_grad_enabled():
             raise ArrayError(
@@ -140,15 +144,16 @@ def _torch(name: str, tensor: Array) -> Seen:
 
 
 def _cupy(name: str, array: Array) -> Seen:
-    _float32(name, str(array.dtype), f"{name}.astype(cupy.float32)")
+    if array.dtype.char != "f":
+        raise _not_float32(name, array.dtype, f"{name}.astype(cupy.float32)")
     strides = tuple(s // 4 for s in array.strides)
     place = f"cuda:{int(array.device.id)}"
     return Seen(name, array, "cupy", place, tuple(array.shape), strides, int(array.data.ptr))
 
 
-def _float32(name: str, dtype: str, call: str) -> None:
-    if dtype != "float32":
-        raise ArrayError(f"{name}: dtype {dtype} was given; must be float32: call {call}")
+def _not_float32(name: str, dtype: object, call: str) -> ArrayError:
+    given = str(dtype).removeprefix("torch.")
+    return ArrayError(f"{name}: dtype {given} was given; must be float32: call {call}")
 
 
 def same_home(x: Seen, *others: Seen) -> None:

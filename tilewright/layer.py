@@ -22,7 +22,7 @@ from tilewright.arrays import (
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels import tools
-from tilewright.kernels.family import Config
+from tilewright.kernels.family import Config, Launch
 from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Loaded, Memory
@@ -46,8 +46,7 @@ class _Lane:
     """What one stream has of its own: a plan with its workspace, and room to pack a filter."""
 
     plan: Plan
-    packer: Loaded | None = None
-    packed: Memory | None = None
+    packer: tuple[Loaded, Launch, Memory] | None = None
 
 
 class LayerPlan:
@@ -70,6 +69,8 @@ class LayerPlan:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._name = str(plan.problem)  # for errors; worked out once, since calls are short
+        self._home = f"cuda:{plan.device.index}" if plan.device.backend == "cuda" else "cpu"
         self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
         self._lock = threading.RLock()
 
@@ -120,7 +121,7 @@ class LayerPlan:
         """
         seen = look("w", w)
         self._at_home(seen)
-        shaped(seen, self.problem.w_shape, str(self.problem))
+        shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
             memory = self.plan.pack(in_place(seen), current_stream(seen))
         return Packed(memory, self.problem, self.config, self.device.key)
@@ -158,7 +159,7 @@ class LayerPlan:
         self._at_home(x)
         same_home(x, *(a for a in (w, bias, out) if isinstance(a, Seen)))
         if bias is not None:
-            shaped(bias, (self.problem.k,), str(self.problem))
+            shaped(bias, (self.problem.k,), self._name)
         source, seen_as_nchw = self._input(x)
         target, result = self._output(x, out, seen_as_nchw)
         if out is not None:
@@ -174,18 +175,17 @@ class LayerPlan:
         return result
 
     def _at_home(self, seen: Seen) -> None:
-        home = f"cuda:{self.device.index}" if self.device.backend == "cuda" else "cpu"
-        if seen.place != home:
-            raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {home}, where the plan runs")
+        if seen.place != self._home:
+            raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
     def _input(self, x: Seen) -> tuple[Array, bool]:
         """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
         pr = self.problem
         if pr.layout_in == "nhwc" and x.channels_last:
-            shaped(x, (pr.n, pr.c, pr.h, pr.w), f"{pr} in channels_last")
+            shaped(x, (pr.n, pr.c, pr.h, pr.w), self._name + " in channels_last")
             view = to_nhwc(x.array)
             return (on_host(view) if x.place == "cpu" else view), True
-        shaped(x, pr.x_shape, str(pr))
+        shaped(x, pr.x_shape, self._name)
         return in_place(x, " or plan for nhwc" if x.channels_last else ""), False
 
     def _output(self, x: Seen, out: Seen | None, seen_as_nchw: bool) -> tuple[Array, Array]:
@@ -195,7 +195,7 @@ class LayerPlan:
         if out is None:
             y = empty(x, pr.y_shape)
             return (on_host(y) if x.place == "cpu" else y), (to_nchw(y) if turned else y)
-        shaped(out, (pr.n, pr.k, pr.p, pr.q) if turned else pr.y_shape, str(pr))
+        shaped(out, (pr.n, pr.k, pr.p, pr.q) if turned else pr.y_shape, self._name)
         view = to_nhwc(out.array) if turned else out.array
         if not look("out", view).contiguous:
             how = "channels_last, as x is" if turned else f"contiguous, as {x.library}.empty makes it"
@@ -219,10 +219,11 @@ class LayerPlan:
         geometry = plan.blueprint.pack
         if geometry is None:
             return given
-        nbytes = plan.blueprint.packed_bytes
-        print_ = tools.pack(plan.problem, runtime.device, geometry, nbytes)
-        if lane.packer is None or lane.packed is None:
-            lane.packer = runtime.load(runtime.compile(print_))
-            lane.packed = runtime.alloc(nbytes)
-        runtime.launch(lane.packer, print_.launches[0], [given, lane.packed], stream)
-        return lane.packed
+        if lane.packer is None:
+            nbytes = plan.blueprint.packed_bytes
+            print_ = tools.pack(plan.problem, runtime.device, geometry, nbytes)
+            loaded = runtime.load(runtime.compile(print_))
+            lane.packer = loaded, print_.launches[0], runtime.alloc(nbytes)
+        loaded, launch, packed = lane.packer
+        runtime.launch(loaded, launch, [given, packed], stream)
+        return packed
