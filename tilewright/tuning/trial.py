@@ -15,13 +15,13 @@ from tilewright.kernels import tools
 from tilewright.kernels.family import Blueprint, Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import Built, Runtime, open_runtime
 from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
 from tilewright.tuning.measure import Limits, measure
 from tilewright.tuning.verify import Candidate, TooSlow, Verifier
 
 # A trial's timing is rough: the finalists are measured again.
-TRIAL = Limits(max_rounds=40, max_s=0.4, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)
+TRIAL = Limits(max_rounds=40, max_s=0.3, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)
 HOPELESS = 20.0  # a first run this many times slower than the best ends a trial
 _LEAST_SLOW_US = 20_000.0  # whatever the best, a run shorter than this is worth timing
 _HARMLESS = re.compile(r"OUT_OF_RESOURCES|too many resources", re.IGNORECASE)
@@ -88,9 +88,11 @@ class Trials:
             family = kernels.family(config.family)
             family.check(self.problem, self.device, config)
             blueprint = family.blueprint(self.problem, self.device, config)
-            self._build(blueprint)
+            todo = [blueprint]
             if blueprint.pack is not None:
-                self._build(tools.pack(self.problem, self.device, blueprint.pack, blueprint.packed_bytes))
+                todo.append(tools.pack(self.problem, self.device, blueprint.pack, blueprint.packed_bytes))
+            for each in todo:
+                self._build(each, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
             return Compiled("constraints", _line(error))
         except TilewrightError as error:
@@ -141,14 +143,36 @@ class Trials:
         assert self._verifier is not None
         return self._verifier.candidate(config)
 
-    def _build(self, blueprint: Blueprint) -> None:
+    def _build(self, blueprint: Blueprint, packed_bytes: int) -> None:
         """Compile, with no device where the compiler needs none."""
-        if self._runtime is not None:
-            self._runtime.compile(blueprint)
-            return
-        from tilewright.runtime.cuda import compile_cuda
+        if self._runtime is None:
+            from tilewright.runtime.cuda import compile_cuda
 
-        compile_cuda(blueprint, self.device.arch)
+            compile_cuda(blueprint, self.device.arch)
+            return
+        built = self._runtime.compile(blueprint)
+        self._stage("run")
+        _rehearse(self._runtime, blueprint, built, self.problem, packed_bytes)
+
+
+def _rehearse(
+    runtime: Runtime, blueprint: Blueprint, built: Built, problem: Problem, packed_bytes: int
+) -> None:
+    """Launch one block of each kernel: PoCL makes machine code at the first launch, and keeps it on disk.
+
+    Its code differs with the block's size and, beyond 2^16 threads, with the grid's: then all is run.
+    """
+    sizes = {b.name: b.nbytes for b in blueprint.workspace}
+    sizes |= dict(x=problem.x_bytes, y=problem.y_bytes, bias=4 * problem.k)
+    sizes |= dict(w=packed_bytes, packed=packed_bytes)
+    loaded = runtime.load(built)
+    for launch in blueprint.launches:
+        small = max(g * b for g, b in zip(launch.grid, launch.block, strict=True)) < 1 << 16
+        memories = [runtime.alloc(sizes[name]) for name in launch.args]
+        for memory in memories:
+            runtime.fill(memory, 0)
+        runtime.launch(loaded, replace(launch, grid=(1, 1, 1)) if small else launch, memories)
+        runtime.synchronize()
 
 
 def _plant(module: str) -> None:

@@ -92,13 +92,15 @@ class Worker:
         return record
 
     def compile(self, config: Config) -> Compiled:
-        """Compile one config into the cache of binaries, without running it."""
+        """Compile one config into the caches, so that its trial need not."""
         try:
             return Compiled(**self._ask({"do": "compile", "config": str(config)}))
-        except Hung as error:
-            return Compiled("timeout", str(error))
-        except (Crashed, Refused) as error:
-            return Compiled("compile", str(error))
+        except (Hung, Crashed) as error:
+            if "stage 'run'" in str(error):  # it compiles; the trial will tell the rest
+                return Compiled("", str(error))
+            return Compiled("timeout" if isinstance(error, Hung) else "compile", str(error))
+        except Refused as error:
+            return Compiled("", str(error))
 
     def prepare(self) -> None:
         """Make the inputs and compute the references now, rather than at the first trial.
