@@ -22,20 +22,25 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
 _ALIGN = 128
 
-# PoCL 3.0 writes damaged bitcode to its own cache for programs that call its vstore16 (LLVM reads
-# "Invalid record"): the second build of such a program has no kernels, and the process may crash. This
-# one is as fast. Its preprocessor misses a vstore16 pasted from vstore and 16: hence the bare name too.
-_STORE16 = """
+# PoCL 3.0 chooses its built-in library by what the CPU can do, and compiles for the CPU that its LLVM 14
+# knows: an AMD Zen 4 gets the AVX-512 library and Zen 3 code. Library functions that pass float16 by
+# value then disagree with their callers: half of the elements are wrong, and the bitcode that PoCL puts
+# into its cache can be damaged. So 16-wide loads and stores are our own; they are as fast. PoCL's
+# preprocessor misses a vload16 pasted from vload and 16: hence the bare names too.
+_ACCESS16 = """
 static inline __attribute__((overloadable, always_inline))
-void tw_vstore16(float16 v, size_t i, SPACE float *p) {
-    *(SPACE tw_float16 *)(p + 16 * i) = v;
-}
+float16 tw_vload16(size_t i, const SPACE float *p) { return *(const SPACE tw_float16 *)(p + 16 * i); }
+static inline __attribute__((overloadable, always_inline))
+void tw_vstore16(float16 v, size_t i, SPACE float *p) { *(SPACE tw_float16 *)(p + 16 * i) = v; }
 """
 _PRELUDE = (
     "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));"
-    + "".join(_STORE16.replace("SPACE", space) for space in ("__global", "__local", "__private"))
-    + "#undef vstore16\n#define vstore16 tw_vstore16\n#define vstore tw_vstore\n"
-    + "".join(f"#define tw_vstore{n} vstore{n}\n" for n in (2, 4, 8))
+    + "".join(_ACCESS16.replace("SPACE", space) for space in ("__global", "__local", "__private"))
+    + "".join(
+        f"#undef {name}16\n#define {name}16 tw_{name}16\n#define {name} tw_{name}\n"
+        + "".join(f"#define tw_{name}{n} {name}{n}\n" for n in (2, 4, 8))
+        for name in ("vload", "vstore")
+    )
 )
 
 
@@ -151,6 +156,8 @@ class OpenclRuntime:
 
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
         """Return a part of memory."""
+        if nbytes == 0:
+            return Memory(0, 0, memory.handle, memory.owner[:0] if self.unified else memory)
         if self.unified:
             return self._host(memory.owner[offset : offset + nbytes])
         return Memory(nbytes, 0, memory.handle.get_sub_region(offset, nbytes), memory)

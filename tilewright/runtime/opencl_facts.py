@@ -13,7 +13,7 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
     A CPU core stands for a unit and a vector element for a lane; its vector registers (32 with
     512-bit vectors, else 16) times their elements stand for the registers of a thread.
     """
-    lanes = int(device.native_vector_width_float) if cpu else 32
+    lanes = _lanes(device) if cpu else 32
     registers = (32 if lanes >= 16 else 16) * lanes if cpu else 255
     units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3
     peak = units * lanes * 4 * ghz / 1e3  # two fused multiply-adds a cycle, two flops each
@@ -29,6 +29,16 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
     )  # fmt: skip
 
 
+def _lanes(device: Any) -> int:
+    """Return the f32 elements of a vector register that the compiler uses.
+
+    PoCL reports what the CPU can do; its LLVM may know an older CPU only (Zen 3 for a Zen 4).
+    """
+    lanes = int(device.native_vector_width_float)
+    old = any(cpu in str(device.version) for cpu in ("znver1", "znver2", "znver3", "haswell", "broadwell"))
+    return min(lanes, 8) if old else lanes
+
+
 def _name(device: Any) -> str:
     """Return the processor's name without PoCL's prefix."""
     return str(device.name).removeprefix("pthread-").removeprefix("cpu-").strip()
@@ -39,4 +49,4 @@ def _arch(device: Any) -> str:
     _, host, tail = str(device.version).rpartition("HSTR: ")
     if not host:
         return str(device.opencl_c_version)
-    return f"{tail.removeprefix('pthread-').removeprefix('cpu-')}-v{device.native_vector_width_float}"
+    return f"{tail.removeprefix('pthread-').removeprefix('cpu-')}-v{_lanes(device)}"
