@@ -24,6 +24,8 @@ class Coefficients:
     """Constants of the GPU model. Source: least squares over the trials in benchmarks/h100.
 
     Attributes:
+        issue_share: share of its issue slots that a scheduler reaches with any number of warps
+            (register-bank conflicts of multiply-adds).
         issue_latency: warps a scheduler needs to hide half of its stalls.
         step_cycles: cycles of a block that one turn of the main loop costs beyond its work
             (barrier, pipeline fill).
@@ -40,19 +42,20 @@ class Coefficients:
         overlap: share of the shorter of arithmetic and memory that hides under the longer.
     """
 
-    issue_latency: float = 0.7
-    step_cycles: float = 120.0
-    exposed_cycles: float = 900.0
-    fetch_cycles: float = 2200.0
-    wavefront_cycles: float = 1.0
-    l2_bytes_per_cycle: float = 28.0
-    load_cycles: float = 8.0
-    sector_cycles: float = 0.6
-    cluster_us: float = 1.0
-    arrival_us: float = 1.6
-    launch_us: float = 2.0
-    memory_share: float = 0.8
-    overlap: float = 0.8
+    issue_share: float = 0.6
+    issue_latency: float = 0.29
+    step_cycles: float = 430.0
+    exposed_cycles: float = 555.0
+    fetch_cycles: float = 3700.0
+    wavefront_cycles: float = 1.35
+    l2_bytes_per_cycle: float = 50.0
+    load_cycles: float = 12.0
+    sector_cycles: float = 0.167
+    cluster_us: float = 3.6
+    arrival_us: float = 3.3
+    launch_us: float = 1.4
+    memory_share: float = 1.0
+    overlap: float = 0.97
 
 
 H100 = Coefficients()
@@ -75,7 +78,7 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
 
     per_thread = work.fma + work.shared_loads + work.staging + work.epilogue + work.global_loads * k.load_cycles
     scheduler_warps = together * warps / 4
-    hidden = scheduler_warps / (scheduler_warps + k.issue_latency)
+    hidden = k.issue_share * scheduler_warps / (scheduler_warps + k.issue_latency)
     issue = per_thread * max(warps / 4, 1.0) * per_unit / hidden
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
