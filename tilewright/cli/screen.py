@@ -21,7 +21,10 @@ def show(table: Table) -> None:
     if sys.stdout.isatty():
         from rich.console import Console
 
-        Console(highlight=False).print(rich_table(table))
+        console = Console(highlight=False, markup=False)
+        console.print(rich_table(table))
+        for note in table.notes:
+            console.print(note, soft_wrap=True)
     else:
         print(plain(table))
 

@@ -41,6 +41,7 @@ def tune(
         search = Search(runtime, Store(), progress, limit, strategy, seed, deterministic, again)
         try:
             for layer in found:
+                progress.now(layer.name)
                 rows.append(_row(search, layer, alone=len(found) == 1))
                 progress.finished(_line(rows[-1]))
         except KeyboardInterrupt:

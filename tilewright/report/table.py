@@ -73,9 +73,8 @@ def markdown(table: Table) -> str:
 
 
 def rich_table(table: Table) -> RenderableType:
-    """The table for a terminal."""
+    """The table for a terminal, without its notes."""
     from rich import box
-    from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -91,7 +90,7 @@ def rich_table(table: Table) -> RenderableType:
         shown.add_column(Text(name), justify="right" if table.right(index) else "left", no_wrap=index == 0)
     for row in table.body:
         shown.add_row(*(Text(cell) for cell in row))
-    return Group(shown, *(Text(note) for note in table.notes))
+    return shown
 
 
 def time_text(value_us: float | None) -> str:
