@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from tilewright.kernels.family import Config
 from tilewright.tuning.job import Compiled, Job
@@ -21,6 +21,7 @@ class Ahead:
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
+        self._closed = False
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="compile")
 
     def submit(self, configs: Sequence[Config]) -> list[Future[Compiled]]:
@@ -29,6 +30,7 @@ class Ahead:
 
     def close(self) -> None:
         """Drop what is queued and end the compilers."""
+        self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._end()
         self._threads.shutdown(wait=True)
@@ -42,7 +44,12 @@ class Ahead:
         worker = self._idle.get()
         start = time.perf_counter()
         try:
-            return worker.compile(config)
+            done = worker.compile(config)
+            if self._closed:
+                raise CancelledError  # what was killed did not fail
+            return done
+        except CancelledError:
+            raise
         except Exception as error:  # a compiler that cannot start: the trial compiles for itself
             return Compiled("", str(error), time.perf_counter() - start)
         finally:

@@ -132,6 +132,15 @@ def measure(
     return {n: summary(times[n], _warm(contestants[n], clock, times[n], limits)) for n in contestants}
 
 
+def ranking(figures: Mapping[str, Measurement]) -> list[str]:
+    """Order contestants, fastest first; whoever was dropped comes after all who stayed to the end.
+
+    A dropped one's median is of the early rounds only, and the machine may have slowed down since.
+    """
+    most = max((figure.runs for figure in figures.values()), default=0)
+    return sorted(figures, key=lambda name: (figures[name].runs < most, figures[name].cold_us))
+
+
 def _still_in(
     times: Mapping[str, list[float]], alive: list[str], done: int, limits: Limits, best_us: float
 ) -> list[str]:

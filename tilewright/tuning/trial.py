@@ -17,7 +17,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.runtime import Built, Runtime, open_runtime
 from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
-from tilewright.tuning.measure import Limits, measure
+from tilewright.tuning.measure import Limits, measure, ranking
 from tilewright.tuning.verify import Candidate, TooSlow, Verifier
 
 # A trial's timing is rough: the finalists are measured again.
@@ -110,7 +110,7 @@ class Trials:
         assert self._runtime is not None
         figures = measure({name: c.run for name, c in candidates.items()}, self._runtime, limits)
         checks: dict[str, Check] = {}
-        for name in sorted(figures, key=lambda n: figures[n].cold_us):
+        for name in ranking(figures):
             checks[name] = self._check(candidates[name], "full", math.inf)
             if checks[name].ok:
                 break

@@ -11,13 +11,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError, RunError
+from tilewright.errors import DeviceError, ProblemError
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
@@ -26,18 +26,17 @@ from tilewright.store import source_key
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
-from tilewright.tuning.job import Compiled, Final, Job
-from tilewright.tuning.measure import Limits
+from tilewright.tuning.finals import ROUNDS, WINNER, choose, cold_us, compare
+from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy
 from tilewright.tuning.worker import Worker
 
 __all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
 
-FINALISTS = 5
-NEAR = 1.15  # finalists are at most this many times slower than the best
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
 _MOST_COMPILERS = 15
+_TRIAL_S = 0.4  # of one trial on a CPU
 
 
 def tune(
@@ -122,7 +121,7 @@ class _Run:
         self.device = worker.device
         if self.device.backend == "numpy":
             raise DeviceError(
-                f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl] (CPU) or cuda-core (GPU)"
+                f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl] or cuda-core"
             )
         self.gpu = self.device.lanes == 32
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
@@ -144,8 +143,7 @@ class _Run:
     @property
     def best_us(self) -> float:
         """The least time so far."""
-        times = [r.measurement.cold_us for r in self.known.values() if _right(r) and r.measurement]
-        return min(times, default=math.inf)
+        return min(map(cold_us, self.known.values()), default=math.inf)
 
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
@@ -163,7 +161,7 @@ class _Run:
         finally:
             side.shutdown(wait=False)
         finalists = self._finalists()
-        best = next((r for r in finalists if r.context["stage"] == "final"), None)
+        best = next((r for r in finalists if r.context["stage"] == WINNER), None)
         result = TuneResult(best, tuple(self.records), tuple(finalists), self.elapsed_s, self.resumed)
         self.say(result)
         return result
@@ -195,23 +193,22 @@ class _Run:
         """Try configs until the budget or the space is used up."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         job = replace(self.worker.job, facts=asdict(self.device))
-        ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
-        size = 2 * cores if self.gpu else max(4, cores)
+        self.ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
         batches: deque[_Batch] = deque()
         try:
             while self._time_left() > 0:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 while len(batches) < (2 if self.gpu else 1):
-                    batch = self._propose(proposals, size, batches)
+                    batch = self._propose(proposals, 2 * cores, batches)
                     if not batch:
                         break
-                    batches.append(_Batch(batch, ahead.submit(batch)))
+                    batches.append(_Batch(batch, self.ahead.submit(batch)))
                 if not batches:
                     return
                 ready.result()
                 self._try_batch(batches.popleft(), proposals)
         finally:
-            ahead.close()
+            self.ahead.close()
 
     def _propose(self, proposals: Proposals, size: int, waiting: Iterable[_Batch]) -> list[Config]:
         """Ask for the next batch, no larger than the trials that are left."""
@@ -222,26 +219,34 @@ class _Run:
 
     def _try_batch(self, batch: _Batch, proposals: Proposals) -> None:
         """Try the configs of a batch in their order."""
-        for number, future in enumerate(batch.futures):
-            compiled = self._wait(future)
-            if not self.gpu and number == 0:
-                for other in batch.futures:
-                    self._wait(other)
-            if compiled is None or self._time_left() <= 0:
+        if not self.gpu:
+            self._let_compile(batch.futures)
+        for config, future in zip(batch.configs, batch.futures, strict=True):
+            try:
+                left = self._time_left() if self.gpu else 0.0
+                compiled = future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
+            except (FutureTimeout, CancelledError):
+                continue
+            if self._time_left() <= 0:
                 return
-            record = self._try(batch.configs[number], compiled)
-            self._keep(record)
+            record = self._keep(self._try(config, compiled))
+            self.records.append(record)
             proposals.tell(record)
             best = self.best_us if math.isfinite(self.best_us) else None
             self.say(Tried(record, len(self.records), best, self.elapsed_s, self._share()))
 
-    def _wait(self, future: Future[Compiled]) -> Compiled | None:
-        """Wait for a compiler, but not beyond the budget."""
-        left = self._time_left()
-        try:
-            return future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
-        except FutureTimeout:
-            return None
+    def _let_compile(self, futures: list[Future[Compiled]]) -> None:
+        """Wait until all have compiled, or until there is just time to try those that have; then stop.
+
+        A CPU cannot be measured while it compiles.
+        """
+        waiting = set(futures)
+        while waiting:
+            left = self._time_left() - _TRIAL_S * (len(futures) - len(waiting))
+            if left <= 0:
+                self.ahead.close()
+                return
+            waiting = wait(waiting, min(left, 60.0), FIRST_COMPLETED).not_done
 
     def _try(self, config: Config, compiled: Compiled) -> Record:
         """Return the outcome of one config."""
@@ -253,20 +258,19 @@ class _Run:
             )  # fmt: skip
         return replace(self.worker.run(config, self.best_us), compile_s=compiled.compile_s)
 
-    def _keep(self, record: Record, stage: str = "trial") -> Record:
+    def _keep(self, record: Record) -> Record:
         """Store an outcome at once."""
-        compiler = record.context.get("compiler", "")
-        extra = {"stage": stage, "source": source_key(record.family, compiler)}
-        kept = replace(record, context={**record.context, **extra})
+        source = source_key(record.family, record.context.get("compiler", ""))
+        kept = replace(record, context={"stage": "trial", **record.context, "source": source})
         self.known[kept.config] = kept
-        if stage == "trial":
-            self.records.append(kept)
         if self.store:
             self.store.add(kept)
         return kept
 
     def _time_left(self) -> float:
-        return self.search_s - self.elapsed_s
+        """Seconds left to search; more of them while nothing is right, so that there is an answer."""
+        grace = 0.0 if math.isfinite(self.best_us) else max(10.0, self.budget.seconds)
+        return self.search_s + grace - self.elapsed_s
 
     def _share(self) -> float:
         if self.budget.trials is not None:
@@ -276,45 +280,15 @@ class _Run:
     # --------------------------------------------------------------------------- the finalists
 
     def _finalists(self) -> list[Record]:
-        """Measure the best few against each other; the first that is right in full is the winner."""
-        chosen = {r.config: r for r in self._choose()}
-        if not chosen:
-            return []
-        self.say(Comparing(tuple(chosen), self.elapsed_s))
-        seconds = 1.0 if self.gpu else 3.0
-        limits = Limits(drop=True, separate=True, max_rounds=300, max_s=seconds, relative=0.005)
-        try:
-            rows = self.worker.final([Config.parse(text) for text in chosen], limits)
-        except RunError:
-            return self._one_by_one(list(chosen.values()))
-        rows.sort(key=lambda row: row.measurement.cold_us)
-        return [self._keep_final(chosen[row.config], row) for row in rows]
-
-    def _keep_final(self, record: Record, row: Final) -> Record:
-        """Record what the comparison said; only the winner, verified in full, is called final."""
-        record = replace(record, measurement=row.measurement, check=row.check or record.check)
-        if row.check is None:
-            return self._keep(record, "finalist")
-        if row.check.ok:
-            return self._keep(record, "final")
-        return self._keep(replace(record, outcome="correctness", reason=row.check.reason), "finalist")
-
-    def _choose(self) -> list[Record]:
-        """Return the records of the finalists, fastest first."""
-        right = [r for r in self.known.values() if _right(r) and (r.deterministic or not self.deterministic)]
-        ordered = sorted(right, key=_cold_us)[:FINALISTS]
-        return [r for r in ordered if _cold_us(r) <= NEAR * _cold_us(ordered[0])]
-
-    def _one_by_one(self, chosen: list[Record]) -> list[Record]:
-        """Verify in full, each alone: one of the finalists brought the worker down."""
-        again = [self.worker.run(Config.parse(record.config), level="full") for record in chosen]
-        again.sort(key=_cold_us)
-        return [self._keep(r, "final" if _right(r) and r is again[0] else "finalist") for r in again]
-
-
-def _right(record: Record) -> bool:
-    return record.outcome == "correct" and record.measurement is not None
-
-
-def _cold_us(record: Record) -> float:
-    return record.measurement.cold_us if record.measurement and _right(record) else math.inf
+        """Compare the best few; again with the next best should none of them be right in full."""
+        done: list[Record] = []
+        for _ in range(ROUNDS):
+            chosen = choose(self.known.values(), self.deterministic)
+            if not chosen:
+                break
+            self.say(Comparing(tuple(r.config for r in chosen), self.elapsed_s))
+            compared = compare(self.worker, chosen, 1.0 if self.gpu else 3.0)
+            done = [self._keep(r) for r in compared] + done
+            if any(r.context["stage"] == WINNER for r in done):
+                break
+        return done

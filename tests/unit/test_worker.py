@@ -1,0 +1,199 @@
+"""The worker's side of the pipe, against children that misbehave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tilewright.device import for_architecture
+from tilewright.errors import DeviceError, RunError
+from tilewright.kernels.family import Config
+from tilewright.tuning.channel import Channel, Crashed, Hung, Refused, signal_name
+from tilewright.tuning.job import Job
+from tilewright.tuning.measure import Limits
+from tilewright.tuning.worker import Worker
+
+CONFIG = Config.parse("reference:v=1")
+PROBLEM = "n1c1h2w2k1r1s1-f32"
+
+# A child that answers by the book, except where the config's number tells it to misbehave.
+CHILD = """
+import json, os, signal, sys, time
+facts = json.loads(sys.argv[1])
+record = dict(problem="p", device="d", family="f", config="c", outcome="correct", deterministic=True, check=None,
+              measurement=dict(cold_us=5.0, ci95_us=0.1, runs=6, warm_us=None), reason="", registers=0,
+              workspace_bytes=0, compile_s=0.0, context={})
+def say(**line):
+    print(json.dumps(line), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "open":
+        say(stage="open")
+        if request["index"] == 9:
+            say(error="DeviceError", text="there is no such device")
+        else:
+            say(result=dict(device=facts, context={"compiler": "none", "pid": str(os.getpid())}))
+        continue
+    if request["do"] == "final":
+        os._exit(3)
+    kind = int(request["config"].partition("=")[2])
+    say(stage="run")
+    if kind == 1: time.sleep(60)
+    if kind == 2: os.kill(os.getpid(), signal.SIGSEGV)
+    if kind == 3: sys.stderr.write("some library: all is lost\\n"); sys.stderr.flush(); os._exit(7)
+    if kind == 4: say(error="ValueError", text="a bug")
+    elif request["do"] == "compile": say(result=dict(outcome="", reason="", compile_s=0.5))
+    else: say(result=dict(record=record, spoilt=kind == 5))
+"""
+
+
+def config(kind: int) -> Config:
+    return Config.make("f", {"kind": kind})
+
+
+@pytest.fixture
+def worker() -> Worker:
+    import json
+
+    facts = json.dumps(asdict(for_architecture("sm_90")))
+    return Worker(Job(PROBLEM, "cuda"), {"run": 0.5}, [sys.executable, "-c", CHILD, facts])
+
+
+def test_the_good_case(worker: Worker) -> None:
+    with worker:
+        record = worker.run(config(0))
+        assert record.outcome == "correct"
+        assert record.measurement and record.measurement.cold_us == 5.0
+        assert worker.device == for_architecture("sm_90")
+        assert worker.compile(config(0)).compile_s == 0.5
+
+
+def test_one_process_serves_many(worker: Worker) -> None:
+    with worker:
+        pids = {worker.context["pid"] for _ in range(3) if worker.run(config(0))}
+        assert len(pids) == 1
+        assert worker.restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "reason"),
+    [
+        (1, "timeout", "no answer in 0.5 s in stage 'run'"),
+        (2, "runtime", "SIGSEGV"),
+        (3, "runtime", "exit status 7 in stage 'run': some library: all is lost"),
+        (4, "runtime", "a bug"),
+    ],
+)
+def test_misbehaviour_is_data(worker: Worker, kind: int, outcome: str, reason: str) -> None:
+    with worker:
+        record = worker.run(config(kind))
+        assert (record.outcome, record.problem, record.config) == (outcome, PROBLEM, str(config(kind)))
+        assert record.device == for_architecture("sm_90").key
+        assert reason in record.reason
+        assert "\n" not in record.reason
+        assert worker.run(config(0)).outcome == "correct"
+
+
+def test_a_spoilt_device_gets_a_new_process(worker: Worker) -> None:
+    with worker:
+        assert worker.run(config(5)).outcome == "correct"
+        worker.run(config(0))
+        assert worker.restarts == 1
+
+
+def test_compilers_that_misbehave(worker: Worker) -> None:
+    with worker:
+        for kind in (1, 2, 4):  # in the rehearsal: the trial will tell
+            assert worker.compile(config(kind)).outcome == ""
+
+
+def test_final_that_dies(worker: Worker) -> None:
+    with worker, pytest.raises(RunError, match="last comparison failed: the process ended with exit status 3"):
+        worker.final([config(0)], Limits())
+
+
+def test_an_error_at_the_start_keeps_its_class(worker: Worker) -> None:
+    worker.job = Job(PROBLEM, "cuda", 9)
+    with worker, pytest.raises(DeviceError, match="no such device"):
+        worker.run(config(0))
+
+
+def test_a_child_that_cannot_start() -> None:
+    with (
+        Worker(Job(PROBLEM), command=[sys.executable, "-c", "raise SystemExit(4)"]) as worker,
+        pytest.raises(RunError, match="cannot start: .*exit status 4"),
+    ):
+        worker.run(CONFIG)
+
+
+def test_channel_kills_what_hangs() -> None:
+    channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
+    start = time.monotonic()
+    with pytest.raises(Hung, match="'start'"):
+        channel.ask({}, {"start": 0.3})
+    assert time.monotonic() - start < 5
+    assert not channel.alive
+
+
+def test_channel_names_signals() -> None:
+    assert signal_name(-signal.SIGKILL) == "SIGKILL"
+    assert signal_name(-200) == "signal 200"
+
+
+def test_killing_from_another_thread_ends_a_question() -> None:
+    import threading
+
+    channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
+    threading.Timer(0.3, channel.kill).start()
+    with pytest.raises(Crashed, match="SIGKILL"):
+        channel.ask({}, {"start": 30.0})
+
+
+def test_the_real_child_answers_in_spite_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise RuntimeError('a trap')")
+    monkeypatch.chdir(tmp_path)
+    with Worker(Job(PROBLEM, "numpy")) as worker:
+        assert worker.device.backend == "numpy"
+        assert worker.context["compiler"].startswith("numpy")
+
+
+def test_the_real_child_ends_with_its_parent() -> None:
+    program = (
+        "from tilewright.tuning.worker import Worker, Job\n"
+        f"worker = Worker(Job({PROBLEM!r}, 'numpy')); worker.device\n"
+        "print(worker._channel.pid, flush=True)\n"
+        "import os; os._exit(0)"
+    )
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    pid = int(done.stdout)
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{pid}/stat").exists() and " Z " in Path(f"/proc/{pid}/stat").read_text():
+            return
+        time.sleep(0.05)
+    pytest.fail("the child outlived its parent")
+
+
+def test_families_must_be_a_module_name() -> None:
+    with (
+        Worker(Job(PROBLEM, "numpy", families="os; evil")) as worker,
+        pytest.raises(RunError, match="must name a module"),
+    ):
+        worker.prepare()
+
+
+def test_refused_keeps_the_name() -> None:
+    assert Refused("CompileError", "x").name == "CompileError"

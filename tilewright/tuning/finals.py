@@ -1,0 +1,78 @@
+"""The last comparison: the best few measured against each other, the winner verified in full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tilewright.errors import RunError
+from tilewright.kernels.family import Config
+from tilewright.record import Record
+from tilewright.tuning.job import Final
+from tilewright.tuning.measure import Limits, ranking
+from tilewright.tuning.worker import Worker
+
+FINALISTS = 5
+NEAR = 1.15  # finalists are at most this many times slower than the best
+ROUNDS = 4  # of comparisons, should every finalist fail the full check
+WINNER, RUNNER_UP = "final", "finalist"  # a record's context says which, as "stage"
+
+
+def choose(records: Iterable[Record], deterministic: bool = False) -> list[Record]:
+    """Return the records of the finalists, fastest first."""
+    right = [r for r in records if is_right(r) and (r.deterministic or not deterministic)]
+    ordered = sorted(right, key=cold_us)[:FINALISTS]
+    return [r for r in ordered if cold_us(r) <= NEAR * cold_us(ordered[0])]
+
+
+def compare(worker: Worker, chosen: list[Record], max_s: float) -> list[Record]:
+    """Measure finalists in turns until they separate; the fastest that is right in full is the winner.
+
+    Args:
+        worker: where they run.
+        chosen: their records of the search.
+        max_s: seconds for the measurements.
+
+    Returns:
+        New records, best first; the winner's "stage" is WINNER, everyone else's RUNNER_UP.
+    """
+    limits = Limits(drop=True, separate=True, max_rounds=300, max_s=max_s, relative=0.005)
+    try:
+        rows = {row.config: row for row in worker.final([Config.parse(r.config) for r in chosen], limits)}
+    except RunError:
+        return _one_by_one(worker, chosen)
+    by_name = {record.config: record for record in chosen}
+    order = ranking({name: row.measurement for name, row in rows.items()})
+    return [_renewed(by_name[name], rows[name]) for name in order]
+
+
+def _renewed(record: Record, row: Final) -> Record:
+    """Add what the comparison said to a record of the search."""
+    record = replace(record, measurement=row.measurement, check=row.check or record.check)
+    if row.check and not row.check.ok:
+        record = replace(record, outcome="correctness", reason=row.check.reason)
+    return _staged(record, WINNER if row.check and row.check.ok else RUNNER_UP)
+
+
+def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
+    """Verify and measure in full, each alone: one of them brought the worker down."""
+    again = [replace(worker.run(Config.parse(r.config), level="full"), compile_s=r.compile_s) for r in chosen]
+    again.sort(key=cold_us)
+    return [
+        _staged(r, WINNER if number == 0 and is_right(r) else RUNNER_UP) for number, r in enumerate(again)
+    ]
+
+
+def _staged(record: Record, stage: str) -> Record:
+    return replace(record, context={**record.context, "stage": stage})
+
+
+def is_right(record: Record) -> bool:
+    """Whether a config may win."""
+    return record.outcome == "correct" and record.measurement is not None
+
+
+def cold_us(record: Record) -> float:
+    """Return the time of a right config, else infinity."""
+    return record.measurement.cold_us if record.measurement and is_right(record) else math.inf
