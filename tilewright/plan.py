@@ -104,10 +104,10 @@ class Plan:
         given = w if isinstance(w, Memory) else self._wrap("w", w, self.problem.w_shape)
         if self.blueprint.pack is None:
             return given
-        print_ = tools.pack(self.problem, self.device, self.blueprint.pack, self.blueprint.packed_bytes)
+        recipe = tools.pack(self.problem, self.device, self.blueprint.pack, self.blueprint.packed_bytes)
         packed = self.runtime.alloc(self.blueprint.packed_bytes)
-        loaded = self.runtime.load(self.runtime.compile(print_))
-        self.runtime.launch(loaded, print_.launches[0], [given, packed], stream)
+        loaded = self.runtime.load(self.runtime.compile(recipe))
+        self.runtime.launch(loaded, recipe.launches[0], [given, packed], stream)
         if stream is None:
             self.runtime.synchronize()
         return packed
@@ -194,8 +194,8 @@ class Plan:
         if all(memory.aligned for memory in bound.values()):
             return self._aligned
         if self._unaligned is None:
-            print_ = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
-            self._unaligned = self._aligned if print_ == self.blueprint else self._variant(print_)
+            recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
+            self._unaligned = self._aligned if recipe == self.blueprint else self._variant(recipe)
         return self._unaligned
 
     def _variant(self, blueprint: Blueprint) -> _Variant:

@@ -27,7 +27,7 @@ def facts(driver: Any, gpu: Any, index: int) -> Device:
         return int(check(driver.cuDeviceGetAttribute(kind, handle)))
 
     major, minor = get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")
-    units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6
+    units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6 or 1.5
     lanes = 64 if (major, minor) in ((7, 0), (7, 5), (8, 0)) else 128  # f32 multiply-adds a clock
     read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
     return Device(

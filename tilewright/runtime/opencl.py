@@ -90,6 +90,7 @@ class OpenclRuntime:
         self._queue = self.cl.CommandQueue(self._context)
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
+        self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     @property
@@ -180,6 +181,7 @@ class OpenclRuntime:
 
     def fill(self, memory: Memory, byte: int) -> None:
         """Set every byte, in order with launches."""
+        self._pending.append((memory,))
         pattern = np.full(1, byte, np.uint8)
         self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)
 
@@ -191,6 +193,7 @@ class OpenclRuntime:
             if launch.kernel == "zero":
                 self.fill(memories[0], 0)
                 return
+            self._pending.append(memories)
             kernel = loaded.kernels[launch.kernel]
             kernel.set_args(*(m.handle for m in memories))
             total = [g * b for g, b in zip(launch.grid, launch.block, strict=True)]
@@ -202,6 +205,7 @@ class OpenclRuntime:
         """Wait for all that was enqueued."""
         try:
             self._queue.finish()
+            self._pending.clear()
         except self.cl.Error as error:
             raise RunError(f"{self.device.name}: {error}") from error
 

@@ -1,0 +1,182 @@
+"""Every family on awkward shapes on every backend that is here, against NumPy in f64."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.errors import CompileError, DeviceError
+from tilewright.kernels import FAMILIES
+from tilewright.kernels.family import Config, Family
+from tilewright.kernels.reference import numpy_conv
+from tilewright.plan import Plan
+from tilewright.problem import Problem
+from tilewright.runtime import Memory, Runtime, open_runtime
+
+SHAPES = (
+    "n1c1h1w1k1r1s1-f32",  # size 1 everywhere
+    "n3c1h1w7k1r1s1-f32-nhwc",
+    "n2c7h13w11k17r3s3p1-f32",  # primes: tails in every dimension
+    "n2c7h13w11k17r3s3p1-f32-nhwc+bias+relu",
+    "n1c37h5w5k41r1s1-f32+bias",
+    "n1c37h5w5k41r1s1-f32-nchw2nhwc",
+    "n1c16h9w9k32r2s2u3-f32",  # stride over filter
+    "n1c5h4w4k6r3s3p4-f32-nhwc2nchw",  # padding over filter
+    "n1c4h9w8k8r3s2p1.0.0.2-f32+relu",  # asymmetric
+    "n1c8h12w10k12r3s3p2d2-f32",
+    "n1c6h15w9k9r5s3p2x1u2x1d1x2g3-f32-nhwc+bias",
+    "n2c8h6w6k8r3s3p1g8-f32",  # depthwise
+    "n1c64h7w7k64r3s3p1-f32",
+    "n1c64h7w7k64r3s3p1-f32-nhwc",
+    "n1c32h8w8k64r1s1u2-f32+bias+relu",
+    "n4c96h1w1k33r1s1-f32+bias",  # a classifier
+    "n1c3h33w29k16r7s7p3u2-f32",
+    "n1c2h1w40k3r1s9p0x4-f32",
+)
+UNALIGNED = SHAPES[2:4] + SHAPES[12:15]
+GUARD = 256  # bytes on both sides of y
+
+
+def _runtime(kind: str) -> Runtime:
+    try:
+        return open_runtime(kind)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["cpu", "cuda", "numpy"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    found = _runtime(request.param)
+    if request.param == "cpu" and found.device.backend == "numpy":
+        pytest.skip("no OpenCL")
+    return found
+
+
+def _configs(family: Family, problem: Problem, runtime: Runtime, seed: int) -> list[Config]:
+    if not family.tunable:
+        return [
+            Config.make(family.name, {p.name: p.values[0] for p in family.params(problem, runtime.device)})
+        ]
+    space = pytest.importorskip("tilewright.tuning.space")
+    rng = random.Random(seed)
+    count = 6 if runtime.device.backend == "cuda" else 1
+    return [space.sample(family, problem, runtime.device, rng) for _ in range(count)]
+
+
+def _put(runtime: Runtime, array: Any, shift: int = 0) -> Memory:
+    memory = runtime.slice(runtime.alloc(array.nbytes + GUARD), shift, max(array.nbytes, 4))
+    if array.nbytes:
+        runtime.upload(memory, array)
+    return memory
+
+
+def _run(plan: Plan, data: dict[str, Any], shift: int) -> np.ndarray[Any, Any]:
+    """Run with poison in y and guards around it; return y."""
+    runtime, problem = plan.runtime, plan.problem
+    x, w = _put(runtime, data["x"], shift), _put(runtime, data["w"])
+    bias = _put(runtime, data["bias"], shift) if "bias" in problem.epilogue else None
+    whole = runtime.alloc(problem.y_bytes + 2 * GUARD)
+    runtime.fill(whole, 0xFF)
+    y = runtime.slice(whole, GUARD + shift, problem.y_bytes)
+    plan.run(x, plan.pack(w), y, bias)
+    held = np.empty(problem.y_bytes + 2 * GUARD, np.uint8)
+    runtime.download(whole, held)
+    start = GUARD + shift
+    assert (held[:start] == 0xFF).all(), "wrote before y"
+    assert (held[start + problem.y_bytes :] == 0xFF).all(), "wrote past y"
+    return held[start : start + problem.y_bytes].copy().view(np.float32).reshape(problem.y_shape)
+
+
+def _data(problem: Problem, seed: int, integers: bool = False) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,))
+    if integers:
+        return {n: rng.integers(-4, 5, s).astype(np.float32) for n, s in shapes.items()}
+    return {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+
+
+def _agree(plan: Plan, data: dict[str, Any], y: Any, exact: bool) -> None:
+    ref, size = numpy_conv(plan.problem, data["x"], data["w"], data["bias"])
+    if exact:
+        wrong = (y != ref.astype(np.float32)).mean()
+        assert wrong == 0, f"{plan.config}: {wrong:.1%} of the elements are wrong on integers"
+        return
+    bound = 4 * np.sqrt(plan.family.chain(plan.problem, plan.config)) * 2.0**-24 * size
+    bound = bound + 2.0**-24 * np.abs(ref) + 1e-44
+    assert not np.isnan(y).any(), f"{plan.config}: {np.isnan(y).sum()} elements were not written"
+    worst = float((np.abs(y - ref) / bound).max())
+    assert worst <= 1, f"{plan.config}: {worst} times the error bound"
+
+
+def _check(family: Family, text: str, runtime: Runtime, shift: int = 0) -> None:
+    problem = Problem.parse(text)
+    seed = sum(map(ord, text))
+    if family.refuses(problem, runtime.device):
+        pytest.skip(str(family.refuses(problem, runtime.device)))
+    if runtime.device.backend == "numpy" and family.name != "reference":
+        pytest.skip("NumPy runs the reference family only")
+    for config in _configs(family, problem, runtime, seed + shift):
+        try:
+            plan = Plan.make(runtime, problem, config)
+        except CompileError as error:
+            assert "spilled" in str(error)  # data, not a failure: the tuner drops such a config
+            continue
+        for exact in (True, False):
+            data = _data(problem, seed, exact)
+            _agree(plan, data, _run(plan, data, shift), exact)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
+@pytest.mark.parametrize("text", SHAPES)
+def test_awkward_shapes(family: Family, text: str, runtime: Runtime) -> None:
+    _check(family, text, runtime)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
+@pytest.mark.parametrize("text", UNALIGNED)
+def test_unaligned_base_pointers(family: Family, text: str, runtime: Runtime) -> None:
+    _check(family, text, runtime, shift=4)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
+def test_zero_batch_launches_nothing(family: Family, runtime: Runtime) -> None:
+    problem = Problem.parse("n0c4h5w5k8r3s3p1-f32")
+    if runtime.device.backend == "numpy" and family.name != "reference":
+        pytest.skip("NumPy runs the reference family only")
+    if family.refuses(problem, runtime.device):
+        pytest.skip(str(family.refuses(problem, runtime.device)))
+    plan = Plan.make(runtime, problem, _configs(family, problem, runtime, 0)[0])
+    data = _data(problem, 0)
+    assert _run(plan, data, 0).shape == (0, 8, 5, 5)
+
+
+def test_times_are_positive_and_versions_are_text(runtime: Runtime) -> None:
+    problem = Problem.parse("n1c8h9w9k16r3s3p1-f32")
+    plan = Plan.make(runtime, problem, Config.parse("reference:v=1"))
+    data = _data(problem, 0)
+    x, w, y = _put(runtime, data["x"]), plan.pack(_put(runtime, data["w"])), runtime.alloc(problem.y_bytes)
+    assert runtime.timed(lambda: plan.run(x, w, y)) > 0
+    assert runtime.timed(lambda: plan.run(x, w, y), flush=False) > 0
+    assert runtime.warm(lambda: plan.run(x, w, y), 3) > 0
+    assert all(isinstance(v, str) for v in runtime.versions().values())
+
+
+def test_calibration_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, runtime: Runtime) -> None:
+    from tilewright import calibrate as calibration
+    from tilewright.runtime import rates
+
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    before = runtime.device
+    if before.backend == "numpy":
+        with pytest.raises(DeviceError, match="NumPy"):
+            calibration.calibrate(runtime)
+        return
+    try:
+        found = calibration.calibrate(runtime)
+        assert found.source == "calibrated"
+        assert rates.calibrated(before).rates == found == runtime.device.rates
+    finally:
+        runtime.device = before
