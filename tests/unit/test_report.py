@@ -109,6 +109,13 @@ def test_our_failure_is_a_row_with_its_reason() -> None:
     assert "tilewright has no time for R2: no config compiled" in text
 
 
+def test_what_is_to_be_known_of_our_kernel_is_a_note() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    for row in document["rows"]:
+        row["ours"]["note"] = "untuned: the model's choice"
+    assert "R2, R3: untuned: the model's choice" in plain(results_table(results.parse(document))).splitlines()
+
+
 def test_no_rows_is_a_table_with_a_head() -> None:
     assert plain(results_table(results.parse({"device": {}, "rows": []}))).splitlines()[1].startswith("layer")
 

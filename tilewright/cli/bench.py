@@ -62,7 +62,7 @@ def bench(
 
     store = Store()
     with Progress(len(found), "bench") as progress:
-        search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again)
+        search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6)
         work = Bench(
             runtime=runtime,
             peers=applicable(runtime.device) if peers is None else named(peers),

@@ -35,6 +35,7 @@ class Search:
     Attributes:
         budget: None: what suits the device.
         again: search on, though the store has a winner.
+        share: how much of a layer's progress the search is.
     """
 
     runtime: Runtime
@@ -45,6 +46,7 @@ class Search:
     seed: int
     deterministic: bool
     again: bool
+    share: float = 1.0
 
     def winner(self, problem: Problem, name: str) -> Winner:
         """Take the stored winner, or tune and store.
@@ -72,11 +74,8 @@ class Search:
         return Winner(result.best, len(result.records), result.seconds)
 
     def seconds(self, problem: Problem) -> float:
-        """Have a winner in the store; return how long that took. What fails shows when it is run."""
-        try:
-            return self.winner(problem, "").seconds
-        except RunError:
-            return 0.0
+        """Have a winner in the store; return how long that took."""
+        return self.winner(problem, str(problem)).seconds
 
     def _known(self, problem: Problem) -> Record | None:
         """The stored winner, if its tuning came to its end and nothing has changed since."""
@@ -93,6 +92,6 @@ class Search:
 
         if isinstance(event, Tried):
             best = f"best {time_text(event.best_us)} us" if event.best_us else "nothing right yet"
-            self.progress.now(f"{name} {event.trials} tried, {best}".strip(), event.share)
+            self.progress.now(f"{name}: {event.trials} tried, {best}", event.share * self.share)
         elif isinstance(event, Comparing):
-            self.progress.now(f"{name} comparing {len(event.configs)} finalists".strip(), 1.0)
+            self.progress.now(f"{name}: comparing {len(event.configs)} finalists", self.share)

@@ -138,6 +138,14 @@ def _notes(results: Results) -> list[str]:
         )
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
+    remarks = dict.fromkeys(row.ours.note for row in results.rows if row.ours.note and row.ours.cold_us)
+    for remark in remarks:
+        notes.append(f"{', '.join(row.name for row in results.rows if row.ours.note == remark)}: {remark}")
+    return [*notes, *_absences(results)]
+
+
+def _absences(results: Results) -> Iterator[str]:
+    """Who has no time on which layers, and why."""
     absent: dict[tuple[str, str], list[str]] = {}
     for row in results.rows:
         figures: dict[str, OurFigure | PeerFigure] = {"tilewright": row.ours, **row.peers}
@@ -146,8 +154,7 @@ def _notes(results: Results) -> list[str]:
                 absent.setdefault((name, figure.reason), []).append(row.name)
     for (name, why), layers in absent.items():
         which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
-        notes.append(f"{name} has no time for {which}: {why or 'no reason recorded'}")
-    return notes
+        yield f"{name} has no time for {which}: {why or 'no reason recorded'}"
 
 
 def _width(text: str) -> int:

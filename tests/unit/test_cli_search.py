@@ -1,0 +1,137 @@
+"""tune and bench over a stand-in of the tuner: stored winners, failures, Ctrl-C, exit statuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright.cli import main, options
+from tilewright.device import for_architecture
+from tilewright.errors import ProblemError
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.record import Check, Measurement, Record
+from tilewright.store import Store, source_key
+from tilewright.tuning import tuner
+from tilewright.tuning.events import Comparing, Tried, TuneResult
+
+DEVICE = for_architecture("sm_90")
+A, B = "n1c8h8w8k8r3s3p1-f32", "n1c8h8w8k8r1s1-f32"
+
+
+def winner(problem: Problem | str, stage: str = "final") -> Record:
+    check = Check(True, 1e-6, 1e-5, 0.1, True, True)
+    return Record(
+        str(problem), DEVICE.key, "direct", str(Config.make("direct", {"tk": 1})), "correct", True, check,
+        Measurement(12.5, 0.25, 50, 10.0), context={"compiler": "c", "stage": stage},
+    )  # fmt: skip
+
+
+class Tuner:
+    """Stands for ``tuner.tune``: stores a winner, or does what it was told for a problem."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.instead: dict[str, Callable[[], Any]] = {}
+
+    def __call__(
+        self, problem: Problem, runtime: Any, budget: Any, strategy: str, seed: int, store: Store,
+        progress: Callable[[Any], None], deterministic: bool,
+    ) -> TuneResult:  # fmt: skip
+        self.asked.append(str(problem))
+        if str(problem) in self.instead:
+            return self.instead[str(problem)]()  # type: ignore[no-any-return]
+        best = winner(problem)
+        progress(Tried(best, 1, 12.5, 0.1, 0.5))
+        progress(Comparing((best.config,), 0.2))
+        store.add(best)
+        return TuneResult(best, (best,), (best,), 1.5, 0)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
+    """A device that is not there, and a tuner that needs none."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    runtime = SimpleNamespace(device=DEVICE, compiler="c")
+    monkeypatch.setattr(options, "open_device", lambda device, measured=False: runtime)
+    fake = Tuner()
+    monkeypatch.setattr(tuner, "tune", fake)
+    return fake
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def test_tune_prints_writes_and_is_then_answered_from_the_store(
+    stand_in: Tuner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.json"
+    assert main(["tune", A, B, "--json", str(file)]) == 0
+    shown = capsys.readouterr()
+    assert f"[2/2] {B}: 12.5 us, 1 tried in 1.5 s" in shown.err
+    assert f"{A}: direct:tk=1" in shown.out
+    rows = json.loads(file.read_text())["rows"]
+    assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
+    assert main(["tune", A]) == 0
+    assert "stored" in capsys.readouterr().out
+    assert stand_in.asked == [A, B]
+    assert main(["tune", A, "--again"]) == 0
+    assert stand_in.asked == [A, B, A]
+
+
+def test_a_winner_whose_tuning_was_cut_short_or_of_another_source_is_tuned(stand_in: Tuner) -> None:
+    Store().add(winner(A, stage="trial"))
+    assert source_key("direct", "c") != source_key("direct", "other compiler")
+    assert main(["tune", A]) == 0
+    assert stand_in.asked == [A]
+
+
+def test_ctrl_c_keeps_what_is_done(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.instead[B] = raises(KeyboardInterrupt())
+    assert main(["tune", A, B]) == 130
+    shown = capsys.readouterr()
+    assert f"{A}: direct:tk=1" in shown.out
+    assert "stopped: 1 of 2 layers are done" in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_one_failing_layer_of_many_is_a_row(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.instead[A] = raises(ProblemError("no family takes it"))
+    assert main(["tune", A, B]) == 1
+    assert f"{A}: no family takes it" in capsys.readouterr().out
+    assert main(["tune", A]) == 2
+    assert capsys.readouterr().err == "error: no family takes it\n"
+
+
+def test_nothing_right_says_what_became_of_the_trials(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = Record(A, DEVICE.key, "direct", "direct:tk=1", "timeout", True)
+    stand_in.instead[A] = lambda: TuneResult(None, (failed, failed), (), 3.0, 0)
+    assert main(["tune", A]) == 1
+    assert "2 timeout" in capsys.readouterr().err
+
+
+def test_bench_without_peers_on_numpy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    names = {"--json": "o.json", "--markdown": "o.md", "--plot": "o.svg"}
+    files = [part for option, name in names.items() for part in (option, str(tmp_path / name))]
+    pytest.importorskip("matplotlib")
+    assert main(["bench", A, "--device", "numpy", "--peers", "none", "--no-tune", *files]) == 0
+    shown = capsys.readouterr()
+    assert "[1/1]" in shown.err
+    assert "no plot: no peer has a time" in shown.err
+    assert json.loads((tmp_path / "o.json").read_text())["rows"][0]["problem"] == A
+    assert "| layer |" in (tmp_path / "o.md").read_text()
+    assert not (tmp_path / "o.svg").exists()
