@@ -161,7 +161,11 @@ def _ranked(problem: Problem, runtime: Runtime, usable: list[Family], determinis
     from tilewright.tuning.search import rank
 
     found = []
+    count = MOST_GUESSES * (4 if deterministic else 1)
     for family in usable:
-        ranked = rank(problem, runtime.device, family, MOST_GUESSES * (4 if deterministic else 1), 0)
+        try:
+            ranked = rank(problem, runtime.device, family, count, 0)
+        except (ConfigError, StopIteration):  # no config of the family is legal for this problem
+            continue
         found += [(e.total_us, c) for c, e in ranked if family.deterministic(c) or not deterministic]
     return [config for _, config in sorted(found, key=lambda item: item[0])[:MOST_GUESSES]]

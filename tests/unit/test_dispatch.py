@@ -23,6 +23,7 @@ LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
 RUNTIME: Any = SimpleNamespace(device=DEVICE, compiler="c1")
 GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
+REAL_RANKED = dispatch._ranked
 
 
 class Tiles(Family):
@@ -237,3 +238,19 @@ def test_without_a_worker_nothing_is_held_against_a_hint(box: Store, monkeypatch
     box.add(record(4), "imported")
     assert "untuned" in choose(box)[1]
     assert len(box.records()) == 1
+
+
+def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configs of all families by their estimate; a family with an empty space is passed over."""
+
+    def rank(problem: Problem, device: Device, family: Family, count: int, seed: int) -> list[Any]:
+        if family.name == "none":
+            raise StopIteration
+        return [(tile(t), SimpleNamespace(total_us=float(us))) for t, us in ((1, 5), (2, 3), (4, 4))]
+
+    monkeypatch.setattr("tilewright.tuning.search.rank", rank)
+    empty = Tiles()
+    empty.name = "none"
+    families = [empty, Tiles()]
+    assert [c["t"] for c in REAL_RANKED(LAYER, RUNTIME, families, False)] == [2, 4, 1]
+    assert [c["t"] for c in REAL_RANKED(LAYER, RUNTIME, families, True)] == [2, 4]
