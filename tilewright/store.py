@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,13 +59,14 @@ _ORIGINS = ("measured", "verified", "imported")  # best first; the last is not t
 
 @lru_cache(maxsize=64)
 def source_key(family: str, compiler: str = "") -> str:
-    """Hash what a family's answer hangs on: schema, its spec and kernels with includes, compiler."""
+    """Hash what a family's answer hangs on: schema, its specs and kernels with includes, compiler."""
     total = hashlib.sha256(f"{SCHEMA}\0{compiler}".encode())
-    folder = resources.files("tilewright.kernels")
-    for name in (f"{family}.cu", "pack.cu"):
-        total.update(kernel_key(name).encode() if folder.joinpath(name).is_file() else b"-")
-    spec = folder.joinpath(f"{family}.py")
-    total.update(spec.read_bytes() if spec.is_file() else b"-")
+    files = {item.name: item for item in resources.files("tilewright.kernels").iterdir()}
+    for name in sorted(files):
+        own = re.fullmatch(rf"{re.escape(family)}(_\w+)?\.(py|cu|h)", name)
+        if own or name == "pack.cu":
+            total.update(f"\0{name}\0".encode() + files[name].read_bytes())
+            total.update(kernel_key(name).encode() if name.endswith(".cu") else b"")
     return total.hexdigest()[:32]
 
 

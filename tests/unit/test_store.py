@@ -389,3 +389,25 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="TILEWRIGHT_CACHE"):
         Store(tmp_path / "file" / "cache" / "records.sqlite")
+
+
+def test_a_familys_files_are_all_in_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("f.cu", "f.py", "f_cpu.py", "f_gpu.h", "other.cu", "fx.py"):
+        (tmp_path / name).write_text("one")
+    monkeypatch.setattr(store.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(store, "kernel_key", lambda name: (tmp_path / name).read_text())
+    source_key.cache_clear()
+    seen = {source_key("f")}
+    for name, counts in [
+        ("f.cu", 1),
+        ("f.py", 1),
+        ("f_cpu.py", 1),
+        ("f_gpu.h", 1),
+        ("other.cu", 0),
+        ("fx.py", 0),
+    ]:
+        (tmp_path / name).write_text("two")
+        source_key.cache_clear()
+        assert (source_key("f") not in seen) == counts, name
+        seen.add(source_key("f"))
+    source_key.cache_clear()
