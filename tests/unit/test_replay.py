@@ -1,0 +1,85 @@
+"""Searches simulated on recorded outcomes."""
+
+from __future__ import annotations
+
+import pytest
+from tuning_fakes import PROBLEM, FakeWorker, Row, RowStrategy, row
+
+from tilewright.device import for_architecture
+from tilewright.record import Record
+from tilewright.tuning.job import Job
+from tilewright.tuning.replay import Replay, mean_shares, replay
+
+DEVICE = for_architecture("sm_90")
+
+
+def recorded(*places: int) -> list[Record]:
+    worker = FakeWorker(Job(str(PROBLEM)))
+    return [worker.run(row(i)) for i in places]
+
+
+def go(records: list[Record], strategy: str = "all", **options: object) -> Replay | None:
+    return replay(PROBLEM, DEVICE, Row(), records, strategy, make=RowStrategy, **options)
+
+
+def test_shares_grow_with_measurements() -> None:
+    report = go(recorded(*range(100)), counts=(0, 1, 8, 50, 100))
+    assert report and report.best_us == 40.0
+    assert report.best_config == str(row(60))
+    assert report.share(0) == report.share(1) == pytest.approx(0.4)
+    assert report.share(8) == pytest.approx(40 / 93)
+    assert report.share(50) == pytest.approx(40 / 51)
+    assert report.share(100) == 1.0
+    assert (report.recorded, report.measured, report.passed_over) == (100, 100, 0)
+
+
+def test_unrecorded_proposals_cost_nothing() -> None:
+    report = go(recorded(10, 60), counts=(0, 1, 2))
+    assert report and report.share(0) == report.share(1) == pytest.approx(40 / 90)
+    assert report.share(2) == 1.0
+    assert report.passed_over > 50
+    told = RowStrategy.made[-1].told
+    assert [r.config for r in told] == [str(row(10)), str(row(60))]
+
+
+def test_failures_are_told_and_count_as_measurements() -> None:
+    FakeWorker.outcomes = {0: "runtime"}
+    try:
+        report = go(recorded(0, 1, 60), counts=(0, 1, 2))
+    finally:
+        FakeWorker.outcomes = {}
+    assert report and report.share(0) == pytest.approx(40 / 99)  # the first that is right
+    assert report.share(1) == 0.0
+    assert report.share(2) == pytest.approx(40 / 99)
+
+
+def test_only_this_problem_and_family_count() -> None:
+    from dataclasses import replace
+
+    other = [replace(r, problem="n1c1h1w1k1r1s1-f32") for r in recorded(60)]
+    assert go(other) is None
+    assert go([]) is None
+
+
+def test_zero_count_alone_still_looks_at_one() -> None:
+    report = go(recorded(60), counts=(0,))
+    assert report and report.share(0) == 1.0
+
+
+def test_the_last_record_of_a_config_counts() -> None:
+    from dataclasses import replace
+
+    first, second = recorded(60, 60)
+    assert second.measurement
+    later = replace(second, measurement=replace(second.measurement, cold_us=44.0))
+    report = go([first, later])
+    assert report and report.best_us == 44.0
+
+
+def test_geometric_mean() -> None:
+    reports = [
+        Replay("p", "all", 1, 1.0, "c", ((0, 0.25), (8, 1.0)), 1, 0),
+        Replay("q", "all", 1, 1.0, "c", ((0, 1.0), (8, 1.0)), 1, 0),
+    ]
+    assert mean_shares(reports) == {0: pytest.approx(0.5), 8: 1.0}
+    assert mean_shares([Replay("p", "all", 1, 1.0, "c", ((0, 0.0),), 1, 0)]) == {0: 0.0}

@@ -1,0 +1,197 @@
+"""The tuner's loop, with a fake worker and a family that is a row of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tuning_fakes import PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
+
+from tilewright import kernels
+from tilewright.device import for_architecture
+from tilewright.errors import BudgetError, ConfigError, DeviceError, ProblemError
+from tilewright.problem import Problem
+from tilewright.tuning import tuner
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.events import Comparing, Event, Started, Tried, TuneResult
+from tilewright.tuning.finals import choose
+from tilewright.tuning.tuner import tune
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeWorker]]:
+    kind = type("Worker", (FakeWorker,), {"runs": [], "outcomes": {}, "fail_full": set(), "open_workers": 0})
+    monkeypatch.setattr(tuner, "Worker", kind)
+    monkeypatch.setattr(tuner, "Ahead", FakeAhead)
+    monkeypatch.setattr(kernels, "FAMILIES", (Row(),))
+    monkeypatch.setattr(RowStrategy, "made", [])
+    yield kind
+    assert kind.open_workers == 0
+
+
+def go(budget: str = "all", strategy: str = "all", **options: Any) -> TuneResult:
+    return tune(PROBLEM, "cuda", budget, strategy, make=RowStrategy, **options)
+
+
+def test_all_finds_the_best() -> None:
+    result = go()
+    assert result.best and result.best.config == str(row(60))
+    assert len(result.records) == 100
+    assert result.best.check and result.best.check.ok
+    assert result.best.measurement and result.best.measurement.runs == 50  # the re-measured figure
+    assert result.finalists[0] == result.best
+    assert result.seconds < 30
+
+
+def test_trials_are_counted_exactly(worker: type[FakeWorker]) -> None:
+    result = go("50trials")
+    assert len(result.records) == 50
+    assert worker.runs == [i for i in range(50) if i != 13]
+    assert [r.config for r in result.records if r.outcome == "compile"] == [str(row(13))]
+
+
+def test_seconds_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(tuner.time, "monotonic", lambda: next(ticks) * 0.1)
+    result = go("20s")
+    assert 0 < len(result.records) < 100
+    assert result.best
+
+
+def test_the_same_seed_tries_the_same(worker: type[FakeWorker]) -> None:
+    first = [r.config for r in go("20trials", "random", seed=3).records]
+    assert [r.config for r in go("20trials", "random", seed=3).records] == first
+    assert [r.config for r in go("20trials", "random", seed=4).records] != first
+
+
+def test_every_outcome_is_stored_at_once_and_resumed(worker: type[FakeWorker]) -> None:
+    store = MemoryStore()
+    worker.interrupt_at = 30
+    with pytest.raises(KeyboardInterrupt):
+        go(store=store)
+    assert len(store.kept) == 31  # with the one that did not compile
+    worker.interrupt_at = -1
+    result = go(store=store)
+    assert result.resumed == 31
+    assert len(result.records) == 69
+    assert len(worker.runs) == len(set(worker.runs)) == 99
+    assert [r.config for r in RowStrategy.made[-1].told[:31]] == [r.config for r in store.kept[:31]]
+    assert result.best and result.best.config == str(row(60))
+
+
+def test_a_finished_search_is_only_compared_again(worker: type[FakeWorker]) -> None:
+    store = MemoryStore()
+    go(store=store)
+    before = list(worker.runs)
+    result = go(store=store)
+    assert worker.runs == before
+    assert (result.resumed, result.records) == (100, ())
+    assert result.best and result.best.config == str(row(60))
+
+
+def test_other_sources_are_not_resumed() -> None:
+    store = MemoryStore()
+    go("10trials", store=store)
+    store.kept = [replace(r, context={**r.context, "source": "older"}) for r in store.kept]
+    assert go("10trials", store=store).resumed == 0
+
+
+def test_only_the_winner_is_called_final() -> None:
+    store = MemoryStore()
+    result = go(store=store)
+    stages = [r.context["stage"] for r in store.kept]
+    assert stages.count("final") == 1
+    assert stages.count("finalist") == len(result.finalists) - 1 > 0
+    assert stages.count("trial") == 100
+
+
+def test_a_winner_that_fails_the_full_check_is_no_winner(worker: type[FakeWorker]) -> None:
+    worker.fail_full = {60, 59}
+    result = go()
+    assert result.best and result.best.config in (str(row(58)), str(row(61)))  # both take 42 us
+    failed = [r for r in result.finalists if r.outcome == "correctness"]
+    assert {r.config for r in failed} == {str(row(i)) for i in (59, 60)}
+    assert failed[0].reason == "wrong in full"
+
+
+def test_if_all_finalists_fail_the_next_are_compared(worker: type[FakeWorker]) -> None:
+    worker.fail_full = set(range(55, 65))
+    result = go()
+    assert result.best and result.best.config == str(row(54))
+
+
+def test_finalists_one_by_one_when_the_comparison_dies(worker: type[FakeWorker]) -> None:
+    worker.final_dies = True
+    worker.fail_full = {60}
+    result = go()
+    assert result.best and result.best.config in (str(row(59)), str(row(61)))
+
+
+def test_nothing_right_gives_no_winner(worker: type[FakeWorker]) -> None:
+    worker.outcomes = dict.fromkeys(range(100), "runtime")
+    result = go()
+    assert result.best is None
+    assert result.finalists == ()
+    assert len(result.records) == 100
+
+
+def test_deterministic_only(worker: type[FakeWorker]) -> None:
+    result = go(deterministic=True)
+    assert all(i % 7 for i in worker.runs)
+    assert result.best and result.best.deterministic
+
+
+def test_deterministic_finalists_from_a_mixed_store() -> None:
+    store = MemoryStore()
+    go(store=store)
+    assert all(r.deterministic for r in choose(store.kept, deterministic=True))
+
+
+def test_finalists_are_few_and_near_the_best() -> None:
+    store = MemoryStore()
+    go(store=store)
+    chosen = choose([r for r in store.kept if r.context["stage"] == "trial"])
+    assert [r.config for r in chosen][0] == str(row(60))
+    assert 1 < len(chosen) <= 5
+    assert all(r.measurement and r.measurement.cold_us <= 1.15 * time_us(60) for r in chosen)
+
+
+def test_events() -> None:
+    events: list[Event] = []
+    result = go("20trials", progress=events.append)
+    assert isinstance(events[0], Started)
+    assert (events[0].problem, events[0].budget, events[0].resumed) == (PROBLEM, Budget(trials=20), 0)
+    tried = [e for e in events if isinstance(e, Tried)]
+    assert [e.trials for e in tried] == list(range(1, 21))
+    assert tried[-1].share == 1.0
+    assert tried[0].best_us == 100.0
+    assert isinstance(events[-2], Comparing)
+    assert events[-1] == result
+
+
+def test_bad_requests() -> None:
+    with pytest.raises(ProblemError, match="0 images"):
+        tune(Problem.parse("n0c2h4w4k3r1s1-f32"), "cuda")
+    with pytest.raises(BudgetError):
+        go("soon")
+    with pytest.raises(DeviceError):
+        tune(PROBLEM, "gpu7")
+
+
+def test_numpy_cannot_be_tuned(worker: type[FakeWorker]) -> None:
+    worker.device = replace(for_architecture("sm_90"), backend="numpy")
+    with pytest.raises(DeviceError, match="nothing to tune"):
+        go()
+
+
+def test_no_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Row, "refuses", lambda self, problem, device: "too odd")
+    with pytest.raises(ProblemError, match="row: too odd"):
+        go()
+
+
+def test_unknown_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="strategy 'magic'"):
+        tune(PROBLEM, "cuda", "5trials", "magic")

@@ -1,0 +1,133 @@
+"""Simulated searches: a strategy run against recorded outcomes instead of a device.
+
+What was measured once can be searched again and again, by any strategy, on any machine. A proposal
+that was never recorded is passed over: it costs the strategy nothing and teaches it nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tilewright.device import Device
+from tilewright.kernels.family import Config, Family
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.tuning.proposals import MakeStrategy
+
+COUNTS = (0, 8, 100)
+_MOST_MISSES = 400  # proposals in a row without a recorded one that end a replay
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How near a search comes to the best recorded config.
+
+    Attributes:
+        problem: the layer.
+        strategy: the strategy's name.
+        recorded: configs with a recorded outcome.
+        best_us: the least recorded time.
+        best_config: the config that has it.
+        shares: for each count of measurements, best_us / the least time found by then, 0 to 1. At 0
+            it is the time of the first right config proposed: what an untuned user gets.
+        measured: recorded configs that the strategy went through.
+        passed_over: proposals that were not recorded.
+    """
+
+    problem: str
+    strategy: str
+    recorded: int
+    best_us: float
+    best_config: str
+    shares: tuple[tuple[int, float], ...]
+    measured: int
+    passed_over: int
+
+    def share(self, count: int) -> float:
+        """Return the share of the best config's speed after ``count`` measurements."""
+        return dict(self.shares)[count]
+
+
+def replay(
+    problem: Problem,
+    device: Device,
+    family: Family,
+    records: Iterable[Record],
+    strategy: str = "model",
+    counts: Sequence[int] = COUNTS,
+    seed: int = 0,
+    batch: int = 8,
+    make: MakeStrategy | None = None,
+) -> Replay | None:
+    """Search the recorded configs of one problem as if they were being measured.
+
+    Args:
+        problem: the layer.
+        device: the device that the records are of.
+        family: the family whose configs are searched.
+        records: outcomes; of several for one config the last counts.
+        strategy: all, random, model or local.
+        counts: after how many measurements to look.
+        seed: of the strategy.
+        batch: configs asked for at a time, as the tuner would.
+        make: makes the strategy; None: ``tilewright.tuning.search.make``.
+
+    Returns:
+        The report; None if no record of the family and problem is right.
+    """
+    if make is None:
+        from tilewright.tuning import search
+
+        make = search.make
+    wanted = (r for r in records if r.problem == str(problem) and r.family == family.name)
+    known = {Config.parse(r.config): r for r in wanted}
+    best = min(known, key=lambda c: _cold_us(known[c]), default=None)
+    if best is None or not math.isfinite(_cold_us(known[best])):
+        return None
+    searcher = make(strategy, family, problem, device, seed)
+    times: list[float] = []
+    passed_over = misses = 0
+    while len(times) < max(counts, default=0) + (not times) and misses < _MOST_MISSES:
+        proposed = [c for c in searcher.propose(batch)]
+        if not proposed:
+            break
+        for config in proposed:
+            if config in known:
+                times.append(_cold_us(known[config]))
+                searcher.tell(known[config])
+                misses = 0
+            else:
+                passed_over, misses = passed_over + 1, misses + 1
+    best_us = _cold_us(known[best])
+    shares = tuple((count, _share(best_us, times, count)) for count in counts)
+    return Replay(str(problem), strategy, len(known), best_us, str(best), shares, len(times), passed_over)
+
+
+def mean_shares(replays: Iterable[Replay]) -> dict[int, float]:
+    """Return the geometric mean of the shares over problems, for each count; 0 if any share is 0."""
+    by_count: dict[int, list[float]] = {}
+    for each in replays:
+        for count, share in each.shares:
+            by_count.setdefault(count, []).append(share)
+    return {count: _geometric_mean(shares) for count, shares in by_count.items()}
+
+
+def _share(best_us: float, times: list[float], count: int) -> float:
+    """Return the share of the best speed reached with the first ``count`` times."""
+    if count == 0:
+        first = next((time for time in times if math.isfinite(time)), math.inf)
+        return best_us / first
+    return best_us / min(times[:count], default=math.inf)
+
+
+def _geometric_mean(values: list[float]) -> float:
+    if min(values) <= 0.0:
+        return 0.0
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _cold_us(record: Record) -> float:
+    right = record.outcome == "correct" and record.measurement is not None
+    return record.measurement.cold_us if right and record.measurement else math.inf
