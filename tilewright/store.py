@@ -54,6 +54,7 @@ _NEWEST = (
     "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
     "GROUP BY config, source, origin = 'imported'"
 )
+_IMPORT = re.compile(r"^from tilewright\.kernels(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 _ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to be trusted yet
 
 
@@ -62,11 +63,16 @@ def source_key(family: str, compiler: str = "") -> str:
     """Hash what a family's answer hangs on: schema, its specs and kernels with includes, compiler."""
     total = hashlib.sha256(f"{SCHEMA}\0{compiler}".encode())
     files = {item.name: item for item in resources.files("tilewright.kernels").iterdir()}
-    for name in sorted(files):
-        own = re.fullmatch(rf"{re.escape(family)}(_\w+)?\.(py|cu|h)", name)
-        if own or name == "pack.cu":
-            total.update(f"\0{name}\0".encode() + files[name].read_bytes())
-            total.update(kernel_key(name).encode() if name.endswith(".cu") else b"")
+    own = re.compile(rf"{re.escape(family)}(_\w+)?\.(py|cu|h)")
+    todo = [name for name in sorted(files) if own.fullmatch(name) or name == "pack.cu"]
+    for name in todo:  # grows by what the specs import
+        data = files[name].read_bytes()
+        total.update(f"\0{name}\0{len(data)}\0".encode() + data)
+        if name.endswith(".cu"):
+            total.update(kernel_key(name).encode())
+        for module, names in _IMPORT.findall(data.decode()) if name.endswith(".py") else ():
+            wanted = [f"{word}.py" for word in (module, *re.findall(r"\w+", names))]
+            todo += sorted({word for word in wanted if word in files and word not in todo})
     return total.hexdigest()[:32]
 
 

@@ -392,8 +392,10 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_familys_files_are_all_in_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("f.cu", "f.py", "f_cpu.py", "f_gpu.h", "other.cu", "fx.py"):
+    for name in ("f.cu", "f_cpu.py", "f_gpu.h", "other.cu", "fx.py", "shared.py", "more.py"):
         (tmp_path / name).write_text("one")
+    (tmp_path / "f.py").write_text("from tilewright.kernels import family, shared\n")
+    (tmp_path / "shared.py").write_text("from tilewright.kernels.more import Thing\n")
     monkeypatch.setattr(store.resources, "files", lambda package: tmp_path)
     monkeypatch.setattr(store, "kernel_key", lambda name: (tmp_path / name).read_text())
     source_key.cache_clear()
