@@ -127,6 +127,8 @@ class FakeAhead:
 
         return [self._done(Future(), c) for c in configs]
 
+    closed = False
+
     def close(self) -> None:
         pass
 

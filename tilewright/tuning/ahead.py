@@ -21,7 +21,7 @@ class Ahead:
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
-        self._closed = False
+        self.closed = False
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="compile")
 
     def submit(self, configs: Sequence[Config]) -> list[Future[Compiled]]:
@@ -30,7 +30,7 @@ class Ahead:
 
     def close(self) -> None:
         """Drop what is queued and end the compilers."""
-        self._closed = True
+        self.closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._end()
         self._threads.shutdown(wait=True)
@@ -45,7 +45,7 @@ class Ahead:
         start = time.perf_counter()
         try:
             done = worker.compile(config)
-            if self._closed:
+            if self.closed:
                 raise CancelledError  # what was killed did not fail
             return done
         except CancelledError:

@@ -196,7 +196,7 @@ class _Run:
         self.ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
         batches: deque[_Batch] = deque()
         try:
-            while self._time_left() > 0:
+            while self._time_left() > 0 and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 while len(batches) < (2 if self.gpu else 1):
                     batch = self._propose(proposals, 2 * cores, batches)
