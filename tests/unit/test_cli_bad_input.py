@@ -87,6 +87,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("calibrate --device tpu", ["tpu", "cuda"]),
     (f"bench {GOOD} --device numpy --peers cudann", ["cudann", "onednn"]),
     (f"bench {GOOD} --device numpy --peers onednn,,", ["peer ''"]),
+    ("model-report R12 --device cpu", ["nothing is recorded"]),
+    ("model-report --strategy x", ["'x'", "random"]),
     # configs
     (f"explain {GOOD} --device cpu --config direct", ["direct", "family:name=value"]),
     (f"explain {GOOD} --device cpu --config direct:tk=x", ["tk=x", "integer"]),

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tilewright import __version__
-from tilewright.cli import bench, cache, calibrate, doctor, explain, report, run, tune
+from tilewright.cli import bench, cache, calibrate, doctor, explain, model_report, run, tune
 from tilewright.errors import CompileError, RunError, TilewrightError
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ app.command("explain")(explain.explain)
 app.command("run")(run.run)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
-app.command("model-report")(report.model_report)
+app.command("model-report")(model_report.model_report)
 app.add_typer(cache.app, name="cache")
 
 

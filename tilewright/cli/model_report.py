@@ -1,0 +1,80 @@
+"""``tilewright model-report``: how much of the best config's speed a search finds, and how soon."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit
+from tilewright.errors import StoreError
+from tilewright.report.table import Table, time_text
+from tilewright.shapes import Layer
+
+if TYPE_CHECKING:
+    from tilewright.device import Device
+    from tilewright.tuning.replay import Replay
+
+SUITES = ("resnet", "yolo9000")
+Layers = Annotated[
+    list[str] | None, typer.Argument(metavar="[LAYERS]...", help=f"Default: {' and '.join(SUITES)}.")
+]
+
+
+def model_report(
+    layers: Layers = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    layout: options.Layout = None,
+    strategy: options.Strategy = "model",
+    seed: options.Seed = 0,
+    json_file: options.JsonFile = None,
+) -> None:
+    """Print the share of the best recorded speed found with 0, 8 and 100 measurements.
+
+    The search is replayed on what the store has recorded: record first, with ``tilewright tune`` and a
+    large budget (``--strategy random`` for configs that the model would not have chosen).
+    """
+    found = options.layers(layers or list(SUITES), dtype, layout)
+    name = options.strategy(strategy)
+    options.writable(json_file, "--json")
+    facts = options.open_device(device).device
+    replays = [(layer.name, one) for layer in found for one in _replays(layer, facts, name, seed)]
+    if not replays:
+        raise StoreError(
+            f"model-report: nothing is recorded for these layers on {facts.name}; tune some first"
+        )
+    from tilewright.tuning.replay import COUNTS, mean_shares
+
+    means = mean_shares(one for _, one in replays)
+    head = ("layer", "recorded", "best us", *(f"after {count}" for count in COUNTS))
+    body = [_cells(layer, one) for layer, one in replays]
+    body.append(("geometric mean", "", "", *(f"{means[count]:.1%}" for count in COUNTS)))
+    document = {
+        "device": facts.name,
+        "strategy": name,
+        "seed": seed,
+        "geometric_mean": {str(count): share for count, share in means.items()},
+        "rows": [{"name": layer, **asdict(one)} for layer, one in replays],
+    }
+    title = f"{facts.name}: share of the best recorded speed, by measurements, strategy {name}"
+    emit(Table(title, head, tuple(body)), document, json_file)
+
+
+def _replays(layer: Layer, device: Device, strategy: str, seed: int) -> list[Replay]:
+    """Replay a layer for each family that has something recorded of it."""
+    from tilewright.kernels import FAMILIES
+    from tilewright.store import Store
+    from tilewright.tuning.replay import replay
+
+    records = Store().records(layer.problem, device.key)
+    usable = [f for f in FAMILIES if f.tunable and f.refuses(layer.problem, device) is None]
+    found = [replay(layer.problem, device, f, records, strategy, seed=seed) for f in usable]
+    return [one for one in found if one is not None]
+
+
+def _cells(layer: str, one: Replay) -> tuple[str, ...]:
+    shares = (f"{share:.1%}" for _, share in one.shares)
+    return (layer, str(one.recorded), time_text(one.best_us), *shares)
