@@ -135,3 +135,20 @@ def test_bench_without_peers_on_numpy(
     assert json.loads((tmp_path / "o.json").read_text())["rows"][0]["problem"] == A
     assert "| layer |" in (tmp_path / "o.md").read_text()
     assert not (tmp_path / "o.svg").exists()
+
+
+def test_model_report(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright.tuning import replay
+
+    shares = ((0, 0.81), (8, 0.9), (100, 1.0))
+    one = replay.Replay(A, "model", 40, 12.5, "direct:tk=1", shares, 40, 3)
+    monkeypatch.setattr(replay, "replay", lambda *_, **__: one)
+    assert main(["model-report", A, B, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["geometric_mean"]["8"] == pytest.approx(0.9)
+    assert main(["model-report", A]) == 0
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[1].split() == ["layer", "recorded", "best", "us", "after", "0", "after", "8",
+                                             "after", "100"]  # fmt: skip
+    assert "81.0%" in shown
