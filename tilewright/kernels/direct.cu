@@ -41,6 +41,9 @@
             UNROLL for (int i = 0; i < TW; i++)
 
 #include "tile.h"
+#ifdef ONE_LANE  // a CPU core: another body for the same formula
+#include "direct_cpu.h"
+#else
 #include "stage.h"
 
 typedef struct {
@@ -96,7 +99,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     SHARED_FLAG(is_last);
 
     // block and lane
-    Place at = find_place();
+    Place at = find_place(GROUP(0));
     Lane me = find_lane();
     const GLOBAL float *filter = w + (offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED * RS * KB;
 
@@ -217,7 +220,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
                 float sum = 0.0f;
                 if (pass == 0) {
                     UNROLL for (int rank = 0; rank < SC; rank++)
-                        UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++) sum += cluster_load(shared + g * SLOW * PITCH + e, rank);
+                        UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++) sum += cluster_load(shared + g * SLOW * PITCH + e, (rank + at.sc) % SC);
                 } else {
                     UNROLL for (int g = 0; g < SG; g++) sum += load_fresh(part + (offset_t)g * (KB * PIXELS));
                 }
@@ -229,3 +232,4 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     if (SC > 1 && COMBINE != LAST) CLUSTER_BARRIER();  // a block's shared memory outlives its readers
 #endif
 }
+#endif

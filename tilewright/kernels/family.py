@@ -208,6 +208,10 @@ class Family:
         """The legality rules, each with its hardware reason."""
         raise NotImplementedError
 
+    def rules_for(self, device: Device) -> tuple[Rule, ...]:
+        """The rules for a kind of device, where it has parameters of its own."""
+        return self.rules()
+
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the launches of a legal config.
 
@@ -238,6 +242,6 @@ class Family:
                 allowed = ", ".join(map(str, params[name].values))
                 raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
         known: dict[str, Any] = {**config.values, "problem": problem, "device": device}
-        for rule in self.rules():
+        for rule in self.rules_for(device):
             if not rule.holds(*(known[n] for n in rule.needs)):
                 raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")

@@ -19,9 +19,8 @@ typedef struct {
     int tile, sc, sg, c0;      // number of the tile, shares of C, first channel of this share
 } Place;
 
-INLINE Place find_place(void) {
+INLINE Place find_place(int id) {
     Place at;
-    int id = GROUP(0);
     at.sc = id % SC;
     at.sg = id / SC % SG;
     at.tile = id / SPLITS;

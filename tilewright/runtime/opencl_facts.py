@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from tilewright.device import Device, Rates
+
+_AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
 
 
 def facts(device: Any, index: int, cpu: bool) -> Device:
@@ -16,11 +21,11 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
     lanes = _lanes(device) if cpu else 32
     registers = (32 if lanes >= 16 else 16) * lanes if cpu else 255
     units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3
-    peak = units * lanes * 4 * ghz / 1e3  # two fused multiply-adds a cycle, two flops each
+    peak = units * min(lanes, 8) * 4 * ghz / 1e3  # 16 multiply-adds a cycle, as most cores with AVX do
     most, shared = int(device.max_work_group_size), int(device.local_mem_size)
     return Device(
         name=_name(device), backend="opencl", index=index, arch=_arch(device), units=units,
-        lanes=max(lanes, 1), max_threads=most, regs_per_thread=registers,
+        lanes=lanes, max_threads=most, regs_per_thread=registers,
         regs_per_unit=registers if cpu else 65536,
         threads_per_unit=1 if cpu else 1024, blocks_per_unit=1 if cpu else 16,
         shared_per_block=shared, shared_per_unit=shared, l2_bytes=int(device.global_mem_cache_size),
@@ -30,13 +35,15 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
 
 
 def _lanes(device: Any) -> int:
-    """Return the f32 elements of a vector register that the compiler uses.
+    """Return the f32 elements of the widest vector that the CPU has.
 
-    PoCL reports what the CPU can do; its LLVM may know an older CPU only (Zen 3 for a Zen 4).
+    Not what the compiler uses of itself: PoCL's LLVM may know an older CPU only (Zen 3 for a Zen 4), and
+    kernels that gain by it ask for AVX-512 themselves, see ``kernels/direct_cpu.h``.
     """
-    lanes = int(device.native_vector_width_float)
-    old = any(cpu in str(device.version) for cpu in ("znver1", "znver2", "znver3", "haswell", "broadwell"))
-    return min(lanes, 8) if old else lanes
+    lanes, flags = max(1, int(device.native_vector_width_float)), _cpu_flags()
+    if not flags:
+        return lanes
+    return max(lanes, 16) if flags >= _AVX512 else min(lanes, 8)
 
 
 def _name(device: Any) -> str:
@@ -50,3 +57,13 @@ def _arch(device: Any) -> str:
     if not host:
         return str(device.opencl_c_version)
     return f"{tail.removeprefix('pthread-').removeprefix('cpu-')}-v{_lanes(device)}"
+
+
+@lru_cache(maxsize=1)
+def _cpu_flags() -> frozenset[str]:
+    """Return the instruction sets that Linux says the CPU has; none elsewhere."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("flags"):
+                return frozenset(line.partition(":")[2].split())
+    return frozenset()

@@ -17,6 +17,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Config, Family, Work
 from tilewright.problem import Problem
 from tilewright.record import Estimate
+from tilewright.tuning.model_cpu import cpu_estimate
 
 
 @dataclass(frozen=True)
@@ -35,27 +36,29 @@ class Coefficients:
         l2_bytes_per_cycle: bytes a unit takes from the L2 cache a cycle, all units busy.
         load_cycles: issue slots that a load straight from global memory costs.
         sector_cycles: cycles of a unit that the store of one 32-byte sector takes.
-        cluster_us: the barriers of a cluster.
+        cluster_us: the launch and the barriers of a cluster.
+        peer_bytes_per_cycle: bytes a unit reads from the shared memory of its cluster a cycle.
         arrival_us: one round trip of the last-arriver protocol.
         launch_us: each launch after the first.
         memory_share: share of the calibrated read bandwidth that a kernel reaches.
         overlap: share of the shorter of arithmetic and memory that hides under the longer.
     """
 
-    issue_share: float = 0.6
-    issue_latency: float = 0.29
-    step_cycles: float = 430.0
-    exposed_cycles: float = 555.0
-    fetch_cycles: float = 3700.0
-    wavefront_cycles: float = 1.35
-    l2_bytes_per_cycle: float = 50.0
-    load_cycles: float = 12.0
-    sector_cycles: float = 0.167
-    cluster_us: float = 3.6
-    arrival_us: float = 3.3
-    launch_us: float = 1.4
-    memory_share: float = 1.0
-    overlap: float = 0.97
+    issue_share: float = 0.62
+    issue_latency: float = 0.1
+    step_cycles: float = 560.0
+    exposed_cycles: float = 350.0
+    fetch_cycles: float = 3050.0
+    wavefront_cycles: float = 1.2
+    l2_bytes_per_cycle: float = 15.0
+    load_cycles: float = 5.3
+    sector_cycles: float = 0.047
+    cluster_us: float = 4.0
+    peer_bytes_per_cycle: float = 19.0
+    arrival_us: float = 3.2
+    launch_us: float = 1.3
+    memory_share: float = 0.7
+    overlap: float = 1.0
 
 
 H100 = Coefficients()
@@ -64,7 +67,7 @@ H100 = Coefficients()
 def estimate(family: Family, problem: Problem, device: Device, config: Config) -> Estimate:
     """Predict the cold time of a legal config, in us, with the terms that make it up."""
     work = family.work(problem, device, config)
-    if device.backend == "cuda":
+    if device.lanes == 32:
         return gpu_estimate(device, work, H100)
     return cpu_estimate(device, work)
 
@@ -123,7 +126,9 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
 def _combine_us(device: Device, work: Work, k: Coefficients, per_unit: int) -> float:
     """Cost of the meeting of the shares of C."""
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
-    cost = k.cluster_us if work.cluster > 1 else 0.0
+    cost = 0.0
+    if work.cluster > 1:
+        cost += k.cluster_us + work.tile_bytes * per_unit / (k.peer_bytes_per_cycle * device.clock_ghz * 1e3)
     if work.combine == "atomic":
         cost += k.launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
     elif work.combine == "two_pass":
@@ -132,30 +137,3 @@ def _combine_us(device: Device, work: Work, k: Coefficients, per_unit: int) -> f
         last = work.shares * work.tile_bytes / work.cluster / (k.l2_bytes_per_cycle * device.clock_ghz * 1e3)
         cost += k.arrival_us + work.partial_bytes / (l2_gbs * 1e3) + last
     return cost
-
-
-def cpu_estimate(device: Device, work: Work) -> Estimate:
-    """Model of a CPU: vector multiply-adds, loads, main memory, one work-item a core at a time."""
-    cycles = 1e-3 / device.clock_ghz
-    rounds = ceil(work.blocks / device.units)
-    vectors = work.fma / device.lanes
-    compute = max(vectors, work.shared_loads + work.global_loads) * rounds * cycles
-    staging = work.staging * rounds * cycles * 0.25
-    memory = work.dram_bytes / (device.rates.read_gbs * 1e3)
-    terms = {
-        "launch_us": device.rates.empty_us,
-        "main_loop_us": max(compute, memory),
-        "staging_us": staging,
-        "combine_us": 3.0 * work.partial_bytes / (device.rates.read_gbs * 1e3),
-    }
-    facts = {
-        "arithmetic_us": compute,
-        "dram_us": memory,
-        "blocks": work.blocks,
-        "waves": work.blocks / device.units,
-        "tail": rounds * device.units / work.blocks - 1.0,
-        "useful_outputs": work.useful,
-        "register_intensity_flops_per_element": work.register_intensity,
-        "block_intensity_flops_per_element": work.block_intensity,
-    }
-    return Estimate(sum(terms.values()), terms, facts)

@@ -22,8 +22,9 @@ class Space:
     def __init__(self, family: Family, problem: Problem, device: Device) -> None:
         self.family = family
         self.params: tuple[Param, ...] = family.params(problem, device)
+        self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": problem, "device": device}
-        self._checks = _checks_by_depth(self.params, family.rules())
+        self._checks = _checks_by_depth(self.params, family.rules_for(device))
 
     def every(self) -> Iterator[Config]:
         """Yield every legal config, in a fixed order."""
@@ -39,26 +40,29 @@ class Space:
         values = next(self._extend({}, shuffled))
         return Config.make(self.family.name, values)
 
-    def neighbours(self, config: Config) -> Iterator[Config]:
-        """Yield the legal configs one step away: a parameter moved to a nearby value, or two
-        parameters moved against each other (one up, one down), which keeps their product near."""
-        base = config.values
+    def neighbours(self, config: Config) -> tuple[Config, ...]:
+        """Return the legal configs one step away: a parameter moved to a nearby value, or two moved
+        together: one up and one down, which keeps their product near, or a size and a choice."""
+        if config not in self._neighbours:
+            moved = [{**config.values, **step} for step in self._steps(config.values)]
+            legal = (Config.make(self.family.name, values) for values in moved if self.legal(values))
+            self._neighbours[config] = tuple(legal)
+        return self._neighbours[config]
+
+    def _steps(self, base: dict[str, int]) -> Iterator[dict[str, int]]:
         moves = [(p, v) for p in self.params for v in _near(p, base[p.name])]
         for param, value in moves:
-            yield from self._if_legal({**base, param.name: value})
-        for param, value in moves:
+            yield {param.name: value}
             for other, second in moves:
-                if param.name < other.name and (value > base[param.name]) != (second > base[other.name]):
-                    yield from self._if_legal({**base, param.name: value, other.name: second})
+                opposite = (value > base[param.name]) != (second > base[other.name])
+                mixed = bool(param.names) != bool(other.names)
+                if param.name < other.name and (mixed or (opposite and not param.names)):
+                    yield {param.name: value, other.name: second}
 
     def legal(self, values: dict[str, int]) -> bool:
         """Whether the values break no rule."""
         known = {**self._known, **values}
         return all(_holds(rule, known) for rules in self._checks for rule in rules)
-
-    def _if_legal(self, values: dict[str, int]) -> Iterator[Config]:
-        if self.legal(values):
-            yield Config.make(self.family.name, values)
 
     def _extend(
         self, chosen: dict[str, int], order: Callable[[tuple[int, ...]], tuple[int, ...]]

@@ -1,0 +1,247 @@
+// direct on a CPU core: y[n,k,p,q] = act(bias[k] + sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
+//
+// x, y: nchw or nhwc.  w: packed [group][k tile of TILE_K][c][r][s][TILE_K].  One work-item is one core.
+//
+//   block    BK x BH x BW register tiles; its input tile is copied once, with zeros as padding
+//   tile     TK vectors of VECTOR channels  x  TH x TW pixels, all in vector registers
+//
+//      for each (c, r, s):   f[0..TK) = TK filter vectors, read once from a stream
+//                            for each pixel: one input, broadcast, times f: TK multiply-adds
+//
+//      f0 f1                 acc[k][pixel] += f[k] * x[pixel]
+//      x0 -> a00 a10         TK = 2, TW = 14: 28 accumulators + 2 filters + 1 broadcast = 31 of the
+//      x1 -> a01 a11         32 registers of AVX-512; 28 multiply-adds for 16 loads, so that the
+//      ...                   multiply-add pipe is the limit and not the load ports
+//
+// The copied input: nchw as planes [c][h][w]; nhwc in runs of CB channels [c / CB][h][w][CB]. Either way the
+// inner loops walk a few cache lines. 1x1 layers copy only the pixels that the stride meets.
+// WORKERS work-items draw BLOCKS blocks from a counter, so that no core waits while there is work: how a
+// driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
+
+#define TILE_K (VECTOR * TK)
+#define TILES (BK * BH * BW)
+#define TILE_VECTORS (TK * TH * TW)
+#define FILTER_TILES ((K + TILE_K - 1) / TILE_K)  // of one group, in w
+
+// PoCL compiles for AVX2 on some AVX-512 machines: the hot code asks for what the host has. Not static: else
+// LLVM puts the kernel's local array in place of the argument, which PoCL cannot follow (it crashes).
+#if AVX512 && defined(__x86_64__)
+#define HOT __attribute__((noinline, target("avx512f,avx512vl,avx512bw,avx512dq")))
+#else
+#define HOT __attribute__((noinline))
+#endif
+typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // any address, no float16 builtins
+
+#if X_SHARED  // the input tile as it is read: strides TX_C, TX_H, TX_W, and TX_RUN from run to run
+#define SOURCE SHARED
+#define STEP_H (R == 1 ? 1 : STR_H)
+#define STEP_W (S == 1 ? 1 : STR_W)
+#define XH ((HB - 1) * STEP_H + (R - 1) * DIL_H + 1)
+#define XW ((WB - 1) * STEP_W + (S - 1) * DIL_W + 1)
+#define TX_C (X_NHWC ? 1 : XH * XW)
+#define TX_H (X_NHWC ? XW * CB : XW)
+#define TX_W (X_NHWC ? CB : 1)
+#define TX_RUN (X_NHWC ? XH * XW * CB : CB * XH * XW)
+#else  // in place: no padding, and the last tile of a row lies over its neighbour
+#define SOURCE GLOBAL
+#define STEP_H STR_H
+#define STEP_W STR_W
+#define TX_C (X_NHWC ? 1 : H * W)
+#define TX_H (X_NHWC ? W * GROUPS_ * C : W)
+#define TX_W (X_NHWC ? GROUPS_ * C : 1)
+#define TX_RUN (CB * TX_C)
+#endif
+
+#if TAPS_UNROLLED
+#define TAP_LOOP UNROLL
+#else
+#define TAP_LOOP NO_UNROLL
+#endif
+#if R * S == 1 && CHANNEL_UNROLL > 1
+#define CHANNEL_LOOP UNROLL_BY(CHANNEL_UNROLL)
+#else
+#define CHANNEL_LOOP NO_UNROLL
+#endif
+
+#if X_SHARED
+// Copy `count` channels of the block's input from channel c0 on.
+INLINE void copy_input(SHARED float *to, const GLOBAL float *x, Place at, int c0, int count) {
+    int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L;
+    int skip_h = R == 1 ? STR_H : 1, skip_w = S == 1 ? STR_W : 1;
+#if X_NHWC
+    NO_UNROLL for (int i = 0; i < XH * XW; i++) {
+        int h = h0 + i / XW * skip_h, w = w0 + i % XW * skip_w;
+        int inside = (unsigned)h < H && (unsigned)w < W;
+        const GLOBAL float *from = x + (inside ? X_AT(at.n, at.group * C + c0, h, w) : 0);
+        SHARED float *d = to + i * CB;
+#if CB % 16 == 0
+        typedef float line __attribute__((ext_vector_type(16), aligned(4)));
+        NO_UNROLL for (int c = 0; c < count; c += CB, d += TX_RUN)
+            UNROLL for (int u = 0; u < CB; u += 16)
+                *(SHARED line *)(d + u) = inside ? *(const GLOBAL line *)(from + c + u) : (line)(0.0f);
+#else
+        for (int c = 0; c < count; c++) d[c] = inside ? from[c] : 0.0f;
+#endif
+    }
+#else
+    int left = w0 < 0 ? (-w0 + skip_w - 1) / skip_w : 0;  // columns [left, right) lie in the image
+    int right = W <= w0 ? 0 : (W - w0 + skip_w - 1) / skip_w;
+    left = left < XW ? left : XW, right = right < XW ? right : XW;
+    right = right < left ? left : right;
+    NO_UNROLL for (int c = 0; c < count; c++)
+        NO_UNROLL for (int i = 0; i < XH; i++) {
+            int h = h0 + i * skip_h, inside = (unsigned)h < H;
+            SHARED float *d = to + (c * XH + i) * XW;
+            const GLOBAL float *from = x + X_AT(at.n, at.group * C + c0 + c, inside ? h : 0, 0) + w0;
+            int begin = inside ? left : XW, end = inside ? right : XW;
+            for (int j = 0; j < begin; j++) d[j] = 0.0f;
+            for (int j = begin; j < end; j++) d[j] = from[j * skip_w];
+            for (int j = end; j < XW; j++) d[j] = 0.0f;
+        }
+#endif
+}
+#endif
+
+// acc += filter * input, over `count` channels.
+INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE float *xs, const GLOBAL float *f, int count) {
+    NO_UNROLL for (int run = 0; run < count; run += CB) {
+        const SOURCE float *xc = xs;
+        int some = count - run < CB ? count - run : CB;
+        CHANNEL_LOOP for (int c = 0; c < some; c++) {
+            NO_UNROLL for (int r = 0; r < R; r++)
+                TAP_LOOP for (int s = 0; s < S; s++) {
+                    wide fv[TK];
+                    UNROLL for (int a = 0; a < TK; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
+                    UNROLL for (int b = 0; b < TH; b++)
+                        UNROLL for (int i = 0; i < TW; i++) {
+                            float one = xc[(b * STEP_H + r * DIL_H) * TX_H + (i * STEP_W + s * DIL_W) * TX_W];
+                            UNROLL for (int a = 0; a < TK; a++) acc[a][b][i] = fv[a] * one + acc[a][b][i];
+                        }
+                    f += TILE_K;
+                }
+            xc += TX_C;
+        }
+        xs += TX_RUN;
+    }
+}
+
+INLINE wide finish_vector(wide v, const GLOBAL float *bias, int k) {
+    if (BIAS && EPILOGUE_HERE) v += *(const GLOBAL wide *)(bias + k);
+    if (RELU && EPILOGUE_HERE) v = v < 0.0f ? (wide)(0.0f) : v;
+    return v;
+}
+
+#if VECTOR == 16
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif VECTOR == 8
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+// nchw: VECTOR pixels of VECTOR channels become VECTOR channels of up to VECTOR pixels, by perfect shuffles.
+INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count) {
+    UNROLL for (int size = 1; size < VECTOR; size *= 2) {
+        wide next[VECTOR];
+        UNROLL for (int j = 0; j < VECTOR / 2; j++) {
+            next[2 * j] = LOW(rows[j], rows[j + VECTOR / 2]);
+            next[2 * j + 1] = HIGH(rows[j], rows[j + VECTOR / 2]);
+        }
+        UNROLL for (int j = 0; j < VECTOR; j++) rows[j] = next[j];
+    }
+    UNROLL for (int v = 0; v < VECTOR; v++) {
+        GLOBAL float *to = y + (offset_t)v * (P * Q);
+        if (count == VECTOR) *(GLOBAL wide *)to = rows[v];
+        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = rows[v][j];
+    }
+}
+
+// Store the tile whose first output is (k, p, q) of the block; rows before `first_b` and columns before
+// `first_i` are another tile's.
+INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, Place at, int k, int p, int q, int first_b,
+                       int first_i, wide acc[TK][TH][TW]) {
+    int k_all = at.group * K + at.k0 + k;
+    if (COMBINE != ATOMIC && at.k0 + k + TILE_K <= K && at.p0 + p + TH <= P && at.q0 + q + TW <= Q) {
+        GLOBAL float *to = y + (COMBINE == TWO_PASS ? (offset_t)at.sg * Y_FLOATS : 0) + Y_AT(at.n, k_all, at.p0 + p, at.q0 + q);
+        UNROLL for (int a = 0; a < TK; a++)
+            UNROLL for (int b = 0; b < TH; b++) {
+#if Y_NHWC
+                UNROLL for (int i = 0; i < TW; i++)
+                    *(GLOBAL wide *)(to + a * VECTOR + (offset_t)(b * Q + i) * (GROUPS_ * K)) =
+                        finish_vector(acc[a][b][i], bias, k_all + a * VECTOR);
+#else
+                UNROLL for (int i = 0; i < TW; i += VECTOR) {
+                    wide rows[VECTOR];
+                    UNROLL for (int j = 0; j < VECTOR; j++)
+                        rows[j] = i + j < TW ? finish_vector(acc[a][b][i + j < TW ? i + j : 0], bias, k_all + a * VECTOR) : (wide)(0.0f);
+                    store_turned(to + (offset_t)a * VECTOR * (P * Q) + b * Q + i, rows, TW - i < VECTOR ? TW - i : VECTOR);
+                }
+#endif
+            }
+        return;
+    }
+    float out[TILE_VECTORS * VECTOR];
+    FOR_TILE(a, b, i) *(wide *)(out + ((a * TH + b) * TW + i) * VECTOR) = acc[a][b][i];
+    NO_UNROLL for (int e = 0; e < TILE_VECTORS * VECTOR; e++) {
+        int v = e % VECTOR, i = e / VECTOR % TW, b = e / (VECTOR * TW) % TH, a = e / (VECTOR * TW * TH);
+        if (b >= first_b && i >= first_i) finish(y, bias, at, k + a * VECTOR + v, p + b, q + i, out[e]);
+    }
+}
+
+// One block, with its share of C.
+HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
+                   GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
+                   SHARED float *RESTRICT shared, int id) {
+    Place at = find_place(id);
+    int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
+    GLOBAL float *parts = partial + (offset_t)at.tile * (SG * TILES * TILE_VECTORS * VECTOR);
+    for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
+        if (pass == 1 && atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
+        NO_UNROLL for (int t = 0; t < TILES; t++) {
+            int k = (K_INSIDE ? t % BK : t / (BH * BW)) * TILE_K, pixel = K_INSIDE ? t / BK : t % (BH * BW);
+            int p = pixel / BW * TH, q = pixel % BW * TW, first_b = 0, first_i = 0;
+            if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
+            const GLOBAL float *f = w + ((offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED + at.c0) * (RS * TILE_K);
+            wide acc[TK][TH][TW];
+            FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0.0f);
+#if !X_SHARED
+            if (at.p0 + p + TH > P) first_b = at.p0 + p + TH - P, p -= first_b;
+            if (at.q0 + q + TW > Q) first_i = at.q0 + q + TW - Q, q -= first_i;
+#endif
+            if (pass == 0) {
+#if X_SHARED
+                NO_UNROLL for (int c = 0; c < channels; c += CS) {
+                    int some = channels - c < CS ? channels - c : CS;
+                    if (STEPS > 1 || t == 0) copy_input(shared, x, at, at.c0 + c, some);
+                    accumulate(acc, shared + p * STEP_H * TX_H + q * STEP_W * TX_W, f + (offset_t)c * (RS * TILE_K), some);
+                }
+#else
+                accumulate(acc, x + X_AT(at.n, at.group * C + at.c0, (at.p0 + p) * STR_H, (at.q0 + q) * STR_W), f, channels);
+#endif
+            }
+#if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
+#define PART(g, a, b, i) *(GLOBAL wide *)(parts + (((g) * TILES + t) * TILE_VECTORS + ((a) * TH + (b)) * TW + (i)) * VECTOR)
+            if (pass == 0) {
+                FOR_TILE(a, b, i) PART(at.sg, a, b, i) = acc[a][b][i];
+                continue;
+            }
+            NO_UNROLL for (int g = 0; g < SG; g++) FOR_TILE(a, b, i) acc[a][b][i] += PART(g, a, b, i);
+#endif
+            store_tile(y, bias, at, k, p, q, first_b, first_i, acc);
+        }
+        FENCE();
+    }
+    if (COMBINE == LAST) arrived[2 + at.tile] = 0;  // ready for the next run
+}
+
+BOUNDED_KERNEL(direct, 1, 1)
+(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
+ GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
+    SHARED_ARRAY(shared);
+    for (int id = atomic_count(&arrived[0]); id < BLOCKS; id = atomic_count(&arrived[0]))
+        run_block(x, w, bias, y, partial, arrived, shared, id);
+    if (atomic_count(&arrived[1]) == WORKERS - 1) arrived[0] = arrived[1] = 0;  // ready for the next run
+}

@@ -1,0 +1,258 @@
+"""The direct family on CPU cores (``direct_cpu.h``): parameters, rules, launches and counts.
+
+One work-item is one core. A block is NK x NH x NW register tiles that share one copy of their input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Work
+from tilewright.kernels.tile import (
+    ATOMIC,
+    COMBINE_NAMES,
+    LAST,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    up_to,
+)
+from tilewright.problem import Problem
+
+WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
+LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
+L1_BYTES, L2_BYTES = 32 << 10, 1 << 20  # of a core; what is typical where the device does not say
+
+Values = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+
+    view: View
+    tile_k: int
+    kb: int
+    hb: int
+    wb: int
+    k_tiles: int
+    p_tiles: int
+    q_tiles: int
+    filter_tiles: int
+    cs: int
+    steps: int
+    run: int
+    xh: int
+    xw: int
+    blocks: int
+
+    @property
+    def share(self) -> int:
+        """Channels of one share of C."""
+        return self.steps * self.cs
+
+    @property
+    def shared_bytes(self) -> int:
+        """The copied input of a block."""
+        return 4 * max(self.cs * self.xh * self.xw, 16)
+
+
+def geometry(pr: Problem, cf: Values) -> Geometry:
+    """Work out the sizes of a config."""
+    view = View.of(pr)
+    tile_k = cf["v"] * cf["tk"]
+    kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
+    share = ceil_div(pr.cg, cf["sg"])
+    cs = min(cf["cs"], share)
+    if pr.cg % LINE == 0 and pr.layout_in == "nhwc":
+        cs = ceil_div(cs, LINE) * LINE
+    step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
+    tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
+    steps = ceil_div(share, cs)
+    return Geometry(
+        view=view, tile_k=tile_k, kb=kb, hb=hb, wb=wb, k_tiles=tiles[0], p_tiles=tiles[1], q_tiles=tiles[2],
+        filter_tiles=ceil_div(pr.kg, tile_k), cs=cs, steps=steps, run=_run(pr, cf, cs, steps),
+        xh=(hb - 1) * step_h + (pr.r - 1) * pr.dilation[0] + 1,
+        xw=(wb - 1) * step_w + (pr.s - 1) * pr.dilation[1] + 1,
+        blocks=tiles[0] * tiles[1] * tiles[2] * view.n * pr.groups * cf["sg"],
+    )  # fmt: skip
+
+
+def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
+    """Channels that lie side by side in the input as the inner loop reads it."""
+    if not cf["x"]:
+        return cs * steps
+    return LINE if pr.layout_in == "nhwc" and pr.cg % LINE == 0 else cs
+
+
+def params(pr: Problem, device: Device) -> tuple[Param, ...]:
+    """Offer the tunables, outermost choice first."""
+    view, lanes = View.of(pr), max(4, min(16, device.lanes))
+    widths = tuple(v for v in (lanes, lanes // 2, 4) if v >= 4)
+    channels = sorted({*up_to(pr.cg, (16, 64, 256)), pr.cg})
+    return (
+        Param("v", tuple(dict.fromkeys(sorted(widths))), "output channels of a vector"),
+        Param("tk", up_to(ceil_div(pr.kg, 4), (1, 2, 3, 4, 6)), "vectors of output channels of a register tile"),
+        Param("tw", up_to(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 20, 24, 28)),
+              "output columns of a register tile"),
+        Param("th", up_to(view.p, (1, 2, 3, 4, 7)), "output rows of a register tile"),
+        Param("nk", up_to(ceil_div(pr.kg, 4), (1, 2, 4, 8, 16, 32, 64)), "register tiles of a block over K"),
+        Param("nh", up_to(view.p, (1, 2, 3, 4, 7, 8, 14)), "register tiles of a block over P"),
+        Param("nw", up_to(view.q, (1, 2, 4, 8, 16)), "register tiles of a block over Q"),
+        Param("sg", (1, 2, 4, 8, 16), "shares of C across the grid"),
+        Param("x", (0, 1), "input in place, or copied with its padding", ("global", "shared")),
+        Param("cs", tuple(channels), "channels copied per step"),
+        Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
+        Param("kin", (0, 1), "order of a block's register tiles: pixels or channels fastest", ("pixels", "k")),
+        Param("u", (0, 1), "inner loop as it is, or unrolled", ("no", "yes")),
+    )  # fmt: skip
+
+
+def _vectors(device: Device, v: int, tk: int, th: int, tw: int) -> int:
+    """Vector registers of a tile: accumulators, filter vectors, one input."""
+    return (tk * th * tw + tk + 1) * max(v, device.lanes) * ceil_div(v, max(v, device.lanes))
+
+
+RULES = (
+    Rule("k_reach", lambda problem, v, tk: v * (tk - 1) < problem.kg, "vectors of a tile without channels"),
+    Rule("registers", lambda device, v, tk, tw: _vectors(device, v, tk, 1, tw) <= device.regs_per_thread,
+         "accumulators must fit the vector registers of a core"),
+    Rule("registers", lambda device, v, tk, th, tw: _vectors(device, v, tk, th, tw) <= device.regs_per_thread,
+         "accumulators must fit the vector registers of a core"),
+    Rule("k_block", lambda problem, v, tk, nk: v * tk * (nk - 1) < problem.kg, "tiles of a block without channels"),
+    Rule("h_block", lambda problem, th, nh: th * (nh - 1) < View.of(problem).p, "tiles of a block without rows"),
+    Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < View.of(problem).q, "tiles of a block without columns"),
+    Rule("shares", lambda problem, sg: sg == 1 or problem.cg >= 16 * sg, "shares of C of fewer than 16 channels"),
+    Rule("in_place", lambda problem, x: x == 1 or not any(problem.pad), "input in place has no zeros around it"),
+    Rule("in_place_steps", lambda problem, x, cs: x == 1 or cs == problem.cg, "input in place is not cut in steps"),
+    Rule("one_copy", lambda problem, nk, nh, nw, sg, cs: nk * nh * nw == 1 or cs * sg >= problem.cg,
+         "the register tiles of a block share one copy of all its channels"),
+    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE), "shares across the grid need combining"),
+    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
+         "with atomics no thread sees the whole sum, which an epilogue needs"),
+    Rule("shared", lambda problem, device, v, tk, th, tw, nk, nh, nw, sg, cs, x: x == 0 or geometry(
+        problem, dict(v=v, tk=tk, th=th, tw=tw, nk=nk, nh=nh, nw=nw, sg=sg, cs=cs, x=x)
+    ).shared_bytes + 64 <= device.shared_per_block, "the copied input does not fit the local memory of a core"),
+)  # fmt: skip
+
+
+def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
+    """Lay out one launch, two when the shares are summed in a second pass."""
+    geo = geometry(pr, cf)
+    workers = WORKERS * device.units
+    launches, workspace = _launches(pr, cf, geo, workers)
+    return Blueprint(
+        source="direct.cu",
+        defines=tuple(_defines(pr, device, cf, geo, workers).items()),
+        launches=launches,
+        packed_bytes=4 * pr.groups * geo.filter_tiles * geo.share * cf["sg"] * pr.r * pr.s * geo.tile_k,
+        pack=(("PACK_K", geo.tile_k), ("PACK_C", geo.share * cf["sg"])),
+        workspace=workspace,
+    )
+
+
+def _launches(
+    pr: Problem, cf: Values, geo: Geometry, workers: int
+) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
+    combine, y_floats = cf["combine"], pr.y_bytes // 4
+    tiles = geo.blocks // cf["sg"]
+    partial = {TWO_PASS: cf["sg"] * y_floats, LAST: geo.blocks * geo.kb * geo.hb * geo.wb}.get(combine, 1)
+    main = Launch(
+        "direct", (workers, 1, 1), (1, 1, 1),
+        ("x", "w", "bias", "partial" if combine == TWO_PASS else "y", "partial", "arrived"),
+    )  # fmt: skip
+    counters = 2 + (tiles if combine == LAST else 0)
+    workspace = (Buffer("partial", 4 * partial), Buffer("arrived", 4 * counters, zeroed=True))
+    if combine == ATOMIC:
+        return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
+    if combine == TWO_PASS:
+        groups = ceil_div(y_floats, SUM_THREADS)
+        second = Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), ("partial", "bias", "y"))
+        return (main, second), workspace
+    return (main,), workspace
+
+
+def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int) -> Values:
+    view = geo.view
+    filter_floats = geo.filter_tiles * pr.groups * geo.share * cf["sg"] * pr.r * pr.s * geo.tile_k
+    partial = geo.blocks * geo.kb * geo.hb * geo.wb if cf["combine"] == LAST else cf["sg"] * pr.y_bytes // 4
+    largest = max(pr.x_bytes // 4, pr.y_bytes // 4, filter_floats, partial)
+    return dict(
+        ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
+        BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
+        X_SHARED=cf["x"], COMBINE=cf["combine"], K_INSIDE=cf["kin"], TAPS_UNROLLED=cf["u"],
+        CHANNEL_UNROLL=4 if cf["u"] else 1,
+        C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, P=view.p, Q=view.q, GROUPS_=pr.groups,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
+        BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue),
+        K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
+        K_FASTEST=int(pr.w_bytes < pr.x_bytes), Y_FLOATS=pr.y_bytes // 4, BLOCKS=geo.blocks, WORKERS=workers,
+        SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,
+        OFFSET64=int(largest >= 1 << 31),
+    )  # fmt: skip
+
+
+def chain(pr: Problem, cf: Values) -> int:
+    """Longest run of adds: one share of C, then the shares one after the other."""
+    return geometry(pr, cf).share * pr.r * pr.s + cf["sg"] + 1
+
+
+def work(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count what one block does, in instructions of its core.
+
+    ``steps`` are turns of the inner loop, ``load_bytes`` what it streams of the filter, ``tile_bytes`` the
+    filter of one register tile, ``wavefronts`` the filter bytes that a block reads for the first time.
+    """
+    geo, taps = geometry(pr, cf), pr.r * pr.s
+    shares, images = cf["sg"], geo.view.n * pr.groups
+    spread = images / (geo.blocks / shares)  # register tiles of the whole image and group, to those of a block
+    tiles = spread * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
+    turns = tiles * geo.share * taps
+    pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
+    filter_bytes = 4.0 * geo.share * taps * geo.tile_k
+    return Work(
+        blocks=geo.blocks, threads=1, registers=_vectors(device, cf["v"], cf["tk"], cf["th"], cf["tw"]),
+        resident=1, shared_bytes=geo.shared_bytes if cf["x"] else 0,
+        steps=int(turns), buffers=cf["x"], fma=turns * cf["tk"] * pixels, shared_loads=turns * pixels,
+        global_loads=turns * cf["tk"], staging=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
+        epilogue=tiles * _storing(pr, cf, geo),
+        wavefronts=filter_bytes * min(cf["nk"], geo.filter_tiles),
+        load_bytes=filter_bytes * tiles, store_sectors=tiles * outputs / 8,
+        dram_bytes=pr.x_bytes + 4.0 * geo.filter_tiles * geo.tile_k * pr.cg * taps * pr.groups + 2.0 * pr.y_bytes,
+        cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=0.0 if shares == 1 else 4.0 * tiles * outputs * geo.blocks, tile_bytes=filter_bytes,
+        useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),
+        register_intensity=2.0 * outputs / (pixels + geo.tile_k),
+        block_intensity=2.0 * turns * outputs / (geo.share * geo.xh * geo.xw + filter_bytes / 4 * cf["nk"]),
+    )  # fmt: skip
+
+
+def _copying(pr: Problem, cf: Values, geo: Geometry) -> float:
+    """Instructions to copy the input of a block."""
+    if not cf["x"]:
+        return 0.0
+    if pr.layout_in == "nchw":
+        return geo.share * geo.xh * (14.0 + geo.xw * (0.4 if pr.stride[1] == 1 else 2.0))
+    return geo.xh * geo.xw * (14.0 + geo.share * (0.15 if geo.run == LINE else 0.6))
+
+
+def _storing(pr: Problem, cf: Values, geo: Geometry) -> float:
+    """Instructions to store a register tile, those that hang over an edge on average."""
+    outputs = geo.tile_k * cf["th"] * cf["tw"]
+    if pr.layout_out == "nhwc":
+        quick = outputs / cf["v"] * 1.5
+    else:
+        turns = cf["tk"] * cf["th"] * ceil_div(cf["tw"], cf["v"])
+        quick = turns * cf["v"] * (cf["v"].bit_length() + 1.0) + outputs / cf["v"]
+    over = 1.0 - (pr.kg // geo.tile_k / geo.filter_tiles) * _inside(geo.view.p, cf["th"]) * _inside(geo.view.q, cf["tw"])
+    slow = over if cf["combine"] != ATOMIC else 1.0
+    return quick * (1.0 - slow) + 8.0 * outputs * slow
+
+
+def _inside(size: int, step: int) -> float:
+    """Share of tiles that lie wholly inside."""
+    return size // step / ceil_div(size, step)

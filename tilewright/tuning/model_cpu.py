@@ -1,0 +1,101 @@
+"""Predict the time of a config on CPU cores from its counts: pure arithmetic, no backend and no clock.
+
+What the model leaves out: the order of blocks in the last cache, conflicts of cache sets, clock changes
+under load, other work on the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from tilewright.device import Device
+from tilewright.kernels.family import Work
+from tilewright.record import Estimate
+
+
+@dataclass(frozen=True)
+class CoreCoefficients:
+    """Constants of the CPU model, of one core. Source: fitted to trials on a 4-core Zen 4 (AVX-512, PoCL).
+
+    Attributes:
+        issue: instructions a cycle.
+        loads: loads a cycle.
+        turn_cycles: of a turn of the inner loop beyond its work.
+        l1_bytes, l2_bytes: sizes of the caches; two thirds are taken to be usable.
+        l2_rate, l3_rate: bytes a cycle from the caches.
+        block_cycles: of drawing a block and setting out.
+        launch_us: each launch after the first.
+        overlap: share of the shorter of arithmetic and memory that hides under the longer.
+    """
+
+    issue: float = 4.0
+    loads: float = 2.0
+    turn_cycles: float = 0.5
+    l1_bytes: float = 32768.0
+    l2_bytes: float = 1048576.0
+    l2_rate: float = 24.0
+    l3_rate: float = 9.0
+    block_cycles: float = 400.0
+    launch_us: float = 20.0
+    overlap: float = 0.6
+
+
+CORE = CoreCoefficients()
+
+
+def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Estimate:
+    """Model of a CPU: blocks drawn in turn by cores, each bound by its busiest pipe or cache."""
+    us = 1e-3 / device.clock_ghz  # of a cycle
+    lanes = device.rates.f32_tflops * 1e3 / (2.0 * device.units * device.clock_ghz)  # multiply-adds a cycle
+    pipes = work.fma * _vector_width(work) / lanes
+    ports = (work.shared_loads + work.global_loads) / k.loads
+    issue = (work.fma + work.shared_loads + work.global_loads) / k.issue
+    in_l2 = work.tile_bytes < k.l2_bytes * 0.6
+    rate = 64.0 if work.tile_bytes < k.l1_bytes * 0.6 else k.l2_rate if in_l2 else k.l3_rate
+    again = max(work.load_bytes - work.wavefronts, 0.0)
+    caches = again / rate + work.wavefronts / k.l3_rate
+    busiest = max(pipes, ports, issue)
+    longer, shorter = max(busiest, caches), min(busiest, caches)
+    block = longer + 0.15 * shorter + work.steps * k.turn_cycles
+    copying, storing = work.staging / k.issue * 2.0, work.epilogue / k.issue * 2.0
+    rounds = ceil(work.blocks / device.units)
+    compute = (block + copying + storing + k.block_cycles) * rounds * us
+    memory = work.dram_bytes / (device.rates.read_gbs * 1e3)
+    terms = {
+        "launch_us": device.rates.empty_us,
+        "main_loop_us": (block + k.block_cycles) * rounds * us,
+        "copying_us": copying * rounds * us,
+        "stores_us": storing * rounds * us,
+        "memory_not_hidden_us": max(memory - compute, 0.0) + (1.0 - k.overlap) * min(memory, compute),
+        "combine_us": _cpu_combine_us(device, work, k),
+    }
+    facts = {
+        "multiply_add_us": pipes * rounds * us,
+        "load_ports_us": ports * rounds * us,
+        "filter_stream_us": caches * rounds * us,
+        "dram_us": memory,
+        "blocks": work.blocks,
+        "waves": work.blocks / device.units,
+        "tail": rounds * device.units / work.blocks - 1.0,
+        "copied_bytes_per_block": work.shared_bytes,
+        "vector_registers": work.registers // device.lanes,
+        "useful_outputs": work.useful,
+        "register_intensity_flops_per_element": work.register_intensity,
+        "block_intensity_flops_per_element": work.block_intensity,
+    }
+    return Estimate(sum(terms.values()), terms, facts)
+
+
+def _vector_width(work: Work) -> float:
+    """Outputs of one multiply-add instruction."""
+    return work.load_bytes / 4.0 / work.global_loads
+
+
+def _cpu_combine_us(device: Device, work: Work, k: CoreCoefficients) -> float:
+    """Cost of the meeting of the shares of C."""
+    if work.combine == "none":
+        return 0.0
+    each = {"atomic": 20.0, "two_pass": 1.0, "last": 0.4}[work.combine]  # cycles of a core a partial sum
+    cycles = work.partial_bytes / 4.0 / device.units * each
+    return cycles * 1e-3 / device.clock_ghz + (k.launch_us if work.combine != "last" else 0.0)
