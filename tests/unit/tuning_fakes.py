@@ -89,6 +89,9 @@ class FakeWorker:
     def prepare(self) -> None:
         pass
 
+    def allow(self, stage: str, seconds: float) -> None:
+        pass
+
     def run(self, config: Config, best_us: float = 0.0, level: str = "quick") -> Record:
         i = config["i"]
         if len(self.runs) == self.interrupt_at:

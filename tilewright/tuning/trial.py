@@ -151,8 +151,9 @@ class Trials:
             compile_cuda(blueprint, self.device.arch)
             return
         built = self._runtime.compile(blueprint)
-        self._stage("run")
-        _rehearse(self._runtime, blueprint, built, self.problem, packed_bytes)
+        if self._runtime.unified:
+            self._stage("run")
+            _rehearse(self._runtime, blueprint, built, self.problem, packed_bytes)
 
 
 def _rehearse(

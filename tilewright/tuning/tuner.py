@@ -36,6 +36,7 @@ __all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
 _MOST_COMPILERS = 15
+_GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
 _TRIAL_S = 0.4  # of one trial on a CPU
 
 
@@ -120,10 +121,10 @@ class _Run:
         self.start = time.monotonic()
         self.device = worker.device
         if self.device.backend == "numpy":
-            raise DeviceError(
-                f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl] or cuda-core"
-            )
+            raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl]")
         self.gpu = self.device.lanes == 32
+        if self.gpu:
+            worker.allow("run", _GPU_RUN_S)
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
         self.families = {f.name: f for f in kernels.FAMILIES if f.tunable and self._takes(f)}
         self.records: list[Record] = []
@@ -136,9 +137,14 @@ class _Run:
         return time.monotonic() - self.start
 
     @property
+    def reserve_s(self) -> float:
+        """Seconds kept for comparing the finalists."""
+        return min(0.2 * self.budget.seconds, 2.0 if self.gpu else 5.0)
+
+    @property
     def search_s(self) -> float:
         """When the search must end so that the finalists can be compared in time."""
-        return self.budget.seconds - min(0.2 * self.budget.seconds, 1.5 if self.gpu else 5.0)
+        return self.budget.seconds - self.reserve_s
 
     @property
     def best_us(self) -> float:
@@ -242,7 +248,8 @@ class _Run:
         """
         waiting = set(futures)
         while waiting:
-            left = self._time_left() - _TRIAL_S * (len(futures) - len(waiting))
+            done = len(futures) - len(waiting)
+            left = self.search_s - self.elapsed_s - _TRIAL_S * done if done else self._time_left()
             if left <= 0:
                 self.ahead.close()
                 return
@@ -287,7 +294,7 @@ class _Run:
             if not chosen:
                 break
             self.say(Comparing(tuple(r.config for r in chosen), self.elapsed_s))
-            compared = compare(self.worker, chosen, 1.0 if self.gpu else 3.0)
+            compared = compare(self.worker, chosen, 0.5 * self.reserve_s)
             done = [self._keep(r) for r in compared] + done
             if any(r.context["stage"] == WINNER for r in done):
                 break

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.kernels import tools
@@ -233,7 +233,7 @@ class Verifier:
 
         runtime = self.runtime
         runtime.upload(self._limits, np.array([slope, _U_F32], np.float64))
-        blueprint = tools.check(runtime.device, self.problem.y_bytes // 4)
+        blueprint = _few_threads(tools.check(runtime.device, self.problem.y_bytes // 4), runtime)
         threads = _threads(blueprint.launches[0])
         found = runtime.alloc(8 * tools.CHECK_FIGURES * threads)
         self._launch(blueprint, [self._y, ref, self._size, self._limits, found])
@@ -249,7 +249,7 @@ class Verifier:
         """Count the words in which two outputs differ."""
         import numpy as np
 
-        blueprint = same(self.runtime, self.problem.y_bytes // 4)
+        blueprint = _few_threads(same(self.runtime, self.problem.y_bytes // 4), self.runtime)
         threads = _threads(blueprint.launches[0])
         found = self.runtime.alloc(4 * threads)
         self._launch(blueprint, [a, b, found])
@@ -269,6 +269,15 @@ def same(runtime: Runtime, words: int) -> Blueprint:
     launch = Launch("same", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("a", "b", "found"))
     defines |= dict(ELEMENTS=words, OFFSET64=int(words >= 1 << 28))
     return Blueprint("same.cu", tuple(defines.items()), (launch,), packed_bytes=0)
+
+
+def _few_threads(blueprint: Blueprint, runtime: Runtime) -> Blueprint:
+    """Launch at most one block a unit: each thread's figures go to the host, and these must be few."""
+    launch = blueprint.launches[0]
+    blocks = min(launch.grid[0], max(runtime.device.units, 8))
+    defines = {**dict(blueprint.defines), "THREADS_ALL": blocks * launch.block[0]}
+    small = replace(launch, grid=(blocks, 1, 1))
+    return replace(blueprint, defines=tuple(defines.items()), launches=(small,))
 
 
 def _threads(launch: Launch) -> int:

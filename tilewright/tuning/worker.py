@@ -27,7 +27,7 @@ from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
 from tilewright.tuning.measure import Limits
 
 # Seconds that each stage of a request may take.
-ALLOWANCES_S = {"start": 60.0, "open": 120.0, "compile": 60.0, "run": 5.0, "time": 30.0}
+ALLOWANCES_S = {"start": 60.0, "open": 120.0, "compile": 60.0, "run": 10.0, "time": 30.0}
 
 
 class Worker:
@@ -68,6 +68,10 @@ class Worker:
         if not self._facts:
             self._open()
         return dict(self._facts["context"])
+
+    def allow(self, stage: str, seconds: float) -> None:
+        """Change how long a stage may take before the child counts as hung."""
+        self._allowances_s[stage] = seconds
 
     def run(self, config: Config, best_us: float = math.inf, level: str = "quick") -> Record:
         """Run, verify and time one config; whatever happens to it is a Record.
