@@ -45,6 +45,12 @@ INLINE void vec_zero(vec *a) {
 INLINE void vec_fma(vec *a, vec w, float x) {  // a += w * x, one rounding
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = fmaf(w.e[i], x, a->e[i]);
 }
+INLINE void vec_fma_turn(int turn, vec *a, vec w, float x) {  // every other turn backwards: the
+    UNROLL for (int i = 0; i < VECTOR; i++) {                 // element at the turn stays in the
+        const int j = turn & 1 ? VECTOR - 1 - i : i;          // operand cache (1% on an H100)
+        a->e[j] = fmaf(w.e[j], x, a->e[j]);
+    }
+}
 INLINE vec vec_load(const float *p) { return *(const vec *)p; }    // p aligned to the vector
 INLINE void vec_store(float *p, vec v) { *(vec *)p = v; }          // p aligned to the vector
 INLINE void vec_unpack(float *p, vec v) {                          // p: private array
@@ -134,6 +140,7 @@ typedef TW_JOIN(float, VECTOR) vec;
 #endif
 INLINE void vec_zero(vec *a) { *a = (vec)(0.0f); }
 INLINE void vec_fma(vec *a, vec w, float x) { *a += w * x; }  // contracts; fma() is a slow call
+#define vec_fma_turn(turn, a, w, x) vec_fma(a, w, x)
 #if VECTOR == 1
 #define vec_load(p) (*(p))
 #define vec_store(p, v) (*(p) = (v))

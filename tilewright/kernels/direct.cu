@@ -128,7 +128,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
         const SHARED float *xs = shared + step % STAGES * STAGE_FLOATS;
         const SHARED float *fs = xs + X_FLOATS;
         UNROLL_BY(CHANNEL_UNROLL_BY) for (int cc = me.share * CV; cc < CS; cc += SHARES * CV) {
-            UNROLL for (int r = 0; r < R; r++) {
+            UNROLL_BY(ROW_UNROLL_BY) for (int r = 0; r < R; r++) {
                 float row[TH][ROW4][CV];
                 UNROLL for (int b = 0; b < TH; b++) load_row(row[b], x, xs, at, me, c0, cc, b, r);
                 UNROLL for (int u = 0; u < CV; u++)
@@ -138,7 +138,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
                             vec tap = F_SHARED ? vec_load_shared(fs + f) : vec_load(filter + (offset_t)c0 * RS * KB + f);
                             UNROLL for (int b = 0; b < TH; b++)
                                 UNROLL for (int i = 0; i < TW; i++)
-                                    vec_fma(&acc[a][b][i], tap, row[b][i * STR_W + s * DIL_W][u]);
+                                    vec_fma_turn(i, &acc[a][b][i], tap, row[b][i * STR_W + s * DIL_W][u]);
                         }
             }
         }

@@ -84,7 +84,8 @@ def compile_cuda(blueprint: Blueprint, arch: str) -> Built:
 def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
     core = import_core()
     options = core.ProgramOptions(
-        arch=arch, std="c++17", ptxas_options=["-v"], max_register_count=max_registers or None
+        arch=arch, std="c++17", ptxas_options=["-v"], max_register_count=max_registers or None,
+        no_cache=True,  # a program from the cache of NVRTC comes without the log of registers
     )
     log = io.StringIO()
     start = time.perf_counter()

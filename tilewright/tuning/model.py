@@ -45,18 +45,18 @@ class Coefficients:
     """
 
     issue_share: float = 0.62
-    issue_latency: float = 0.1
-    step_cycles: float = 560.0
-    exposed_cycles: float = 350.0
+    issue_latency: float = 0.063
+    step_cycles: float = 420.0
+    exposed_cycles: float = 1250.0
     fetch_cycles: float = 3050.0
-    wavefront_cycles: float = 1.2
-    l2_bytes_per_cycle: float = 15.0
-    load_cycles: float = 5.3
-    sector_cycles: float = 0.047
-    cluster_us: float = 4.0
-    peer_bytes_per_cycle: float = 19.0
-    arrival_us: float = 3.2
-    launch_us: float = 1.3
+    wavefront_cycles: float = 1.1
+    l2_bytes_per_cycle: float = 16.8
+    load_cycles: float = 6.9
+    sector_cycles: float = 0.17
+    cluster_us: float = 2.2
+    peer_bytes_per_cycle: float = 6.7
+    arrival_us: float = 2.7
+    launch_us: float = 2.6
     memory_share: float = 0.7
     overlap: float = 1.0
 
@@ -81,8 +81,9 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
 
     per_thread = work.fma + work.shared_loads + work.staging + work.epilogue + work.global_loads * k.load_cycles
     scheduler_warps = together * warps / 4
+    uneven = ceil(scheduler_warps) / scheduler_warps
     hidden = k.issue_share * scheduler_warps / (scheduler_warps + k.issue_latency)
-    issue = per_thread * max(warps / 4, 1.0) * per_unit / hidden
+    issue = per_thread * warps / 4 * uneven * per_unit / hidden
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
     busiest = max(issue, port, l2)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import islice
+from math import exp
 from typing import Protocol
+
+import numpy as np
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
@@ -19,9 +22,10 @@ from tilewright.tuning import model
 from tilewright.tuning.space import Space, space
 
 STRATEGIES = ("model", "local", "random", "all")
-SAMPLES = 1500
-BEAM = 24
+SAMPLES = 1000
+BEAM = 12
 ROUNDS = 5
+FAILED = 4.0  # a config that failed counts as this many times slower than estimated
 
 
 class Strategy(Protocol):
@@ -109,70 +113,92 @@ class Random:
         """Learn nothing."""
 
 
-class Model:
-    """The model's order, corrected by what is measured.
+class Correction:
+    """What measurements say of the model's error: log(time / estimate) as a sum over parameters.
 
-    Each measurement says how far the model is off for one config. The next batch is ranked by the
-    estimate times the mean error of the measured configs that share most of its parameters; every
-    other batch it also climbs from the best measured config.
+    Ridge regression on one indicator for each value of each parameter.
     """
 
-    neighbours_share = 0.5
+    def __init__(self, strength: float = 1.0) -> None:
+        self._strength = strength
+        self._columns: dict[tuple[str, int], int] = {}
+        self._weights = np.zeros(0)
+
+    def fit(self, ratios: dict[Config, float]) -> None:
+        """Learn from time / estimate of each measured config."""
+        for config in ratios:
+            for item in config.items:
+                self._columns.setdefault(item, len(self._columns))
+        rows = np.zeros((len(ratios), len(self._columns)))
+        for row, config in zip(rows, ratios, strict=True):
+            row[[self._columns[item] for item in config.items]] = 1.0
+        logs = np.log(np.array(list(ratios.values())))
+        gram = rows.T @ rows + self._strength * np.eye(rows.shape[1])
+        self._weights = np.linalg.solve(gram, rows.T @ logs)
+
+    def factor(self, config: Config) -> float:
+        """Return the expected time / estimate."""
+        known = (self._columns.get(item) for item in config.items)
+        return exp(sum(float(self._weights[c]) for c in known if c is not None and c < len(self._weights)))
+
+
+class Model:
+    """The model's order, corrected by what is measured; half of each batch climbs from the best."""
+
+    climbing = 0.5
+    starts = 4
 
     def __init__(self, family: Family, problem: Problem, device: Device, rng: random.Random) -> None:
         self._ranked = Ranked(family, problem, device, rng)
+        self._correction = Correction()
         self._times: dict[Config, float] = {}
+        self._ratios: dict[Config, float] = {}
         self._proposed: set[Config] = set()
 
     def propose(self, count: int) -> list[Config]:
         """Return the most promising configs that were not proposed yet."""
-        near = self._near_best(int(count * self.neighbours_share)) if self._times else []
+        if self._ratios:
+            self._correction.fit(self._ratios)
+        near = self._near_best(round(count * self.climbing)) if self._times else []
         self._proposed.update(near)
-        batch = near + self._most_promising(count - len(near))
-        self._proposed.update(batch)
-        return batch
+        rest = self._best(self._ranked.order()[: 60 * max(count, 8)], count - len(near))
+        self._proposed.update(rest)
+        return near + rest
 
     def tell(self, record: Record) -> None:
-        """Remember a measured time; a config that failed counts as very slow."""
+        """Remember a measured time, or a failure."""
         try:
             config = Config.parse(record.config)
         except ConfigError:
             return
+        if config.family != self._ranked.space.family.name:
+            return
         self._proposed.add(config)
-        if config in self._ranked.seen or record.measurement:
-            self._ranked.add(config)
-            self._times[config] = record.measurement.cold_us if record.measurement else float("inf")
+        self._ranked.add(config)
+        if record.measurement:
+            self._times[config] = record.measurement.cold_us
+        measured = record.measurement.cold_us / self._ranked.seen[config].total_us if record.measurement else FAILED
+        self._ratios[config] = measured
 
     def _near_best(self, count: int) -> list[Config]:
-        best = sorted((t, c.items, c) for c, t in self._times.items() if t < float("inf"))[:3]
-        for _, _, config in best:
-            for near in self._ranked.space.neighbours(config):
-                self._ranked.add(near)
-        pool = [n for _, _, c in best for n in self._ranked.space.neighbours(c) if n not in self._proposed]
-        unique = dict.fromkeys(sorted(pool, key=lambda c: (self._corrected(c), c.items)))
-        return list(unique)[:count]
+        starts = sorted(self._times, key=lambda c: (self._times[c], c.items))[: self.starts]
+        pool = [near for start in starts for near in self._ranked.space.neighbours(start)]
+        for config in pool:
+            self._ranked.add(config)
+        return self._best(pool, count)
 
-    def _most_promising(self, count: int) -> list[Config]:
-        fresh = [c for c in self._ranked.order()[: 40 * max(count, 8)] if c not in self._proposed]
-        return sorted(fresh, key=lambda c: (self._corrected(c), c.items))[:count]
+    def _best(self, pool: list[Config], count: int) -> list[Config]:
+        fresh = [c for c in dict.fromkeys(pool) if c not in self._proposed]
+        return sorted(fresh, key=lambda c: (self._expected(c), c.items))[:count]
 
-    def _corrected(self, config: Config) -> float:
-        """Estimate scaled by the error seen at the most similar measured configs."""
-        estimate = self._ranked.seen[config].total_us
-        weights = total = 0.0
-        for other, time in self._times.items():
-            same = sum(a == b for a, b in zip(config.items, other.items, strict=True))
-            weight = float(4 ** (same - len(config.items)))
-            ratio = 4.0 if time == float("inf") else time / self._ranked.seen[other].total_us
-            weights, total = weights + weight, total + weight * ratio
-        prior = 4.0**-6
-        return estimate * (total + prior) / (weights + prior)
+    def _expected(self, config: Config) -> float:
+        return self._ranked.seen[config].total_us * self._correction.factor(config)
 
 
 class Local(Model):
     """Local search: after a first batch by the model, only neighbours of the best measured."""
 
-    neighbours_share = 1.0
+    climbing = 1.0
 
 
 def make(strategy: str, family: Family, problem: Problem, device: Device, seed: int = 0) -> Strategy:

@@ -1,0 +1,107 @@
+"""Sizes of the direct family's GPU kernel: tiles, staging, registers, shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.kernels.tile import View, ceil_div
+from tilewright.problem import Problem
+
+MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+
+    view: View
+    kb: int
+    hb: int
+    wb: int
+    team: int
+    threads: int
+    k_tiles: int
+    p_tiles: int
+    q_tiles: int
+    steps: int
+    xh: int
+    xw: int
+    f_floats: int
+    row: int
+    rows: int
+
+    @property
+    def tiles(self) -> int:
+        """Output tiles of one image and one group."""
+        return self.k_tiles * self.p_tiles * self.q_tiles
+
+
+def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
+    """Work out the tile sizes of a config."""
+    view = View.of(pr)
+    kb, hb, wb = cf["v"] * cf["tk"] * cf["bk"], cf["th"] * cf["bh"], cf["tw"] * cf["bw"]
+    team = cf["bk"] * cf["bh"] * cf["bw"]
+    return Geometry(
+        view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * cf["sw"] * cf["sb"],
+        k_tiles=ceil_div(pr.kg, kb), p_tiles=ceil_div(view.p, hb), q_tiles=ceil_div(view.q, wb),
+        steps=ceil_div(pr.cg, cf["cs"] * cf["sc"] * cf["sg"]),
+        xh=(hb - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
+        xw=(wb - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
+        f_floats=cf["cs"] * pr.r * pr.s * kb if cf["f"] else 0,
+        row=(cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
+        rows=(cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Staging:
+    """How a block stages its input tile (see stage.h): strides, extent, copies of a thread."""
+
+    strides: tuple[int, int, int]
+    xw: int
+    floats: int
+    vector: bool
+    copies: int
+    items: int
+
+
+def staging(pr: Problem, cf: dict[str, int], geo: Geometry, aligned: bool = True) -> Staging:
+    """Lay out the staged input tile."""
+    if not cf["x"]:
+        return Staging((0, 0, 0), geo.xw, 0, False, 0, 0)
+    xw = geo.xw if cf["cv"] == 4 else ceil_div(geo.xw, 4) * 4
+    pixels, small = geo.xh * xw, pr.c * geo.view.h * geo.view.w < 1 << 31
+    if cf["cv"] == 4:
+        items = pixels * cf["cs"] // 4
+        copies = ceil_div(items, geo.threads)
+        return Staging((1, xw * (cf["cs"] + 4), cf["cs"] + 4), xw, pixels * (cf["cs"] + 4), True,
+                       copies if small else 0, items)  # fmt: skip
+    plain = pr.r * pr.s == 1 and geo.view.h == 1 and pr.stride == (1, 1) and not any(pr.pad)
+    nchw = pr.layout_in == "nchw"
+    vector = plain and nchw and geo.view.w % 4 == 0 and geo.wb % 4 == 0 and aligned and small
+    items = pixels * cf["cs"] // (4 if vector else 1)
+    copies = ceil_div(items, geo.threads)
+    if nchw and small and (vector or copies <= MOST_COPIES):
+        floats = copies * geo.threads * (4 if vector else 1)
+        return Staging((pixels, xw, 1), xw, ceil_div(floats, 4) * 4, vector, copies, items)
+    plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
+    return Staging((plane, xw, 1), xw, ceil_div(cf["cs"] * plane + 4, 4) * 4, False, 0, items)
+
+
+def registers(cf: dict[str, int], row: int) -> int:
+    """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses."""
+    tile = cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
+    return tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"]) + 28
+
+
+def shared_bytes(pr: Problem, cf: dict[str, int], geo: Geometry) -> int:
+    """Shared memory of a block: the staged tiles, reused by the output tile."""
+    staged = (staging(pr, cf, geo).floats + geo.f_floats) * cf["stages"]
+    slow, fast = (geo.hb * geo.wb, geo.kb) if pr.layout_out == "nhwc" else (geo.kb, geo.hb * geo.wb)
+    out = slow * (fast + cf["pad"]) * cf["sb"] if out_shared(cf) else 0
+    return 4 * max(staged, out, 4)
+
+
+def out_shared(cf: dict[str, int]) -> bool:
+    """Whether the output tile passes through shared memory."""
+    return bool(cf["out"] or cf["sb"] > 1 or cf["sc"] > 1)

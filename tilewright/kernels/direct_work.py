@@ -1,0 +1,116 @@
+"""Counts of the direct family's GPU kernel, for the model: instructions, wavefronts, bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tilewright.device import Device
+from tilewright.kernels.direct_tile import (
+    Geometry, geometry, out_shared, registers, shared_bytes, staging
+)
+from tilewright.kernels.family import Work
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
+from tilewright.problem import Problem
+
+
+def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
+    geo = geometry(pr, cf)
+    taps = pr.r * pr.s
+    channels = cf["cs"] // (cf["sw"] * cf["sb"]) * geo.steps  # of one thread
+    tile = geo.kb * geo.hb * geo.wb
+    shares = cf["sc"] * cf["sg"]
+    blocks = geo.tiles * geo.view.n * pr.groups * shares
+    fma = channels * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
+    x_loads, x_waves = _x_loads(pr, cf, geo)
+    f_loads, f_waves = taps * cf["tk"], taps * cf["tk"] * _f_wavefronts(pr, cf, geo)
+    shared_loads = channels * (x_loads * cf["x"] + f_loads * cf["f"])
+    global_loads = channels * (x_loads * (1 - cf["x"]) + f_loads * (1 - cf["f"]))
+    warps = max(1, geo.threads // 32)
+    x_step = cf["cs"] * geo.xh * geo.xw
+    f_step = cf["cs"] * taps * geo.kb
+    xs = staging(pr, cf, geo)
+    staged = xs.items / geo.threads * (5.0 if xs.copies else 22.0) + cf["f"] * f_step / geo.threads / 4 * 1.5
+    outputs = pr.n * pr.k * geo.view.p * geo.view.q // (pr.n // geo.view.n)
+    return Work(
+        blocks=blocks, threads=geo.threads, registers=registers(cf, geo.row), resident=cf["mb"],
+        shared_bytes=shared_bytes(pr, cf, geo),
+        steps=geo.steps, buffers=cf["stages"] if cf["x"] + cf["f"] else 0, fma=fma, shared_loads=shared_loads,
+        global_loads=global_loads, staging=staged * geo.steps,
+        epilogue=_epilogue(cf, tile, geo),
+        wavefronts=warps * channels * (x_waves * cf["x"] + f_waves * cf["f"])
+        + geo.steps * (x_step * cf["x"] + f_step * cf["f"]) / 32,
+        load_bytes=4.0 * geo.steps * (x_step + f_step),
+        store_sectors=_store_sectors(pr, cf, tile, geo) / cf["sc"],
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
+        cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=0.0 if cf["sg"] == 1 else 4.0 * tile * blocks / cf["sc"], tile_bytes=4.0 * tile,
+        useful=outputs / (tile * blocks / shares),
+        register_intensity=2.0 * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
+        / (geo.rows * geo.row + taps * cf["v"] * cf["tk"]),
+        block_intensity=2.0 * taps * tile * cf["cs"] / (x_step + f_step),
+    )  # fmt: skip
+
+
+def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, float]:
+    """Instructions and wavefronts of one warp to read the input rows of one channel."""
+    across, down = cf["tw"] * pr.stride[1], cf["th"] * pr.stride[0]
+    quad = cf["cv"] == 4 or across % 4 == 0
+    words = 4 if cf["x"] and quad else 1
+    instructions = pr.r * cf["th"] * (geo.row / cf["cv"] if cf["cv"] == 4 else ceil_div(geo.row, words))
+    tx = staging(pr, cf, geo).strides
+    waves = wavefronts(
+        cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], 0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words
+    )
+    return instructions, instructions * waves
+
+
+def _f_wavefronts(pr: Problem, cf: dict[str, int], geo: Geometry) -> float:
+    """Wavefronts of one warp's load of one vector of the filter."""
+    channel = pr.r * pr.s * geo.kb * cf["cv"]
+    return wavefronts(cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], cf["v"], 0, 0, channel, cf["v"])
+
+
+@lru_cache(maxsize=65536)
+def wavefronts(
+    bk: int, bw: int, bh: int, sw: int, wfast: int, by_k: int, by_w: int, by_h: int, by_share: int, words: int
+) -> int:
+    """Cycles of the shared-memory port for one load of a warp: the most words that one bank gives.
+
+    ``by_k`` to ``by_share`` are the distances, in 4-byte words, between lanes that are neighbours in
+    K, W, H and in their share of C; each lane reads ``words`` words.
+    """
+    banks: dict[int, set[int]] = {}
+    for lane in range(32):
+        t, share = lane % (32 // sw), lane // (32 // sw)
+        k = t // (bw * bh) if wfast else t % bk
+        w = t % bw if wfast else t // bk % bw
+        h = t // bw % bh if wfast else t // (bk * bw) % bh
+        first = k * by_k + w * by_w + h * by_h + share * by_share
+        for word in range(first, first + words):
+            banks.setdefault(word % 32, set()).add(word)
+    return max(len(words_of) for words_of in banks.values())
+
+
+def _epilogue(cf: dict[str, int], tile: int, geo: Geometry) -> float:
+    """Instructions of a thread from its accumulators to memory."""
+    mine = tile / geo.team
+    count = 4.0 * mine
+    if out_shared(cf):
+        count = 3.0 * mine + tile / geo.threads / cf["sc"] * (10.0 + 3.0 * cf["sb"] + 3.0 * cf["sc"])
+    if cf["sw"] > 1:
+        count += 2.0 * cf["sw"].bit_length() * mine
+    return count
+
+
+def _store_sectors(pr: Problem, cf: dict[str, int], tile: int, geo: Geometry) -> float:
+    """Sectors written by a block: outputs of neighbouring threads share a sector, or do not."""
+    if out_shared(cf):
+        run = geo.kb if pr.layout_out == "nhwc" else geo.wb
+    elif pr.layout_out == "nhwc":
+        run = geo.kb
+    elif cf["tw"] % 4 == 0 and geo.view.q % 4 == 0:
+        run = 4
+    else:
+        run = max(1, 8 // cf["tw"]) if cf["wfast"] else 1
+    return tile / min(8.0, max(1.0, run))
+
