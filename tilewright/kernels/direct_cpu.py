@@ -112,8 +112,8 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
 
 
 def _vectors(device: Device, v: int, tk: int, th: int, tw: int) -> int:
-    """Vector registers of a tile: accumulators, filter vectors, one input."""
-    return (tk * th * tw + tk + 1) * max(v, device.lanes) * ceil_div(v, max(v, device.lanes))
+    """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
+    return (tk * th * tw + tk + (device.lanes < 16)) * max(v, device.lanes)
 
 
 RULES = (

@@ -31,6 +31,7 @@ from tilewright.peers.base import (
     wall_us,
 )
 from tilewright.problem import Problem
+from tilewright.runtime.base import Blocking
 from tilewright.tuning.inputs import Inputs
 
 _BLOCK = 16  # oneDNN's blocked layouts hold this many channels together on AVX-512, or divide it
@@ -73,6 +74,7 @@ class _Layer:
         bias = bias_of(problem, inputs)
         self.bias = None if bias is None else torch.from_numpy(bias)
         self.relu = "relu" in problem.epilogue
+        self.little = torch.zeros(1 << 18)
         self.formats = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
         top, bottom, left, right = problem.pad
         self.margins = (left, right, top, bottom)
@@ -167,7 +169,13 @@ class _Layer:
         apart = "" if symmetric(problem) else ", padded apart"
         detail = f"PyTorch {torch.__version__} {what}, {layout}{apart}, {self.setting.threads} threads"
         convert_us = 0.0 if layout == "blocked" else self.convert_us(layout)
-        return Contestant("onednn", name, detail, layout, run, output, pack_us=pack_us, convert_us=convert_us)
+        return Contestant(
+            "onednn", name, detail, layout, Blocking(run, self.wake), output, pack_us=pack_us, convert_us=convert_us
+        )
+
+    def wake(self) -> None:
+        """Wake PyTorch's threads with a little parallel work; they spin for a while after it."""
+        self.little.add_(1.0)
 
     def convert_us(self, layout: str) -> float:
         """Time to convert x and y where the problem has another layout."""

@@ -20,6 +20,7 @@ from tilewright.peers.base import (
     needs,
 )
 from tilewright.problem import Problem
+from tilewright.runtime.base import Blocking
 from tilewright.tuning.inputs import Inputs
 
 _OPSET, _IR = 17, 8  # old enough for every ONNX Runtime since 1.12
@@ -58,7 +59,7 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, level: str, 
     detail = f"ONNX Runtime {ort.__version__}, {what}, {setting.threads} threads"
     convert_us = _convert_us(problem, setting, x, y)
     return Contestant(
-        "onnxruntime", f"onnxruntime {what}", detail, "nchw", run, output, convert_us=convert_us
+        "onnxruntime", f"onnxruntime {what}", detail, "nchw", Blocking(run), output, convert_us=convert_us
     )
 
 

@@ -77,6 +77,27 @@ class Loaded:
     prepared: dict[Launch, Any] = field(default_factory=dict)
 
 
+def _awake() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """A run of another library on the host: it returns when it is done.
+
+    Attributes:
+        run: does one run.
+        wake: wakes the library's threads, so that none is asleep when a run starts.
+    """
+
+    run: Callable[[], None]
+    wake: Callable[[], None] = _awake
+
+    def __call__(self) -> None:
+        """Do one run."""
+        self.run()
+
+
 class Runtime(Protocol):
     """One device: compiles, allocates, launches, times. All backends have these methods.
 
