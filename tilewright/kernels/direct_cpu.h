@@ -1,4 +1,5 @@
-// direct on a CPU core: y[n,k,p,q] = act(bias[k] + sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
+// direct on a CPU core:
+//   y[n,k,p,q] = act(bias[k] + sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
 //
 // x, y: nchw or nhwc.  w: packed [group][k tile of TILE_K][c][r][s][TILE_K].  One work-item is one core.
 //
@@ -142,7 +143,7 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, int k) {
 #define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-// nchw: VECTOR pixels of VECTOR channels become VECTOR channels of up to VECTOR pixels, by perfect shuffles.
+// nchw: VECTOR pixels of VECTOR channels become VECTOR channels of `count` pixels, by perfect shuffles.
 INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count) {
     UNROLL for (int size = 1; size < VECTOR; size *= 2) {
         wide next[VECTOR];
@@ -165,7 +166,8 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, Place at, int 
                        int first_i, wide acc[TK][TH][TW]) {
     int k_all = at.group * K + at.k0 + k;
     if (COMBINE != ATOMIC && at.k0 + k + TILE_K <= K && at.p0 + p + TH <= P && at.q0 + q + TW <= Q) {
-        GLOBAL float *to = y + (COMBINE == TWO_PASS ? (offset_t)at.sg * Y_FLOATS : 0) + Y_AT(at.n, k_all, at.p0 + p, at.q0 + q);
+        GLOBAL float *to = y + Y_AT(at.n, k_all, at.p0 + p, at.q0 + q);
+        if (COMBINE == TWO_PASS) to += (offset_t)at.sg * Y_FLOATS;
         UNROLL for (int a = 0; a < TK; a++)
             UNROLL for (int b = 0; b < TH; b++) {
 #if Y_NHWC
@@ -175,9 +177,12 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, Place at, int 
 #else
                 UNROLL for (int i = 0; i < TW; i += VECTOR) {
                     wide rows[VECTOR];
-                    UNROLL for (int j = 0; j < VECTOR; j++)
-                        rows[j] = i + j < TW ? finish_vector(acc[a][b][i + j < TW ? i + j : 0], bias, k_all + a * VECTOR) : (wide)(0.0f);
-                    store_turned(to + (offset_t)a * VECTOR * (P * Q) + b * Q + i, rows, TW - i < VECTOR ? TW - i : VECTOR);
+                    int count = TW - i < VECTOR ? TW - i : VECTOR;
+                    UNROLL for (int j = 0; j < VECTOR; j++) {
+                        wide v = acc[a][b][j < count ? i + j : i];
+                        rows[j] = finish_vector(v, bias, k_all + a * VECTOR);
+                    }
+                    store_turned(to + (offset_t)a * VECTOR * (P * Q) + b * Q + i, rows, count);
                 }
 #endif
             }
@@ -192,8 +197,9 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, Place at, int 
 }
 
 // One block, with its share of C.
-HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
-                   GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
+HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w,
+                   const GLOBAL float *RESTRICT bias, GLOBAL float *RESTRICT y,
+                   GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
                    SHARED float *RESTRICT shared, int id) {
     Place at = find_place(id);
     int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
@@ -204,7 +210,8 @@ HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT 
             int k = (K_INSIDE ? t % BK : t / (BH * BW)) * TILE_K, pixel = K_INSIDE ? t / BK : t % (BH * BW);
             int p = pixel / BW * TH, q = pixel % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
-            const GLOBAL float *f = w + ((offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED + at.c0) * (RS * TILE_K);
+            offset_t filter = (offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED;
+            const GLOBAL float *f = w + (filter + at.c0) * (RS * TILE_K);
             wide acc[TK][TH][TW];
             FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0.0f);
 #if !X_SHARED
@@ -216,14 +223,17 @@ HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT 
                 NO_UNROLL for (int c = 0; c < channels; c += CS) {
                     int some = channels - c < CS ? channels - c : CS;
                     if (STEPS > 1 || t == 0) copy_input(shared, x, at, at.c0 + c, some);
-                    accumulate(acc, shared + p * STEP_H * TX_H + q * STEP_W * TX_W, f + (offset_t)c * (RS * TILE_K), some);
+                    accumulate(acc, shared + p * STEP_H * TX_H + q * STEP_W * TX_W,
+                               f + (offset_t)c * (RS * TILE_K), some);
                 }
 #else
-                accumulate(acc, x + X_AT(at.n, at.group * C + at.c0, (at.p0 + p) * STR_H, (at.q0 + q) * STR_W), f, channels);
+                int h = (at.p0 + p) * STR_H, left = (at.q0 + q) * STR_W;
+                accumulate(acc, x + X_AT(at.n, at.group * C + at.c0, h, left), f, channels);
 #endif
             }
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
-#define PART(g, a, b, i) *(GLOBAL wide *)(parts + (((g) * TILES + t) * TILE_VECTORS + ((a) * TH + (b)) * TW + (i)) * VECTOR)
+#define PART(g, a, b, i) \
+    *(GLOBAL wide *)(parts + (((g) * TILES + t) * TILE_VECTORS + ((a) * TH + (b)) * TW + (i)) * VECTOR)
             if (pass == 0) {
                 FOR_TILE(a, b, i) PART(at.sg, a, b, i) = acc[a][b][i];
                 continue;

@@ -24,7 +24,6 @@ from tilewright.problem import Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
-L1_BYTES, L2_BYTES = 32 << 10, 1 << 20  # of a core; what is typical where the device does not say
 
 Values = dict[str, int]
 
@@ -95,7 +94,8 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     channels = sorted({*up_to(pr.cg, (16, 64, 256)), pr.cg})
     return (
         Param("v", tuple(dict.fromkeys(sorted(widths))), "output channels of a vector"),
-        Param("tk", up_to(ceil_div(pr.kg, 4), (1, 2, 3, 4, 6)), "vectors of output channels of a register tile"),
+        Param("tk", up_to(ceil_div(pr.kg, 4), (1, 2, 3, 4, 6)),
+              "vectors of output channels of a register tile"),
         Param("tw", up_to(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 20, 24, 28)),
               "output columns of a register tile"),
         Param("th", up_to(view.p, (1, 2, 3, 4, 7)), "output rows of a register tile"),
@@ -106,7 +106,8 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("x", (0, 1), "input in place, or copied with its padding", ("global", "shared")),
         Param("cs", tuple(channels), "channels copied per step"),
         Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
-        Param("kin", (0, 1), "order of a block's register tiles: pixels or channels fastest", ("pixels", "k")),
+        Param("kin", (0, 1), "order of a block's register tiles: pixels or channels fastest",
+              ("pixels", "k")),
         Param("u", (0, 1), "inner loop as it is, or unrolled", ("no", "yes")),
     )  # fmt: skip
 
@@ -116,26 +117,34 @@ def _vectors(device: Device, v: int, tk: int, th: int, tw: int) -> int:
     return (tk * th * tw + tk + (device.lanes < 16)) * max(v, device.lanes)
 
 
+def _fits(problem: Problem, device: Device, cf: Values) -> bool:
+    return cf["x"] == 0 or geometry(problem, cf).shared_bytes + 64 <= device.shared_per_block
+
+
+_REGISTERS = "accumulators must fit the vector registers of a core"
 RULES = (
     Rule("k_reach", lambda problem, v, tk: v * (tk - 1) < problem.kg, "vectors of a tile without channels"),
     Rule("registers", lambda device, v, tk, tw: _vectors(device, v, tk, 1, tw) <= device.regs_per_thread,
-         "accumulators must fit the vector registers of a core"),
+         _REGISTERS),
     Rule("registers", lambda device, v, tk, th, tw: _vectors(device, v, tk, th, tw) <= device.regs_per_thread,
-         "accumulators must fit the vector registers of a core"),
-    Rule("k_block", lambda problem, v, tk, nk: v * tk * (nk - 1) < problem.kg, "tiles of a block without channels"),
-    Rule("h_block", lambda problem, th, nh: th * (nh - 1) < View.of(problem).p, "tiles of a block without rows"),
-    Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < View.of(problem).q, "tiles of a block without columns"),
-    Rule("shares", lambda problem, sg: sg == 1 or problem.cg >= 16 * sg, "shares of C of fewer than 16 channels"),
-    Rule("in_place", lambda problem, x: x == 1 or not any(problem.pad), "input in place has no zeros around it"),
-    Rule("in_place_steps", lambda problem, x, cs: x == 1 or cs == problem.cg, "input in place is not cut in steps"),
+         _REGISTERS),
+    Rule("k_block", lambda problem, v, tk, nk: v * tk * (nk - 1) < problem.kg, "tiles without channels"),
+    Rule("h_block", lambda problem, th, nh: th * (nh - 1) < View.of(problem).p, "tiles without rows"),
+    Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < View.of(problem).q, "tiles without columns"),
+    Rule("shares", lambda problem, sg: sg == 1 or problem.cg >= 16 * sg, "shares of fewer than 16 channels"),
+    Rule("in_place", lambda problem, x: x == 1 or not any(problem.pad),
+         "input in place has no zeros around it"),
+    Rule("in_place_steps", lambda problem, x, cs: x == 1 or cs == problem.cg,
+         "input in place is not cut in steps"),
     Rule("one_copy", lambda problem, nk, nh, nw, sg, cs: nk * nh * nw == 1 or cs * sg >= problem.cg,
          "the register tiles of a block share one copy of all its channels"),
-    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE), "shares across the grid need combining"),
+    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
+         "shares across the grid need combining"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
-         "with atomics no thread sees the whole sum, which an epilogue needs"),
-    Rule("shared", lambda problem, device, v, tk, th, tw, nk, nh, nw, sg, cs, x: x == 0 or geometry(
-        problem, dict(v=v, tk=tk, th=th, tw=tw, nk=nk, nh=nh, nw=nw, sg=sg, cs=cs, x=x)
-    ).shared_bytes + 64 <= device.shared_per_block, "the copied input does not fit the local memory of a core"),
+         "with atomics no core sees the whole sum, which an epilogue needs"),
+    Rule("shared", lambda problem, device, v, tk, th, tw, nk, nh, nw, sg, cs, x: _fits(problem, device, dict(
+        v=v, tk=tk, th=th, tw=tw, nk=nk, nh=nh, nw=nw, sg=sg, cs=cs, x=x)),
+         "the copied input does not fit the local memory of a core"),
 )  # fmt: skip
 
 
@@ -187,7 +196,8 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         CHANNEL_UNROLL=4 if cf["u"] else 1,
         C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, P=view.p, Q=view.q, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2],
+        X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
         BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), Y_FLOATS=pr.y_bytes // 4, BLOCKS=geo.blocks, WORKERS=workers,
@@ -209,8 +219,10 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
     """
     geo, taps = geometry(pr, cf), pr.r * pr.s
     shares, images = cf["sg"], geo.view.n * pr.groups
-    spread = images / (geo.blocks / shares)  # register tiles of the whole image and group, to those of a block
-    tiles = spread * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
+    tiles_of_block = images * shares / geo.blocks  # to those of one image and group
+    tiles = (
+        tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
+    )
     turns = tiles * geo.share * taps
     pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
     filter_bytes = 4.0 * geo.share * taps * geo.tile_k
@@ -222,7 +234,7 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
         epilogue=tiles * _storing(pr, cf, geo),
         wavefronts=filter_bytes * min(cf["nk"], geo.filter_tiles),
         load_bytes=filter_bytes * tiles, store_sectors=tiles * outputs / 8,
-        dram_bytes=pr.x_bytes + 4.0 * geo.filter_tiles * geo.tile_k * pr.cg * taps * pr.groups + 2.0 * pr.y_bytes,
+        dram_bytes=pr.x_bytes + pr.w_bytes + 2.0 * pr.y_bytes,
         cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if shares == 1 else 4.0 * tiles * outputs * geo.blocks, tile_bytes=filter_bytes,
         useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),
@@ -248,8 +260,8 @@ def _storing(pr: Problem, cf: Values, geo: Geometry) -> float:
     else:
         turns = cf["tk"] * cf["th"] * ceil_div(cf["tw"], cf["v"])
         quick = turns * cf["v"] * (cf["v"].bit_length() + 1.0) + outputs / cf["v"]
-    over = 1.0 - (pr.kg // geo.tile_k / geo.filter_tiles) * _inside(geo.view.p, cf["th"]) * _inside(geo.view.q, cf["tw"])
-    slow = over if cf["combine"] != ATOMIC else 1.0
+    inside = _inside(pr.kg, geo.tile_k) * _inside(geo.view.p, cf["th"]) * _inside(geo.view.q, cf["tw"])
+    slow = 1.0 - inside if cf["combine"] != ATOMIC else 1.0
     return quick * (1.0 - slow) + 8.0 * outputs * slow
 
 
