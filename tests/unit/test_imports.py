@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 ORDER = (
     ("errors", "problem", "device", "record"),
     ("kernels",),
-    ("tuning.space", "tuning.proposals", "tuning.model", "tuning.search"),
+    ("tuning.space", "tuning.proposals", "tuning.model", "tuning.model_cpu", "tuning.search"),
     ("runtime",),
     ("plan", "calibrate"),
     ("store",),
@@ -67,7 +67,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_model_and_search_see_no_backend_and_no_clock() -> None:
-    for name in ("space", "model", "search"):
+    for name in ("space", "model", "model_cpu", "search"):
         path = PACKAGE / "tuning" / f"{name}.py"
         if path.exists():
             text = path.read_text(encoding="utf-8")
