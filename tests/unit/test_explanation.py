@@ -94,6 +94,13 @@ def test_nothing_measured_yet() -> None:
     assert all(table.title != "runner-up" for table in tables(sections(subject([]))))
 
 
+def test_a_family_that_the_model_does_not_know() -> None:
+    said = dict(sections(replace(subject(HISTORY), estimate=None)))
+    assert said["model sees"] == {}
+    assert "predicted_us" not in said["predicted against measured"]
+    assert said["predicted against measured"]["floor_over_measured"] == pytest.approx(0.685, rel=0.01)
+
+
 def test_best_records_are_the_newest_correct_of_each_config() -> None:
     assert [r.measurement.cold_us for r in best_records(HISTORY) if r.measurement] == [10.0, 10.3, 12.0]
     assert within_noise(Measurement(1.0, 0.1, 9), Measurement(1.2, 0.1, 9))

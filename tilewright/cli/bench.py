@@ -70,6 +70,7 @@ def bench(
             tune=None if no_tune else search.seconds,
             deterministic=deterministic,
             seed=seed,
+            threads=min(runtime.device.units, options.cores()),
             progress=progress.now,
         )
         rows = _measured(work, found, progress)

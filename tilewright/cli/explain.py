@@ -52,7 +52,7 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
         device=device,
         family=kind,
         config=config,
-        estimate=estimate(kind, problem, device, config),
+        estimate=estimate(kind, problem, device, config) if kind.tunable else None,
         note=note,
         history=Store().records(problem, device.key),
     )

@@ -104,6 +104,13 @@ def open_device(device: str | None, measured: bool = False) -> Runtime:
     return runtime
 
 
+def cores() -> int:
+    """CPU cores that this process may use: more threads than these slow everyone down."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> tuple[Config, str]:
     """The config that a user of the library would run, and why it is that one."""
     from tilewright.dispatch import dispatch

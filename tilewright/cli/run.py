@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import options
 from tilewright.cli.screen import emit
-from tilewright.errors import RunError
+from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.report.table import Table, time_text
@@ -30,6 +30,8 @@ def run(
     given = None if config is None else Config.parse(config)
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
+    if runtime.device.backend == "numpy":
+        raise DeviceError("run: NumPy has no kernels to run; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
     chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
     facts = {**_measured(problem, runtime, chosen, seed), "note": note}
     shown = [(k.replace("_", " "), v if isinstance(v, str) else time_text(v)) for k, v in facts.items()]

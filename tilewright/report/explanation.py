@@ -17,6 +17,7 @@ class Subject:
     """What is explained.
 
     Attributes:
+        estimate: what the model says; None for a family that it does not know.
         note: why this config: "stored winner", "the model's choice", "given".
         history: every record of the problem on the device.
     """
@@ -25,7 +26,7 @@ class Subject:
     device: Device
     family: Family
     config: Config
-    estimate: Estimate
+    estimate: Estimate | None
     note: str
     history: Sequence[Record]
 
@@ -39,7 +40,7 @@ def sections(subject: Subject) -> list[Section]:
         ("layer", _layer(subject.problem, subject.device)),
         ("config", _config(subject)),
         ("device", _limits(subject.device)),
-        ("model sees", dict(subject.estimate.facts)),
+        ("model sees", dict(subject.estimate.facts) if subject.estimate else {}),
         ("predicted time by term, us", _terms(subject.estimate)),
         ("predicted against measured", _measured(subject)),
         ("runner-up", _runner_up(subject)),
@@ -107,23 +108,26 @@ def _limits(device: Device) -> dict[str, str | float | int]:
     }
 
 
-def _terms(estimate: Estimate) -> dict[str, str | float | int]:
+def _terms(estimate: Estimate | None) -> dict[str, str | float | int]:
+    if estimate is None:
+        return {"none": "the model does not know this family"}
     return {**estimate.terms_us, "total": estimate.total_us}
 
 
 def _measured(subject: Subject) -> dict[str, str | float | int]:
     mine = _mine(subject)
+    rows: dict[str, str | float | int] = {}
+    if subject.estimate:
+        rows["predicted_us"] = subject.estimate.total_us
     if mine is None:
-        return {"predicted_us": subject.estimate.total_us, "measured": "not yet; run tilewright tune"}
+        return {**rows, "measured": "not yet; run tilewright tune"}
     figure = _figure(mine)
     floor = subject.device.floor_us(subject.problem.flops, subject.problem.bytes)
-    rows: dict[str, str | float | int] = {
-        "predicted_us": subject.estimate.total_us,
-        "measured_us": f"{_pair(figure)} (cold, {figure.runs} runs)",
-        "predicted_over_measured": subject.estimate.total_us / figure.cold_us,
-        "floor_over_measured": floor / figure.cold_us,
-        "tflops": subject.problem.flops / figure.cold_us * 1e-6,
-    }
+    rows["measured_us"] = f"{_pair(figure)} (cold, {figure.runs} runs)"
+    if subject.estimate:
+        rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
+    rows["floor_over_measured"] = floor / figure.cold_us
+    rows["tflops"] = subject.problem.flops / figure.cold_us * 1e-6
     if figure.warm_us is not None:
         rows["warm_us"] = figure.warm_us
     if mine.registers:
