@@ -173,6 +173,20 @@ def test_a_fresh_thread_can_call(torch: Any, layer: tuple[Any, Any, Any, Any]) -
     assert len(found) == 2
 
 
+def test_every_gpu_is_used_where_its_arrays_are(torch: Any) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("there is one GPU")
+    for current in (0, 1):
+        torch.cuda.set_device(current)
+        for index in (0, 1):
+            x, w = (torch.randn(*s, device=f"cuda:{index}") for s in ((1, 16, 9, 9), (24, 16, 3, 3)))
+            y = tw.conv2d(x, w, padding=1)
+            assert y.device == x.device and torch.cuda.current_device() == current
+            assert torch.ones(1, device="cuda").device.index == current
+            near(torch, y, torch.nn.functional.conv2d(x.double(), w.double(), padding=1).float())
+    torch.cuda.set_device(0)
+
+
 def test_cupy(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
     cupy = pytest.importorskip("cupy")
     x, w, b = (cupy.from_dlpack(t) for t in layer[:3])

@@ -11,6 +11,7 @@ from tilewright.errors import ArrayError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.runtime import rates
 from tilewright.runtime.base import Array, Built, Loaded, Memory
+from tilewright.runtime.cuda_context import Context, Owned, in_context
 from tilewright.runtime.cuda_facts import check, clocks, facts
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
@@ -43,12 +44,15 @@ def device_count() -> int:
 
 
 class CudaRuntime:
-    """One CUDA device. Launches go to the legacy default stream unless told otherwise."""
+    """One CUDA device. Launches go to the legacy default stream unless told otherwise.
+
+    Whatever touches the device may be called on any thread, with any context current.
+    """
 
     unified = False
 
     def __init__(self, index: int = 0) -> None:
-        """Make the device's primary context current."""
+        """Open the device's primary context."""
         count = device_count()
         if index >= count:
             raise DeviceError(f"cuda:{index}: there are {count} CUDA devices, from cuda:0")
@@ -56,14 +60,18 @@ class CudaRuntime:
 
         self._driver, self._core = driver, import_core()
         self._gpu = self._core.Device(index)
-        self._gpu.set_current()
+        self.context = Context(driver, self._gpu)
         self.compiler = compiler()
         self._streams: dict[int, Any] = {}
-        self._side = self._gpu.create_stream()
         self._stream = 0
-        self._events = [check(driver.cuEventCreate(0)) for _ in range(2)]
+        self._side, self._events = self._queues()
         self.device = rates.calibrated(facts(driver, self._gpu, index))
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
+
+    @in_context
+    def _queues(self) -> tuple[Any, list[Any]]:
+        """Make the stream that graphs are recorded on, and the events that time a run."""
+        return self._gpu.create_stream(), [check(self._driver.cuEventCreate(0)) for _ in range(2)]
 
     @property
     def stream(self) -> int:
@@ -74,6 +82,7 @@ class CudaRuntime:
         """Compile through the cache of binaries."""
         return compile_cuda(blueprint, self.device.arch)
 
+    @in_context
     def load(self, built: Built) -> Loaded:
         """Load a cubin and allow its kernels all the shared memory that a Launch may ask for."""
         try:
@@ -82,6 +91,7 @@ class CudaRuntime:
         except Exception as error:
             raise RunError(f"{self.device.name}: cannot load a kernel: {error}") from error
 
+    @in_context
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; freed when the Memory goes."""
         try:
@@ -92,8 +102,9 @@ class CudaRuntime:
             free, total = check(self._driver.cuMemGetInfo())
             text = f"{self.device.name}: no room for {nbytes:,} bytes; {free:,} of {total:,} are free"
             raise OutOfMemory(text) from error
-        return Memory(max(nbytes, 4), address, address, _Owned(self._driver, address))
+        return Memory(max(nbytes, 4), address, address, Owned(self._driver, self.context, address))
 
+    @in_context
     def wrap(self, array: Array) -> Memory:
         """Use whatever speaks DLPack or __cuda_array_interface__ in place: no copy, no waiting."""
         from cuda.core.utils import StridedMemoryView
@@ -117,6 +128,7 @@ class CudaRuntime:
         """Return a part of memory."""
         return Memory(nbytes, memory.address + offset, memory.address + offset, memory)
 
+    @in_context
     def upload(self, memory: Memory, array: Array) -> None:
         """Copy a NumPy array to the device and wait."""
         host = np.ascontiguousarray(array)
@@ -124,12 +136,14 @@ class CudaRuntime:
             check(self._driver.cuMemcpyHtoD(memory.address, host.ctypes.data, host.nbytes))
             self.synchronize()
 
+    @in_context
     def download(self, memory: Memory, array: Array) -> None:
         """Wait for the device, then copy to a contiguous NumPy array."""
         self.synchronize()
         if array.nbytes:
             check(self._driver.cuMemcpyDtoH(array.ctypes.data, memory.address, array.nbytes))
 
+    @in_context
     def fill(self, memory: Memory, byte: int) -> None:
         """Set every byte, in order with launches."""
         self._fill(memory, byte, self._stream)
@@ -138,6 +152,7 @@ class CudaRuntime:
         if memory.nbytes:
             check(self._driver.cuMemsetD8Async(memory.address, byte, memory.nbytes, stream))
 
+    @in_context
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
@@ -177,10 +192,12 @@ class CudaRuntime:
         self._streams[handle] = stream
         return stream
 
+    @in_context
     def synchronize(self) -> None:
         """Wait for all that was enqueued on the device."""
         check(self._driver.cuCtxSynchronize())
 
+    @in_context
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
         """Return the time between events around one run, in us, after a reading flush."""
         driver, (start, end) = self._driver, self._events
@@ -192,6 +209,7 @@ class CudaRuntime:
         check(driver.cuEventSynchronize(end))
         return float(check(driver.cuEventElapsedTime(start, end))) * 1e3
 
+    @in_context
     def warm(self, run: Callable[[], None], count: int = 20) -> float:
         """Return the time of a run in us, in a graph of ``count`` runs.
 
@@ -253,17 +271,6 @@ class CudaRuntime:
             "cuda_core": str(getattr(self._core, "__version__", "unknown")),
         }
         return found | clocks(self._gpu)
-
-
-class _Owned:
-    """Frees device memory when nothing refers to it any more."""
-
-    def __init__(self, driver: Any, address: int) -> None:
-        self._driver, self._address = driver, address
-
-    def __del__(self) -> None:
-        if self._driver is not None:
-            self._driver.cuMemFree(self._address)
 
 
 def _repeat(run: Callable[[], None], count: int) -> None:

@@ -1,0 +1,86 @@
+"""A GPU's context is current while it is needed, and the caller's own one afterwards."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright.runtime.base import Runtime
+from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime.cuda_context import Context, Owned, in_context
+
+OURS, NONE, OTHER = 0xA0, 0, 0xB0
+NO_DRIVER = {"compile", "slice", "versions", "stream"}
+
+
+class Driver:
+    """Stands for the driver's bindings: the calling thread's context, and whose memory was freed where."""
+
+    def __init__(self, current: int) -> None:
+        self.current, self.sets = current, 0
+        self.freed: list[tuple[int, int]] = []
+
+    def cuCtxGetCurrent(self) -> tuple[int, int]:  # noqa: N802
+        return 0, self.current
+
+    def cuCtxSetCurrent(self, context: int) -> tuple[int]:  # noqa: N802
+        self.current, self.sets = context, self.sets + 1
+        return (0,)
+
+    def cuMemFree(self, address: int) -> tuple[int]:  # noqa: N802
+        self.freed.append((address, self.current))
+        return (0,)
+
+
+def opened(driver: Any) -> Context:
+    return Context(driver, SimpleNamespace(set_current=lambda: setattr(driver, "current", OURS)))
+
+
+class Device:
+    def __init__(self, context: Context, driver: Driver) -> None:
+        self.context, self.driver = context, driver
+
+    @in_context
+    def where(self, fail: bool = False) -> int:
+        """Say which context is current."""
+        if fail:
+            raise ValueError
+        return self.driver.current
+
+
+@pytest.mark.parametrize(("before", "after"), [(NONE, OURS), (OURS, OURS), (OTHER, OTHER)])
+def test_the_callers_context_is_left_as_it_was(before: int, after: int) -> None:
+    driver = Driver(before)
+    context = opened(driver)
+    assert driver.current == after
+    driver.current = before
+    device = Device(context, driver)
+    assert device.where() == OURS
+    assert driver.current == after
+    with pytest.raises(ValueError):
+        device.where(fail=True)
+    assert driver.current == after
+
+
+def test_nothing_is_set_where_ours_is_current_already() -> None:
+    driver = Driver(OURS)
+    device = Device(opened(driver), driver)
+    sets = driver.sets
+    device.where()
+    assert driver.sets == sets
+
+
+def test_memory_is_freed_in_its_own_context() -> None:
+    driver = Driver(OTHER)
+    memory = Owned(driver, opened(driver), 64)
+    del memory
+    assert driver.freed == [(64, OURS)] and driver.current == OTHER
+
+
+def test_every_method_of_the_runtime_that_touches_the_driver_does_so() -> None:
+    methods = {name for name in vars(Runtime) if not name.startswith("_")} - NO_DRIVER
+    methods -= set(Runtime.__annotations__)
+    assert methods >= {"load", "alloc", "launch", "timed"}
+    assert [name for name in methods if not hasattr(vars(CudaRuntime)[name], "__wrapped__")] == []
