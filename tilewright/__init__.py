@@ -13,8 +13,6 @@ Example:
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "LayerPlan": "api",
     "conv2d": "api",
+    "plan": "api",
     "tune": "api",
     "Device": "device",
     "ArrayError": "errors",
@@ -97,21 +96,6 @@ def __getattr__(name: str) -> object:
     value: object = getattr(importlib.import_module(f"tilewright.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
-
-
-class _Package(ModuleType):
-    """Keeps ``tw.plan`` the function: importing the submodule ``tilewright.plan`` would replace it."""
-
-    @property
-    def plan(self) -> object:
-        return importlib.import_module("tilewright.api").plan
-
-    @plan.setter
-    def plan(self, module: ModuleType) -> None:
-        """Ignore the import system; the submodule stays in ``sys.modules``."""
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -17,9 +17,9 @@ from tilewright.arrays import Array, look, same_home
 from tilewright.database import warn_once
 from tilewright.dispatch import MOST_PLANS, dispatch, forget
 from tilewright.errors import ProblemError, StoreError
+from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
-from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
 from tilewright.store import Store

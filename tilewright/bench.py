@@ -17,10 +17,10 @@ from tilewright.contest import Entered, enter, wrong
 from tilewright.device import parse_selector
 from tilewright.dispatch import REFERENCE, dispatch, forget
 from tilewright.errors import PeerError, TilewrightError
+from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.peers import PEERS, Peer, Setting, applicable, release
 from tilewright.peers.base import F32, Run, one_line
-from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement
 from tilewright.rows import BenchRow, OurFigure

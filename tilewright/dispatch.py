@@ -16,9 +16,9 @@ from tilewright.errors import (
     StoreError,
     TilewrightError,
 )
+from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.family import Config, Family
-from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime

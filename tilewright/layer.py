@@ -21,9 +21,9 @@ from tilewright.arrays import (
 )
 from tilewright.device import Device
 from tilewright.errors import ArrayError
+from tilewright.execution import Plan
 from tilewright.kernels import tools
 from tilewright.kernels.family import Config, Launch
-from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Loaded, Memory
 

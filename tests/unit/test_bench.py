@@ -11,8 +11,8 @@ from tilewright.bench import Bench, bench
 from tilewright.contest import wrong
 from tilewright.device import Device
 from tilewright.errors import DeviceError, ProblemError
+from tilewright.execution import Plan
 from tilewright.peers import Contestant, Offer, Peer, Setting
-from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime

@@ -72,7 +72,7 @@ def test_spills_are_refused_from_the_cache_too(again: bool) -> None:
         (_text('#include "/etc/passwd"\n'), "sm_90", "only kernel files"),
         (_text("#include <stdio.h>\n"), "sm_90", "only kernel files"),
         (_text("missing.cu"), "sm_90", "no such file"),
-        (_text("../plan.py"), "sm_90", "no such file"),
+        (_text("../problem.py"), "sm_90", "no such file"),
         (_text("check.cu"), "sm_90 -include=/etc/passwd", "must look like"),
         (Blueprint("check.cu", (("A B", 1),), (), 0), "sm_90", "a name and an integer"),
         (Blueprint("check.cu", (("A", "1\n#include"),), (), 0), "sm_90", "a name and an integer"),  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilewright.execution import Plan
 from tilewright.kernels import tools
 from tilewright.kernels.family import Blueprint, Config, Launch
 from tilewright.kernels.reference import reference_f64, spread
-from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Loaded, Memory, Runtime

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
+from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.reference import numpy_conv, problem_of, reference_f64, sizes
 from tilewright.kernels.source import full_source, source_key
-from tilewright.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, list_devices, open_runtime
 
