@@ -53,14 +53,9 @@ typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // any
 #define TX_RUN (CB * TX_C)
 #endif
 
-#if TAPS_UNROLLED
-#define TAP_LOOP UNROLL
-#else
-#define TAP_LOOP NO_UNROLL
-#endif
-#if R * S == 1 && CHANNEL_UNROLL > 1
-#define CHANNEL_LOOP UNROLL_BY(CHANNEL_UNROLL)
-#else
+#if R * S == 1
+#define CHANNEL_LOOP UNROLL_BY(4)
+#else  // unrolled taps would share broadcasts, and so spill accumulators
 #define CHANNEL_LOOP NO_UNROLL
 #endif
 
@@ -110,7 +105,7 @@ INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE float *xs, const GLOBA
         int some = count - run < CB ? count - run : CB;
         CHANNEL_LOOP for (int c = 0; c < some; c++) {
             NO_UNROLL for (int r = 0; r < R; r++)
-                TAP_LOOP for (int s = 0; s < S; s++) {
+                NO_UNROLL for (int s = 0; s < S; s++) {
                     wide fv[TK];
                     UNROLL for (int a = 0; a < TK; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
                     UNROLL for (int b = 0; b < TH; b++)
@@ -207,8 +202,7 @@ HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT 
     for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1 && atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
         NO_UNROLL for (int t = 0; t < TILES; t++) {
-            int k = (K_INSIDE ? t % BK : t / (BH * BW)) * TILE_K, pixel = K_INSIDE ? t / BK : t % (BH * BW);
-            int p = pixel / BW * TH, q = pixel % BW * TW, first_b = 0, first_i = 0;
+            int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
             offset_t filter = (offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED;
             const GLOBAL float *f = w + (filter + at.c0) * (RS * TILE_K);

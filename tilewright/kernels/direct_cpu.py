@@ -90,10 +90,10 @@ def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
 def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     """Offer the tunables, outermost choice first."""
     view, lanes = View.of(pr), max(4, min(16, device.lanes))
-    widths = tuple(v for v in (lanes, lanes // 2, 4) if v >= 4)
+    widths = (lanes,) if pr.kg % lanes == 0 else tuple(v for v in (4, 8, 16) if v <= lanes)
     channels = sorted({*up_to(pr.cg, (16, 64, 256)), pr.cg})
     return (
-        Param("v", tuple(dict.fromkeys(sorted(widths))), "output channels of a vector"),
+        Param("v", widths, "output channels of a vector"),
         Param("tk", up_to(ceil_div(pr.kg, 4), (1, 2, 3, 4, 6)),
               "vectors of output channels of a register tile"),
         Param("tw", up_to(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 20, 24, 28)),
@@ -106,9 +106,6 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("x", (0, 1), "input in place, or copied with its padding", ("global", "shared")),
         Param("cs", tuple(channels), "channels copied per step"),
         Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
-        Param("kin", (0, 1), "order of a block's register tiles: pixels or channels fastest",
-              ("pixels", "k")),
-        Param("u", (0, 1), "inner loop as it is, or unrolled", ("no", "yes")),
     )  # fmt: skip
 
 
@@ -136,7 +133,9 @@ RULES = (
          "input in place has no zeros around it"),
     Rule("in_place_steps", lambda problem, x, cs: x == 1 or cs == problem.cg,
          "input in place is not cut in steps"),
-    Rule("one_copy", lambda problem, nk, nh, nw, sg, cs: nk * nh * nw == 1 or cs * sg >= problem.cg,
+    Rule("steps", lambda problem, sg, cs: cs == problem.cg or cs * sg < problem.cg,
+         "one step takes all channels of a share: write that as all channels"),
+    Rule("one_copy", lambda problem, nk, nh, nw, cs: nk * nh * nw == 1 or cs == problem.cg,
          "the register tiles of a block share one copy of all its channels"),
     Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
          "shares across the grid need combining"),
@@ -192,8 +191,7 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
-        X_SHARED=cf["x"], COMBINE=cf["combine"], K_INSIDE=cf["kin"], TAPS_UNROLLED=cf["u"],
-        CHANNEL_UNROLL=4 if cf["u"] else 1,
+        X_SHARED=cf["x"], COMBINE=cf["combine"],
         C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, P=view.p, Q=view.q, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2],
@@ -214,8 +212,9 @@ def chain(pr: Problem, cf: Values) -> int:
 def work(pr: Problem, device: Device, cf: Values) -> Work:
     """Count what one block does, in instructions of its core.
 
-    ``steps`` are turns of the inner loop, ``load_bytes`` what it streams of the filter, ``tile_bytes`` the
-    filter of one register tile, ``wavefronts`` the filter bytes that a block reads for the first time.
+    ``steps`` are turns of the inner loop, ``load_bytes`` what they read of the filter, ``tile_bytes``
+    the filter of one register tile, ``wavefronts`` what a block reads of it at least;
+    ``input_bytes`` is the input under each register tile, all together.
     """
     geo, taps = geometry(pr, cf), pr.r * pr.s
     shares, images = cf["sg"], geo.view.n * pr.groups
@@ -236,11 +235,19 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
         load_bytes=filter_bytes * tiles, store_sectors=tiles * outputs / 8,
         dram_bytes=pr.x_bytes + pr.w_bytes + 2.0 * pr.y_bytes,
         cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if shares == 1 else 4.0 * tiles * outputs * geo.blocks, tile_bytes=filter_bytes,
+        partial_bytes=0.0 if shares == 1 else 4.0 * tiles * outputs * geo.blocks,
+        tile_bytes=filter_bytes,
+        input_bytes=4.0 * tiles * geo.share * _under_tile(pr, cf),
         useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),
         register_intensity=2.0 * outputs / (pixels + geo.tile_k),
         block_intensity=2.0 * turns * outputs / (geo.share * geo.xh * geo.xw + filter_bytes / 4 * cf["nk"]),
     )  # fmt: skip
+
+
+def _under_tile(pr: Problem, cf: Values) -> float:
+    """Inputs of one channel under a register tile."""
+    h = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    return h * ((cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1.0)
 
 
 def _copying(pr: Problem, cf: Values, geo: Geometry) -> float:

@@ -146,8 +146,8 @@ class Work:
         steps: turns of the main loop of a block.
         buffers: staging buffers of the main loop (0: nothing is staged).
         fma: vector-lane multiply-adds of a thread, in all.
-        shared_loads: load instructions of a thread from shared memory, in all.
-        global_loads: load instructions of a thread straight from global memory, in all.
+        shared_loads: 32-bit words that a thread loads from shared memory, in all.
+        global_loads: 32-bit words that a thread loads straight from global memory, in all.
         staging: instructions of a thread that stage the inputs, in all.
         epilogue: instructions of a thread after the main loop, in all.
         wavefronts: cycles that the shared loads of a block hold the shared-memory port, in all.
@@ -162,6 +162,7 @@ class Work:
         useful: outputs asked for / outputs computed.
         register_intensity: flops per element loaded into registers (the source's equation).
         block_intensity: flops per element staged by a block (the source's equation).
+        input_bytes: bytes of the input that a block's inner loops read from caches (CPU).
     """
 
     blocks: int
@@ -188,6 +189,7 @@ class Work:
     useful: float
     register_intensity: float
     block_intensity: float
+    input_bytes: float = 0.0
 
 
 class Family:

@@ -22,11 +22,15 @@ class CoreCoefficients:
         issue: instructions a cycle.
         loads: loads a cycle.
         turn_cycles: of a turn of the inner loop beyond its work.
-        l1_bytes, l2_bytes: sizes of the caches; two thirds are taken to be usable.
-        l2_rate, l3_rate: bytes a cycle from the caches.
+        l1_bytes, l2_bytes: sizes of the caches.
+        usable: share of a cache that one array may take.
+        l1_rate, l2_rate, l3_rate: bytes a cycle from the caches.
+        exposed: share of the shorter of arithmetic and caches that does not hide under the longer.
+        copy_cycles, store_cycles: of an instruction that copies the input, or stores the output.
+        tail: blocks that the last core is late, on average.
         block_cycles: of drawing a block and setting out.
         launch_us: each launch after the first.
-        overlap: share of the shorter of arithmetic and memory that hides under the longer.
+        overlap: share of the shorter of computing and main memory that hides under the longer.
     """
 
     issue: float = 4.0
@@ -34,8 +38,14 @@ class CoreCoefficients:
     turn_cycles: float = 0.5
     l1_bytes: float = 32768.0
     l2_bytes: float = 1048576.0
+    usable: float = 0.6
+    l1_rate: float = 64.0
     l2_rate: float = 24.0
     l3_rate: float = 9.0
+    exposed: float = 0.15
+    copy_cycles: float = 0.5
+    store_cycles: float = 0.5
+    tail: float = 0.15
     block_cycles: float = 400.0
     launch_us: float = 20.0
     overlap: float = 0.6
@@ -51,15 +61,12 @@ def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Esti
     pipes = work.fma * _vector_width(work) / lanes
     ports = (work.shared_loads + work.global_loads) / k.loads
     issue = (work.fma + work.shared_loads + work.global_loads) / k.issue
-    in_l2 = work.tile_bytes < k.l2_bytes * 0.6
-    rate = 64.0 if work.tile_bytes < k.l1_bytes * 0.6 else k.l2_rate if in_l2 else k.l3_rate
-    again = max(work.load_bytes - work.wavefronts, 0.0)
-    caches = again / rate + work.wavefronts / k.l3_rate
     busiest = max(pipes, ports, issue)
+    caches = _cache_cycles(work, k)
     longer, shorter = max(busiest, caches), min(busiest, caches)
-    block = longer + 0.15 * shorter + work.steps * k.turn_cycles
-    copying, storing = work.staging / k.issue * 2.0, work.epilogue / k.issue * 2.0
-    rounds = ceil(work.blocks / device.units)
+    block = longer + k.exposed * shorter + work.steps * k.turn_cycles
+    copying, storing = work.staging * k.copy_cycles, work.epilogue * k.store_cycles
+    rounds = ceil(work.blocks / device.units) + k.tail  # a core may start its last block late
     compute = (block + copying + storing + k.block_cycles) * rounds * us
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3)
     terms = {
@@ -85,6 +92,15 @@ def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Esti
         "block_intensity_flops_per_element": work.block_intensity,
     }
     return Estimate(sum(terms.values()), terms, facts)
+
+
+def _cache_cycles(work: Work, k: CoreCoefficients) -> float:
+    """Cycles that a block waits for the caches, if nothing else takes time."""
+    again = max(work.load_bytes - work.wavefronts, 0.0)
+    near = k.l1_rate if work.tile_bytes < k.usable * k.l1_bytes else k.l2_rate
+    filter_rate = near if work.tile_bytes < k.usable * k.l2_bytes else k.l3_rate
+    input_rate = k.l1_rate if work.shared_bytes < k.usable * k.l1_bytes else k.l2_rate
+    return again / filter_rate + work.wavefronts / k.l3_rate + work.input_bytes / input_rate
 
 
 def _vector_width(work: Work) -> float:

@@ -1,0 +1,77 @@
+"""The direct family on CPU cores: its space, its blueprint and its model, with no device."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tilewright.device import Device, Rates
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.tuning import model, search
+from tilewright.tuning.space import space
+
+CORES = Device(
+    name="CPU", backend="opencl", index=0, arch="x86_64-v16", units=4, lanes=16, max_threads=4096,
+    regs_per_thread=512, regs_per_unit=512, threads_per_unit=1, blocks_per_unit=1, shared_per_block=1 << 20,
+    shared_per_unit=1 << 20, l2_bytes=32 << 20, clock_ghz=3.0, max_cluster=1, driver="none",
+    rates=Rates(empty_us=20.0, read_gbs=20.0, f32_tflops=0.4),
+)  # fmt: skip
+AVX2 = replace(CORES, arch="x86_64-v8", lanes=8, regs_per_thread=128, regs_per_unit=128)
+DIRECT = family("direct")
+LAYERS = (
+    "n1c64h56w56k64r3s3p1-f32", "n1c512h7w7k512r3s3p1-f32-nhwc", "n1c3h32w33k7r7s7p3u2-f32+bias+relu",
+    "n1c4096h1w1k1000r1s1-f32", "n3c6h9w9k6r3s3p1g6-f32", "n1c9000h3w3k5r1s1-f32",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LAYERS)
+@pytest.mark.parametrize("device", (CORES, AVX2), ids=("avx512", "avx2"))
+def test_sampled_configs_are_legal_and_fit_the_registers(text: str, device: Device) -> None:
+    problem, rng = Problem.parse(text), random.Random(1)
+    for _ in range(20):
+        config = space(DIRECT, problem, device).sample(rng)
+        DIRECT.check(problem, device, config)
+        cf = config.values
+        registers = cf["tk"] * cf["th"] * cf["tw"] + cf["tk"]
+        assert registers <= (32 if device.lanes == 16 else 16)
+        print_ = DIRECT.blueprint(problem, device, config)
+        defines = dict(print_.defines)
+        assert defines["SHARED_BYTES"] <= device.shared_per_block
+        assert defines["AVX512"] == (device.lanes == 16)
+        assert print_.packed_bytes >= problem.w_bytes
+        assert DIRECT.chain(problem, config) >= problem.cg // cf["sg"] * problem.r * problem.s
+        assert model.estimate(DIRECT, problem, device, config).total_us > 0
+
+
+def test_blocks_cover_the_outputs() -> None:
+    problem = Problem.parse("n2c64h20w23k70r3s3p1g2-f32".replace("k70", "k140").replace("c64", "c128"))
+    config = Config.make("direct", dict(v=8, tk=2, tw=5, th=1, nk=2, nh=4, nw=2, sg=2, x=1, cs=64, combine=3))
+    DIRECT.check(problem, CORES, config)
+    defines = dict(DIRECT.blueprint(problem, CORES, config).defines)
+    assert defines["BLOCKS"] == 2 * 2 * 2 * -(-70 // 32) * -(-20 // 4) * -(-23 // 10)
+
+
+def test_the_model_prefers_what_was_measured_to_be_faster() -> None:
+    problem = Problem.parse("n1c64h56w56k64r3s3p1-f32")
+    base = dict(v=16, tk=2, tw=14, th=1, nk=2, nh=4, nw=4, sg=1, x=1, cs=64, combine=0)
+
+    def estimate(**change: int) -> float:
+        config = Config.make("direct", base | change)
+        DIRECT.check(problem, CORES, config)
+        return model.estimate(DIRECT, problem, CORES, config).total_us
+
+    assert estimate() < estimate(tk=1, tw=4)  # few accumulators: load ports, latency
+    assert estimate(nw=1) < estimate(nw=1, tw=10)  # 56 columns are no multiple of 10
+    assert estimate() < estimate(nh=14, nw=4)  # one block: one core
+
+
+def test_the_first_choice_keeps_the_cores_busy() -> None:
+    problem = Problem.parse("n1c256h14w14k256r3s3p1-f32")
+    (best, estimate), *_ = search.rank(problem, CORES, DIRECT, 1)
+    blocks = dict(DIRECT.blueprint(problem, CORES, best).defines)["BLOCKS"]
+    assert blocks >= CORES.units
+    assert estimate.total_us < 2.0 * CORES.floor_us(problem.flops, problem.bytes)
