@@ -14,6 +14,7 @@ from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, SUM_THREA
 from tilewright.problem import Problem
 
 
+SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  # fill any number of units
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 
 
@@ -84,11 +85,11 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
     return (
         Param("v", (1, 2, 4), "output channels of one vector load of the filter"),
         Param("tk", _divisors(pr.kg, (1, 2, 4, 8)), "vectors of output channels a thread"),
-        Param("tw", _divisors(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16)), "output columns a thread"),
+        Param("tw", _divisors(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17)), "output columns a thread"),
         Param("th", _divisors(view.p, (1, 2, 3, 4, 6, 7, 8)), "output rows a thread"),
         Param("bk", powers, "threads of a block over K"),
-        Param("bw", (1, 2, 3, 4, 5, 6, 7, 8, 16, 32), "threads of a block over Q"),
-        Param("bh", (1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 16, 17), "threads of a block over P"),
+        Param("bw", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17, 32), "threads of a block over Q"),
+        Param("bh", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17), "threads of a block over P"),
         Param("sw", (1, 2, 4, 8), "shares of C inside a warp, summed by shuffles"),
         Param("sb", (1, 2, 4, 8), "shares of C inside a block, summed in shared memory"),
         Param("cv", (1, 4) if pr.layout_in == "nhwc" and pr.cg % 4 == 0 else (1,), "channels read at once (nhwc)"),
@@ -98,7 +99,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("f", (0, 1), "filter from global memory or staged in shared memory", ("global", "shared")),
         Param("stages", (1, 2, 3), "buffers of the staging pipeline"),
         Param("sc", clusters, "shares of C across a cluster, summed in distributed shared memory"),
-        Param("sg", (1, 2, 3, 4, 6, 8, 12, 16, 32, 64), "shares of C across the grid"),
+        Param("sg", SHARES, "shares of C across the grid"),
         Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet",
               COMBINE_NAMES),
         Param("out", (0, 1), "output stored from registers or through shared memory", ("direct", "shared")),
@@ -114,7 +115,7 @@ RULES = (
     Rule("k_threads", lambda problem, v, tk, bk: v * tk * (bk - 1) < problem.kg or (v * tk == 1 and bk == 32), "threads along K without outputs"),
     Rule("w_threads", lambda problem, tw, bw: tw * (bw - 1) < View.of(problem).q, "threads along Q without outputs"),
     Rule("h_threads", lambda problem, th, bh: th * (bh - 1) < View.of(problem).p, "threads along P without outputs"),
-    Rule("block", lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(512, device.max_threads),
+    Rule("block", lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(576, device.max_threads),
          "more threads than a block may have"),
     Rule("whole_warps", lambda device, bk, bw, bh, sw, sb: device.lanes != 32 or bk * bw * bh * sw * sb % 32 == 0,
          "a block is made of whole warps"),

@@ -21,10 +21,10 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     shares = cf["sc"] * cf["sg"]
     blocks = geo.tiles * geo.view.n * pr.groups * shares
     fma = channels * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
-    x_loads, x_waves = _x_loads(pr, cf, geo)
-    f_loads, f_waves = taps * cf["tk"], taps * cf["tk"] * _f_wavefronts(pr, cf, geo)
-    shared_loads = channels * (x_loads * cf["x"] + f_loads * cf["f"])
-    global_loads = channels * (x_loads * (1 - cf["x"]) + f_loads * (1 - cf["f"]))
+    x_words, x_waves = _x_loads(pr, cf, geo)
+    f_words, f_waves = taps * cf["tk"] * cf["v"], taps * cf["tk"] * _f_wavefronts(pr, cf, geo)
+    shared_loads = channels * (x_words * cf["x"] + f_words * cf["f"])
+    global_loads = channels * (x_words * (1 - cf["x"]) + f_words * (1 - cf["f"]))
     warps = max(1, geo.threads // 32)
     x_step = cf["cs"] * geo.xh * geo.xw
     f_step = cf["cs"] * taps * geo.kb
@@ -52,7 +52,7 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
 
 
 def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, float]:
-    """Instructions and wavefronts of one warp to read the input rows of one channel."""
+    """Words of a lane and wavefronts of its warp to read the input rows of one channel."""
     across, down = cf["tw"] * pr.stride[1], cf["th"] * pr.stride[0]
     quad = cf["cv"] == 4 or across % 4 == 0
     words = 4 if cf["x"] and quad else 1
@@ -61,7 +61,7 @@ def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, flo
     waves = wavefronts(
         cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], 0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words
     )
-    return instructions, instructions * waves
+    return pr.r * cf["th"] * (ceil_div(geo.row, words) * words if words > 1 and cf["cv"] == 1 else geo.row), instructions * waves
 
 
 def _f_wavefronts(pr: Problem, cf: dict[str, int], geo: Geometry) -> float:
@@ -107,7 +107,7 @@ def _store_sectors(pr: Problem, cf: dict[str, int], tile: int, geo: Geometry) ->
     if out_shared(cf):
         run = geo.kb if pr.layout_out == "nhwc" else geo.wb
     elif pr.layout_out == "nhwc":
-        run = geo.kb
+        run = cf["bk"] * cf["v"]
     elif cf["tw"] % 4 == 0 and geo.view.q % 4 == 0:
         run = 4
     else:

@@ -44,21 +44,21 @@ class Coefficients:
         overlap: share of the shorter of arithmetic and memory that hides under the longer.
     """
 
-    issue_share: float = 0.62
-    issue_latency: float = 0.063
-    step_cycles: float = 420.0
-    exposed_cycles: float = 1250.0
-    fetch_cycles: float = 3050.0
-    wavefront_cycles: float = 1.1
-    l2_bytes_per_cycle: float = 16.8
-    load_cycles: float = 6.9
-    sector_cycles: float = 0.17
-    cluster_us: float = 2.2
-    peer_bytes_per_cycle: float = 6.7
-    arrival_us: float = 2.7
-    launch_us: float = 2.6
-    memory_share: float = 0.7
-    overlap: float = 1.0
+    issue_share: float = 0.9
+    issue_latency: float = 0.44
+    step_cycles: float = 356.0
+    exposed_cycles: float = 1090.0
+    fetch_cycles: float = 1220.0
+    wavefront_cycles: float = 1.5
+    l2_bytes_per_cycle: float = 13.2
+    load_cycles: float = 11.6
+    sector_cycles: float = 0.25
+    cluster_us: float = 3.2
+    peer_bytes_per_cycle: float = 8.3
+    arrival_us: float = 3.07
+    launch_us: float = 2.89
+    memory_share: float = 0.87
+    overlap: float = 0.74
 
 
 H100 = Coefficients()
@@ -75,39 +75,33 @@ def estimate(family: Family, problem: Problem, device: Device, config: Config) -
 def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     """Model of a GPU: per unit the busiest pipe, per wave its latencies, per run its launches."""
     per_unit = ceil(work.blocks / device.units)
-    warps = ceil(work.threads / 32)
     together = min(work.resident, per_unit)
+    full, rest = divmod(per_unit, together)
+    rounds = [together] * full + [rest] * (rest > 0)
     us = 1e-3 / device.clock_ghz  # of a cycle
 
-    per_thread = work.fma + work.shared_loads + work.staging + work.epilogue + work.global_loads * k.load_cycles
-    scheduler_warps = together * warps / 4
-    uneven = ceil(scheduler_warps) / scheduler_warps
-    hidden = k.issue_share * scheduler_warps / (scheduler_warps + k.issue_latency)
-    issue = per_thread * warps / 4 * uneven * per_unit / hidden
+    issue = sum(_issue(work, k, n) for n in rounds)
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
-    busiest = max(issue, port, l2)
-    rounds = per_unit / together
-    stalls = work.steps * (k.step_cycles + (k.exposed_cycles if work.buffers == 1 else 0.0)) * rounds / together
-    fetch = k.fetch_cycles * (1.0 + 0.3 * (ceil(rounds) - 1))
-    stores = work.store_sectors * k.sector_cycles * per_unit
+    alone = _latency(work, k) + _issue(work, k, 1)
+    busiest = {n: max(_issue(work, k, n), port / per_unit * n, l2 / per_unit * n) for n in rounds}
+    compute = sum(max(busiest[n], alone) for n in rounds)
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
-    compute = (busiest + stalls) * us
-    longer, shorter = max(compute, memory), min(compute, memory)
+    longer, shorter = max(compute * us, memory), min(compute * us, memory)
     terms = {
         "launch_us": device.rates.empty_us,
-        "first_loads_us": fetch * us,
+        "first_loads_us": k.fetch_cycles * us,
         "main_loop_us": longer,
         "not_overlapped_us": shorter * (1.0 - k.overlap),
-        "stores_us": stores * us,
+        "stores_us": work.store_sectors * k.sector_cycles * per_unit * us,
         "combine_us": _combine_us(device, work, k, per_unit),
     }
-    clock = us
+    stalls = max(0.0, compute - max(issue, port, l2))
     facts = {
-        "issue_slots_us": issue * clock,
-        "shared_port_us": port * clock,
-        "l2_us": l2 * clock,
-        "stalls_us": stalls * clock,
+        "issue_slots_us": issue * us,
+        "shared_port_us": port * us,
+        "l2_us": l2 * us,
+        "stalls_us": stalls * us,
         "dram_us": memory,
         "blocks": work.blocks,
         "threads_per_block": work.threads,
@@ -122,6 +116,19 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "block_intensity_flops_per_element": work.block_intensity,
     }
     return Estimate(sum(terms.values()), terms, facts)
+
+
+def _issue(work: Work, k: Coefficients, blocks: int) -> float:
+    """Cycles that the fullest scheduler of a unit issues for so many blocks at once."""
+    slots = work.fma + work.shared_loads + work.staging + work.epilogue + work.global_loads * k.load_cycles
+    warps = ceil(blocks * ceil(work.threads / 32) / 4)
+    return slots * (warps + k.issue_latency) / k.issue_share
+
+
+def _latency(work: Work, k: Coefficients) -> float:
+    """Cycles of a block that other blocks may fill: its first loads, and the turns of its main loop."""
+    turn = k.step_cycles + (k.exposed_cycles if work.buffers == 1 else 0.0)
+    return k.fetch_cycles + work.steps * turn
 
 
 def _combine_us(device: Device, work: Work, k: Coefficients, per_unit: int) -> float:

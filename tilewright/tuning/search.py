@@ -22,7 +22,7 @@ from tilewright.tuning import model
 from tilewright.tuning.space import Space, space
 
 STRATEGIES = ("model", "local", "random", "all")
-SAMPLES = 1000
+SAMPLES = 1500
 BEAM = 12
 ROUNDS = 5
 FAILED = 4.0  # a config that failed counts as this many times slower than estimated
