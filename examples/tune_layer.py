@@ -7,7 +7,7 @@ import tilewright as tw
 layer = tw.Problem.parse("n1c16h14w14k32r3s3p1-f32")
 
 result = tw.tune(layer, device="cpu", budget="3trials")
-best = result.best
+best = result.winner
 print(
     f"{len(result.records)} tried in {result.seconds:.1f} s; the best takes {best.measurement.cold_us:.1f} us"
 )

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from tilewright.arguments import problem_of, runtime_for, selected
 from tilewright.arrays import Array, look, same_home
 from tilewright.database import warn_once
-from tilewright.dispatch import MOST_PLANS, dispatch, forget
-from tilewright.errors import ProblemError, StoreError
+from tilewright.dispatch import MOST_PLANS, UNVERIFIED, dispatch, forget
+from tilewright.errors import ProblemError, RunError, StoreError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
@@ -55,7 +55,7 @@ def conv2d(
 
     The filter is packed anew in each call, since it may have changed in place; a network that runs
     often packs once: ``p = tw.plan(...); packed = p.pack(w); p(x, packed)``. A layer that was never
-    tuned runs the model's best guess; ``tw.tune`` finds better.
+    tuned runs the model's best guess, unverified; ``tw.tune`` finds better, and checks it.
 
     Args:
         x: f32 input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``. A NumPy array; a PyTorch
@@ -114,7 +114,7 @@ def plan(
         store: where winners are kept; None: your own, and those that are shipped.
 
     Returns:
-        A plan; its ``note`` says so if the layer was never tuned.
+        A plan; its ``note`` says so if the layer was never tuned: nothing has verified its kernel then.
 
     Raises:
         ProblemError: the string cannot be read; names the part.
@@ -129,7 +129,7 @@ def plan(
     layer, runtime = as_problem(problem), _open(device)
     if config is not None:
         wanted = Config.parse(config) if isinstance(config, str) else config
-        return LayerPlan(Plan.make(runtime, layer, wanted, "chosen by hand"))
+        return LayerPlan(Plan.make(runtime, layer, wanted, f"chosen by hand{UNVERIFIED}"))
     return _layer(dispatch(layer, runtime, store or default_store(), bool(deterministic)))
 
 
@@ -160,17 +160,18 @@ def tune(
         progress: told each event; see ``tilewright.tuning.events``.
 
     Returns:
-        The winner's Record (``best``, None if nothing was right), all ``records``, the ``seconds``.
+        The winner's Record (``winner``), the outcomes of this run (``records``), the ``seconds`` taken.
 
     Raises:
         ProblemError: the string cannot be read, or there is nothing to compute.
         DeviceError: there is no such device, or none that runs kernels.
         BudgetError: the budget cannot be read.
+        RunError: no config was right within the budget.
         StoreError: the store cannot be used.
 
     Example:
         >>> import tilewright as tw
-        >>> tw.tune("n1c8h6w6k16r3s3p1-f32", device="cpu", budget="2trials").best.outcome
+        >>> tw.tune("n1c8h6w6k16r3s3p1-f32", device="cpu", budget="2trials").winner.outcome
         'correct'
     """
     from tilewright.tuning.tuner import tune as run
@@ -178,9 +179,12 @@ def tune(
     layer = as_problem(problem)
     selected(device)
     try:
-        return run(layer, device, budget, strategy, seed, store or Store(), progress, deterministic)
+        result = run(layer, device, budget, strategy, seed, store or Store(), progress, deterministic)
     finally:
         forget(layer)
+    if result.best is None:
+        raise RunError(result.failure)
+    return result
 
 
 def as_problem(problem: Problem | str) -> Problem:

@@ -15,8 +15,8 @@ import numpy as np
 
 from tilewright.contest import Entered, enter, wrong
 from tilewright.device import parse_selector
-from tilewright.dispatch import REFERENCE, dispatch, forget
-from tilewright.errors import PeerError, TilewrightError
+from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget
+from tilewright.errors import PeerError, RunError, TilewrightError
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.peers import PEERS, Peer, Setting, applicable, release
@@ -134,7 +134,8 @@ class Bench:
             return OurFigure(reason=str(error)), None
         figure = OurFigure(
             family=plan.config.family, config=str(plan.config), deterministic=plan.deterministic,
-            workspace_bytes=plan.workspace_bytes, pack_us=bound.pack_us(), note=plan.note, reason=reason,
+            workspace_bytes=plan.workspace_bytes, pack_us=bound.pack_us(), reason=reason,
+            note=plan.note.replace(UNVERIFIED, "") if check else plan.note,
         )  # fmt: skip
         if check:
             figure = replace(
@@ -241,6 +242,8 @@ def tuner(
             return 0.0
         result = tune(problem, runtime, budget=budget, store=store, deterministic=deterministic, **tuning)
         forget(problem)
+        if result.best is None:
+            raise RunError(result.failure)
         return result.seconds
 
     return seconds

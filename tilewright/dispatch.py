@@ -27,7 +27,10 @@ from tilewright.store import Store, source_keys
 MOST_PLANS = 256
 MOST_GUESSES = 8  # of the model, tried in turn until one compiles
 MOST_HINTS = 2  # shipped or imported winners, verified in turn until one is right
+ALL_SEEN = 1_000_000  # of the model's choices: the best of them may all be non-deterministic
 REFERENCE = Config.make("reference", {"v": 1})
+# Said of a config that was not checked here: a check takes seconds, since the reference is slow.
+UNVERIFIED = " (not verified)"
 
 _Key = tuple[Problem, int, str, bool]
 _plans: OrderedDict[_Key, Plan] = OrderedDict()
@@ -89,13 +92,15 @@ def _choices(
     if problem.n == 0:
         yield REFERENCE, ""
         return
-    usable = [f for f in FAMILIES if f.tunable and f.refuses(problem, runtime.device) is None]
-    if store is not None and usable:
-        yield from _stored(problem, runtime, store, deterministic, usable)
-    untuned = f"untuned: the model's choice; run `tilewright tune {problem}`"
-    for config in _ranked(problem, runtime, usable, deterministic):
-        yield config, untuned
-    yield REFERENCE, "slow: the reference kernel, since no other could be used"
+    from tilewright.tuning.space import usable
+
+    families, passed = usable(FAMILIES, problem, runtime.device)
+    if store is not None and families:
+        yield from _stored(problem, runtime, store, deterministic, families)
+    for config in _ranked(problem, runtime, families, deterministic):
+        yield config, f"untuned: the model's choice{UNVERIFIED}; run `tilewright tune {problem}`"
+    why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
+    yield REFERENCE, f"slow: the reference kernel, since no other could be used{why and f' ({why})'}"
 
 
 def _stored(
@@ -105,12 +110,12 @@ def _stored(
     device = runtime.device.key
     try:
         best = store.best(problem, device, deterministic, keys)
-        hints = [] if best else store.hints(problem, device, deterministic, keys)
+        if best:
+            yield Config.parse(best.config), ""
+        hints = store.hints(problem, device, deterministic, keys)
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
         return
-    if best:
-        yield Config.parse(best.config), ""
     legal = [hint for hint in hints if _legal(hint, problem, runtime, usable)]
     for hint in legal[:MOST_HINTS]:
         record = verified(problem, runtime, Config.parse(hint.config))
@@ -161,11 +166,7 @@ def _ranked(problem: Problem, runtime: Runtime, usable: list[Family], determinis
     from tilewright.tuning.search import rank
 
     found = []
-    count = MOST_GUESSES * (4 if deterministic else 1)
     for family in usable:
-        try:
-            ranked = rank(problem, runtime.device, family, count, 0)
-        except (ConfigError, StopIteration):  # no config of the family is legal for this problem
-            continue
+        ranked = rank(problem, runtime.device, family, ALL_SEEN if deterministic else MOST_GUESSES, 0)
         found += [(e.total_us, c) for c, e in ranked if family.deterministic(c) or not deterministic]
     return [config for _, config in sorted(found, key=lambda item: item[0])[:MOST_GUESSES]]

@@ -15,6 +15,10 @@ class ConfigError(TilewrightError):
     """A kernel config that is malformed or breaks a named legality rule."""
 
 
+class EmptySpace(ConfigError):
+    """A kernel family of which no config keeps every rule for this problem on this device."""
+
+
 class BudgetError(TilewrightError):
     """A tuning budget that cannot be read."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.errors import ArrayError
 from tilewright.kernels import family, tools
-from tilewright.kernels.family import Blueprint, Config, Family
+from tilewright.kernels.family import Blueprint, Config, Family, Launch
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
 
@@ -61,6 +61,8 @@ class Plan:
         self._aligned = self._variant(self.blueprint)
         self._unaligned: _Variant | None = None
         self._no_bias: Memory | None = None
+        self._packer: tuple[Loaded, Launch] | None = None
+        self._float32: set[Any] = set()  # what the libraries call it; to look it up is quicker than to ask
         self.built = self._aligned.built
 
     @classmethod
@@ -104,13 +106,22 @@ class Plan:
         given = w if isinstance(w, Memory) else self._wrap("w", w, self.problem.w_shape)
         if self.blueprint.pack is None:
             return given
-        recipe = tools.pack(self.problem, self.device, self.blueprint.pack, self.blueprint.packed_bytes)
         packed = self.runtime.alloc(self.blueprint.packed_bytes)
-        loaded = self.runtime.load(self.runtime.compile(recipe))
-        self.runtime.launch(loaded, recipe.launches[0], [given, packed], stream)
+        self.pack_into(given, packed, stream)
         if stream is None:
             self.runtime.synchronize()
         return packed
+
+    def pack_into(self, w: Memory, packed: Memory, stream: int | None = None) -> None:
+        """Enqueue packing a kcrs filter into memory of ``blueprint.packed_bytes``; does not wait."""
+        loaded, launch = self._packer or self._load_packer()
+        self.runtime.launch(loaded, launch, [w, packed], stream)
+
+    def _load_packer(self) -> tuple[Loaded, Launch]:
+        assert self.blueprint.pack is not None
+        recipe = tools.pack(self.problem, self.device, self.blueprint.pack, self.blueprint.packed_bytes)
+        self._packer = self.runtime.load(self.runtime.compile(recipe)), recipe.launches[0]
+        return self._packer
 
     def run(
         self, x: Memory, packed_w: Memory, y: Memory, bias: Memory | None = None, stream: int | None = None
@@ -170,9 +181,12 @@ class Plan:
 
     def _wrap(self, name: str, array: Any, shape: tuple[int, ...]) -> Memory:
         given = tuple(getattr(array, "shape", ()))
-        dtype = str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
-        if dtype != "float32":
-            raise ArrayError(f"{name}: dtype {dtype} was given; must be float32")
+        dtype = getattr(array, "dtype", type(array).__name__)
+        if dtype not in self._float32:
+            text = str(dtype).removeprefix("torch.")
+            if text != "float32":
+                raise ArrayError(f"{name}: dtype {text} was given; must be float32")
+            self._float32.add(dtype)
         if given != shape:
             raise ArrayError(f"{name}: shape {given} was given; must be {shape} for {self.problem}")
         if name == "out":

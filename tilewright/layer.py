@@ -22,10 +22,9 @@ from tilewright.arrays import (
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.execution import Plan
-from tilewright.kernels import tools
-from tilewright.kernels.family import Config, Launch
+from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.runtime.base import Loaded, Memory
+from tilewright.runtime.base import Memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ class _Lane:
     """What one stream has of its own: a plan with its workspace, and room to pack a filter."""
 
     plan: Plan
-    packer: tuple[Loaded, Launch, Memory] | None = None
+    packed: Memory | None = None
 
 
 class LayerPlan:
@@ -91,7 +90,7 @@ class LayerPlan:
 
     @property
     def note(self) -> str:
-        """What to know of the choice ("untuned: the model's choice; ..."), or empty."""
+        """What to know of the choice ("untuned: the model's choice ..."), or empty."""
         return self.plan.note
 
     @property
@@ -216,14 +215,9 @@ class LayerPlan:
         """Pack a filter into the lane's own room, in order with what the stream did before."""
         plan, runtime = lane.plan, lane.plan.runtime
         given = runtime.wrap(in_place(w))
-        geometry = plan.blueprint.pack
-        if geometry is None:
+        if plan.blueprint.pack is None:
             return given
-        if lane.packer is None:
-            nbytes = plan.blueprint.packed_bytes
-            print_ = tools.pack(plan.problem, runtime.device, geometry, nbytes)
-            loaded = runtime.load(runtime.compile(print_))
-            lane.packer = loaded, print_.launches[0], runtime.alloc(nbytes)
-        loaded, launch, packed = lane.packer
-        runtime.launch(loaded, launch, [given, packed], stream)
-        return packed
+        if lane.packed is None:
+            lane.packed = runtime.alloc(plan.blueprint.packed_bytes)
+        plan.pack_into(given, lane.packed, stream)
+        return lane.packed

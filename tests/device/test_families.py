@@ -180,3 +180,15 @@ def test_calibration_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, run
         assert rates.calibrated(before).rates == found == runtime.device.rates
     finally:
         runtime.device = before
+
+
+def test_the_packing_kernel_is_made_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.parse(SHAPES[2])
+    plans = [Plan.make(runtime, problem, c) for f in FAMILIES if f.refuses(problem, runtime.device) is None
+             for c in _configs(f, problem, runtime, 0)[:1]]  # fmt: skip
+    w = np.zeros(problem.w_shape, np.float32)
+    for plan in plans:
+        plan.pack(_put(runtime, w))
+    monkeypatch.setattr(runtime, "compile", None)
+    for plan in plans:
+        plan.pack(_put(runtime, w))

@@ -16,8 +16,9 @@ from fake_cuda import FakeCupy, cupy
 import tilewright as tw
 from tilewright import api, arguments
 from tilewright.arrays import current_stream, look
-from tilewright.errors import ArrayError
+from tilewright.errors import ArrayError, RunError
 from tilewright.problem import Problem
+from tilewright.tuning.events import TuneResult
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 
@@ -110,8 +111,18 @@ def test_plan() -> None:
 
 def test_plan_of_a_chosen_config() -> None:
     plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy", config="reference:v=1")
-    assert plan.note == "chosen by hand" and str(plan.config) == "reference:v=1"
+    assert plan.note == "chosen by hand (not verified)" and str(plan.config) == "reference:v=1"
     near(plan(X, plan.pack(W)), expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
+def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "n2c4h7w9k6r3s2-f32"
+    tried = tuple(
+        tw.Record(text, "d", "direct", f"direct:t={t}", "compile", True, reason="spilled") for t in (1, 2)
+    )
+    monkeypatch.setattr("tilewright.tuning.tuner.tune", lambda *_: TuneResult(None, tried, (), 1.0, 0))
+    with pytest.raises(RunError, match=f"{text}: no config was right.*2 compile: spilled.*larger"):
+        tw.tune(text, "cpu")
 
 
 def test_many_threads_share_a_plan() -> None:

@@ -13,11 +13,12 @@ import pytest
 
 from tilewright import database, dispatch, shipped, store
 from tilewright.device import Device, for_architecture
-from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError
+from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store
+from tilewright.tuning import search
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -112,7 +113,8 @@ def test_the_stored_winner_is_taken_without_a_word(box: Store) -> None:
 def test_untuned_is_the_models_choice_and_says_so(box: Store) -> None:
     for at in (None, box):
         config, note = choose(at)
-        assert config == "tiles:t=1" and "untuned" in note and f"tilewright tune {LAYER}" in note
+        assert config == "tiles:t=1" and f"tilewright tune {LAYER}" in note
+        assert note.startswith("untuned: the model's choice (not verified)")
 
 
 def test_deterministic_only(box: Store) -> None:
@@ -132,11 +134,25 @@ def test_what_fails_falls_to_the_next(box: Store, error: Exception) -> None:
     assert FakePlan.made == ["tiles:t=4", "tiles:t=1", "tiles:t=2", "tiles:t=3"]
 
 
+def test_a_winner_that_does_not_compile_falls_to_what_others_found(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on another architecture, or after a new compiler: shared winners first, then the model."""
+    judge = Judge(t6="compile")
+    monkeypatch.setattr(dispatch, "verified", judge)
+    box.add(record(4))
+    box.add_all([record(6, 1.0), record(2, 2.0)], "imported")
+    FakePlan.fails = {"tiles:t=4": CompileError("spills for sm_80")}
+    assert choose(box) == ("tiles:t=2", "imported, verified here")
+    assert judge.asked == [6, 2] and FakePlan.made == ["tiles:t=4", "tiles:t=2"]
+
+
 def test_the_last_resort_is_the_reference(box: Store) -> None:
     FakePlan.fails = {f"tiles:t={t}": CompileError("x") for t in (1, 2, 3)}
     assert choose(box) == ("reference:v=1", "slow: the reference kernel, since no other could be used")
     groups = Problem.parse("n1c64h56w56k128r3s3p1g2-f32")
-    assert choose(box, groups)[0] == "reference:v=1"
+    said = "slow: the reference kernel, since no other could be used (tiles: takes no groups)"
+    assert choose(box, groups) == ("reference:v=1", said)
     empty = Problem.parse("n0c64h56w56k128r3s3p1-f32")
     assert choose(box, empty) == ("reference:v=1", "")
 
@@ -241,16 +257,21 @@ def test_without_a_worker_nothing_is_held_against_a_hint(box: Store, monkeypatch
 
 
 def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configs of all families by their estimate; a family with an empty space is passed over."""
+    """Configs of all families by their estimate."""
 
     def rank(problem: Problem, device: Device, family: Family, count: int, seed: int) -> list[Any]:
-        if family.name == "none":
-            raise StopIteration
         return [(tile(t), SimpleNamespace(total_us=float(us))) for t, us in ((1, 5), (2, 3), (4, 4))]
 
     monkeypatch.setattr("tilewright.tuning.search.rank", rank)
-    empty = Tiles()
-    empty.name = "none"
-    families = [empty, Tiles()]
-    assert [c["t"] for c in REAL_RANKED(LAYER, RUNTIME, families, False)] == [2, 4, 1]
-    assert [c["t"] for c in REAL_RANKED(LAYER, RUNTIME, families, True)] == [2, 4]
+    for deterministic, want in ((False, [2, 4, 1]), (True, [2, 4])):
+        assert [c["t"] for c in REAL_RANKED(LAYER, RUNTIME, [Tiles()], deterministic)] == want
+
+
+def test_an_empty_space_is_passed_over_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_ranked", REAL_RANKED)
+    monkeypatch.setattr(Tiles, "rules", lambda self: (Rule("never", lambda t: t > 9, "no tile is right"),))
+    config, note = choose()
+    assert config == "reference:v=1" and f"(tiles: no config of tiles is legal for {LAYER})" in note
+    with pytest.raises(EmptySpace, match="no config of tiles is legal"):
+        search.rank(LAYER, DEVICE, Tiles(), 1)
+    assert search.make("all", Tiles(), LAYER, DEVICE).propose(3) == []

@@ -162,3 +162,7 @@ def test_slow_kernels_get_a_short_warm_row() -> None:
     clock = FakeClock()
     measure({"a": clock.contestant("a", steady(10_000.0)), "b": clock.contestant("b", steady(9.0))}, clock)
     assert clock.warm_counts == [2, 50]
+
+
+def test_without_contestants_there_is_nothing_to_measure() -> None:
+    assert measure({}, FakeClock()) == {}

@@ -12,6 +12,7 @@ from tuning_fakes import PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowSt
 from tilewright import kernels
 from tilewright.device import for_architecture
 from tilewright.errors import BudgetError, ConfigError, DeviceError, ProblemError
+from tilewright.kernels.family import Rule
 from tilewright.problem import Problem
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
@@ -189,6 +190,20 @@ def test_numpy_cannot_be_tuned(worker: type[FakeWorker]) -> None:
 def test_no_family(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Row, "refuses", lambda self, problem, device: "too odd")
     with pytest.raises(ProblemError, match="row: too odd"):
+        go()
+
+
+def test_a_family_without_a_legal_config_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Empty(Row):
+        name = "empty"
+
+        def rules(self) -> tuple[Rule, ...]:
+            return (Rule("never", lambda i: i < 0, "nothing is right"),)
+
+    monkeypatch.setattr(kernels, "FAMILIES", (Empty(), Row()))
+    assert go("5trials").best
+    monkeypatch.setattr(kernels, "FAMILIES", (Empty(),))
+    with pytest.raises(ProblemError, match="no kernel family takes it.*empty: no config of empty is legal"):
         go()
 
 

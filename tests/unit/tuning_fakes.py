@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tilewright.device import Device, for_architecture
 from tilewright.errors import RunError
-from tilewright.kernels.family import Config, Family, Param
+from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.tuning.job import Compiled, Final, Job
@@ -29,6 +29,9 @@ class Row(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         return (Param("i", tuple(range(100)), "place in the row"),)
+
+    def rules(self) -> tuple[Rule, ...]:
+        return ()
 
     def deterministic(self, config: Config) -> bool:
         return config["i"] % 7 != 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.cli.screen import Progress
-from tilewright.errors import RunError
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.report.table import time_text
@@ -65,13 +63,7 @@ class Search:
             lambda event: self._tell(event, name), self.deterministic,
         )  # fmt: skip
         forget(problem)
-        if result.best is None:
-            outcomes = Counter(record.outcome for record in result.records)
-            tried = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "none tried"
-            raise RunError(
-                f"{problem}: no config was right within the budget ({tried}); give it a larger one"
-            )
-        return Winner(result.best, len(result.records), result.seconds)
+        return Winner(result.winner, len(result.records), result.seconds)
 
     def seconds(self, problem: Problem) -> float:
         """Have a winner in the store; return how long that took."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.device import Device
+from tilewright.errors import RunError
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.tuning.budget import Budget
@@ -58,6 +60,26 @@ class TuneResult:
     finalists: tuple[Record, ...]
     seconds: float
     resumed: int
+
+    @property
+    def winner(self) -> Record:
+        """The winner.
+
+        Raises:
+            RunError: no config was right; says what became of those that were tried.
+        """
+        if self.best is None:
+            raise RunError(self.failure)
+        return self.best
+
+    @property
+    def failure(self) -> str:
+        """Say what became of the configs that were tried, none of which was right."""
+        outcomes = Counter(record.outcome for record in self.records)
+        tried = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()) or "none tried"
+        why = next((f": {record.reason}" for record in self.records if record.reason), "")
+        what = f"{self.records[0].problem}: " if self.records else ""
+        return f"{what}no config was right within the budget ({tried}{why}); give it a larger one"
 
 
 Event = Started | Tried | Comparing | TuneResult

@@ -118,6 +118,8 @@ def measure(
     Returns:
         A measurement for each contestant, the dropped ones included.
     """
+    if not contestants:
+        return {}
     limits = limits or Limits()
     times: dict[str, list[float]] = {name: [] for name in contestants}
     alive = list(contestants)

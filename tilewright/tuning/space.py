@@ -7,11 +7,12 @@ chosen, so an illegal branch is left at its root.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
 from tilewright.device import Device
+from tilewright.errors import EmptySpace
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 
@@ -32,12 +33,18 @@ class Space:
             yield Config.make(self.family.name, values)
 
     def sample(self, rng: random.Random) -> Config:
-        """Draw a legal config; the same ``rng`` state gives the same one."""
+        """Draw a legal config; the same ``rng`` state gives the same one.
+
+        Raises:
+            EmptySpace: there is none.
+        """
 
         def shuffled(options: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(rng.sample(options, len(options)))
 
-        values = next(self._extend({}, shuffled))
+        values = next(self._extend({}, shuffled), None)
+        if values is None:
+            raise EmptySpace(f"no config of {self.family.name} is legal for {self._known['problem']}")
         return Config.make(self.family.name, values)
 
     def neighbours(self, config: Config) -> tuple[Config, ...]:
@@ -104,6 +111,27 @@ def _near(param: Param, value: int) -> tuple[int, ...]:
 def space(family: Family, problem: Problem, device: Device) -> Space:
     """Return the space of a family for a problem on a device."""
     return Space(family, problem, device)
+
+
+def usable(
+    families: Iterable[Family], problem: Problem, device: Device
+) -> tuple[list[Family], dict[str, str]]:
+    """Return the tunable families that have a legal config, and of the others why they have none."""
+    found, passed = [], {}
+    for family in families:
+        if not family.tunable:
+            continue
+        try:
+            reason = family.refuses(problem, device)
+            if reason is None:
+                sample(family, problem, device, random.Random(0))
+        except EmptySpace as error:
+            reason = str(error)
+        if reason is None:
+            found.append(family)
+        else:
+            passed[family.name] = reason
+    return found, passed
 
 
 def sample(family: Family, problem: Problem, device: Device, rng: random.Random) -> Config:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from tilewright import kernels
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
@@ -29,6 +29,7 @@ from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried,
 from tilewright.tuning.finals import ROUNDS, WINNER, choose, cold_us, compare
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy
+from tilewright.tuning.space import usable
 from tilewright.tuning.worker import Worker
 
 __all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
@@ -126,7 +127,11 @@ class _Run:
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
-        self.families = {f.name: f for f in kernels.FAMILIES if f.tunable and self._takes(f)}
+        families, passed = usable(kernels.FAMILIES, problem, self.device)
+        if not families:
+            why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
+            raise ProblemError(f"{problem}: no kernel family takes it on {self.device.name} ({why})")
+        self.families = {family.name: family for family in families}
         self.records: list[Record] = []
         self.known: dict[str, Record] = {}
         self.resumed = 0
@@ -153,9 +158,6 @@ class _Run:
 
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
-        if not self.families:
-            reasons = "; ".join(f"{f.name}: {f.refuses(self.problem, self.device)}" for f in kernels.FAMILIES)
-            raise ProblemError(f"{self.problem}: no kernel family takes it on {self.device.name} ({reasons})")
         side = ThreadPoolExecutor(1)
         try:
             ready = side.submit(self.worker.prepare)  # while the strategy thinks and the compilers start
@@ -171,9 +173,6 @@ class _Run:
         result = TuneResult(best, tuple(self.records), tuple(finalists), self.elapsed_s, self.resumed)
         self.say(result)
         return result
-
-    def _takes(self, family: Family) -> bool:
-        return family.refuses(self.problem, self.device) is None
 
     def _wanted(self, config: Config) -> bool:
         """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
