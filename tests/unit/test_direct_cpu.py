@@ -66,7 +66,7 @@ def test_the_model_prefers_what_was_measured_to_be_faster() -> None:
 
     assert estimate() < estimate(tk=1, tw=4)  # few accumulators: load ports, latency
     assert estimate(nw=1) < estimate(nw=1, tw=10)  # 56 columns are no multiple of 10
-    assert estimate() < estimate(nh=14, nw=4)  # one block: one core
+    assert estimate() < estimate(tw=7, th=2, nh=14, nw=8)  # two blocks: two cores
 
 
 def test_the_first_choice_keeps_the_cores_busy() -> None:

@@ -9,6 +9,7 @@
 //   SHARED_BYTES            define before the include: bytes of shared memory of the block
 //   vec                     VECTOR floats (1, 2, 4, 8, 16), one lane's share of output channels
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
+//   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   ASYNC_*                 global-to-shared copies that do not pass through registers where the
 //                           device can do that; plain copies elsewhere
 
@@ -28,6 +29,7 @@
 #define SHARED
 #define RESTRICT __restrict__
 #define INLINE static __device__ __forceinline__
+#define HOT INLINE
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("unroll 1")
 #define GROUP(d) ((d) == 0 ? blockIdx.x : (d) == 1 ? blockIdx.y : blockIdx.z)
@@ -123,6 +125,13 @@ INLINE void async_copy16(float *to, const float *from, int keep) {
 #define SHARED __local
 #define RESTRICT restrict
 #define INLINE static inline __attribute__((always_inline))
+// PoCL compiles for AVX2 on some AVX-512 CPUs: the hot code asks for what the host has. Not static: else LLVM
+// puts the kernel's local array in place of the argument, which PoCL cannot follow (it crashes).
+#if defined(AVX512) && AVX512 && defined(__x86_64__)
+#define HOT __attribute__((noinline, target("avx512f,avx512vl,avx512bw,avx512dq")))
+#else
+#define HOT __attribute__((noinline))
+#endif
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("nounroll")
 #define GROUP(d) ((int)get_group_id(d))

@@ -24,13 +24,6 @@
 #define TILE_VECTORS (TK * TH * TW)
 #define FILTER_TILES ((K + TILE_K - 1) / TILE_K)  // of one group, in w
 
-// PoCL compiles for AVX2 on some AVX-512 machines: the hot code asks for what the host has. Not static: else
-// LLVM puts the kernel's local array in place of the argument, which PoCL cannot follow (it crashes).
-#if AVX512 && defined(__x86_64__)
-#define HOT __attribute__((noinline, target("avx512f,avx512vl,avx512bw,avx512dq")))
-#else
-#define HOT __attribute__((noinline))
-#endif
 typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // any address, no float16 builtins
 
 #if X_SHARED  // the input tile as it is read: strides TX_C, TX_H, TX_W, and TX_RUN from run to run

@@ -233,7 +233,7 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
         epilogue=tiles * _storing(pr, cf, geo),
         wavefronts=filter_bytes * min(cf["nk"], geo.filter_tiles),
         load_bytes=filter_bytes * tiles, store_sectors=tiles * outputs / 8,
-        dram_bytes=pr.x_bytes + pr.w_bytes + 2.0 * pr.y_bytes,
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if shares == 1 else 4.0 * tiles * outputs * geo.blocks,
         tile_bytes=filter_bytes,

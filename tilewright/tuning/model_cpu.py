@@ -34,21 +34,21 @@ class CoreCoefficients:
     """
 
     issue: float = 4.0
-    loads: float = 2.0
-    turn_cycles: float = 0.5
+    loads: float = 2.3
+    turn_cycles: float = 2.0
     l1_bytes: float = 32768.0
     l2_bytes: float = 1048576.0
-    usable: float = 0.6
-    l1_rate: float = 64.0
-    l2_rate: float = 24.0
-    l3_rate: float = 9.0
+    usable: float = 0.8
+    l1_rate: float = 36.0
+    l2_rate: float = 14.0
+    l3_rate: float = 8.7
     exposed: float = 0.15
-    copy_cycles: float = 0.5
-    store_cycles: float = 0.5
+    copy_cycles: float = 0.6
+    store_cycles: float = 0.8
     tail: float = 0.15
     block_cycles: float = 400.0
     launch_us: float = 20.0
-    overlap: float = 0.6
+    overlap: float = 0.5
 
 
 CORE = CoreCoefficients()
