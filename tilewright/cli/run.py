@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import options
 from tilewright.cli.screen import emit
-from tilewright.dispatch import UNVERIFIED
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -33,6 +32,8 @@ def run(
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("run: NumPy has no kernels to run; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    from tilewright.dispatch import UNVERIFIED
+
     chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
     facts = {**_measured(problem, runtime, chosen, seed), "note": note.replace(UNVERIFIED, "")}
     shown = [(k.replace("_", " "), v if isinstance(v, str) else time_text(v)) for k, v in facts.items()]
