@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from tilewright.device import Device
@@ -25,11 +26,13 @@ class Space:
         self.params: tuple[Param, ...] = family.params(problem, device)
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": problem, "device": device}
-        self._checks = _checks_by_depth(self.params, family.rules_for(device))
+        asked = [_Asked(rule) for rule in family.rules_for(device)]
+        self._checks = _checks_by_depth(self.params, asked)
+        self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
 
     def every(self) -> Iterator[Config]:
         """Yield every legal config, in a fixed order."""
-        for values in self._extend({}, lambda options: options):
+        for values in self._extend(0, dict(self._known), lambda options: options):
             yield Config.make(self.family.name, values)
 
     def sample(self, rng: random.Random) -> Config:
@@ -42,7 +45,7 @@ class Space:
         def shuffled(options: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(rng.sample(options, len(options)))
 
-        values = next(self._extend({}, shuffled), None)
+        values = next(self._extend(0, dict(self._known), shuffled), None)
         if values is None:
             raise EmptySpace(f"no config of {self.family.name} is legal for {self._known['problem']}")
         return Config.make(self.family.name, values)
@@ -51,10 +54,18 @@ class Space:
         """Return the legal configs one step away: a parameter moved to a nearby value, or two moved
         together: one up and one down, which keeps their product near, or a size and a choice."""
         if config not in self._neighbours:
-            moved = [{**config.values, **step} for step in self._steps(config.values)]
-            legal = (Config.make(self.family.name, values) for values in moved if self.legal(values))
-            self._neighbours[config] = tuple(legal)
+            base = config.values
+            self._neighbours[config] = tuple(
+                Config.make(self.family.name, {**base, **step})
+                for step in self._steps(base)
+                if self._stays_legal(base, step)
+            )
         return self._neighbours[config]
+
+    def _stays_legal(self, base: dict[str, int], step: dict[str, int]) -> bool:
+        """Whether a legal config moved by a step breaks no rule: only rules that see the step are asked."""
+        known = {**self._known, **base, **step}
+        return all(asked(known) for name in step for asked in self._about[name])
 
     def _steps(self, base: dict[str, int]) -> Iterator[dict[str, int]]:
         moves = [(p, v) for p in self.params for v in _near(p, base[p.name])]
@@ -69,32 +80,40 @@ class Space:
     def legal(self, values: dict[str, int]) -> bool:
         """Whether the values break no rule."""
         known = {**self._known, **values}
-        return all(_holds(rule, known) for rules in self._checks for rule in rules)
+        return all(asked(known) for rules in self._checks for asked in rules)
 
     def _extend(
-        self, chosen: dict[str, int], order: Callable[[tuple[int, ...]], tuple[int, ...]]
+        self, depth: int, known: dict[str, Any], order: Callable[[tuple[int, ...]], tuple[int, ...]]
     ) -> Iterator[dict[str, int]]:
-        depth = len(chosen)
+        """Yield the legal values of all parameters, those before ``depth`` as they are in ``known``."""
         if depth == len(self.params):
-            yield dict(chosen)
+            yield {param.name: known[param.name] for param in self.params}
             return
         param, rules = self.params[depth], self._checks[depth]
         for value in order(param.values):
-            chosen[param.name] = value
-            known = {**self._known, **chosen}
-            if all(_holds(rule, known) for rule in rules):
-                yield from self._extend(chosen, order)
-            del chosen[param.name]
+            known[param.name] = value
+            if all(asked(known) for asked in rules):
+                yield from self._extend(depth + 1, known, order)
 
 
-def _holds(rule: Rule, known: dict[str, Any]) -> bool:
-    return rule.holds(*[known[name] for name in rule.needs])
+class _Asked:
+    """A rule, and what picks its arguments from all that is known; it is asked a great many times."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.needs, self._holds = rule.needs, rule.holds
+        names = rule.needs
+        self._pick: Callable[[dict[str, Any]], tuple[Any, ...]] = (
+            itemgetter(*names) if len(names) > 1 else lambda known: tuple(known[name] for name in names)
+        )
+
+    def __call__(self, known: dict[str, Any]) -> bool:
+        return self._holds(*self._pick(known))
 
 
-def _checks_by_depth(params: tuple[Param, ...], rules: tuple[Rule, ...]) -> list[list[Rule]]:
+def _checks_by_depth(params: tuple[Param, ...], rules: list[_Asked]) -> list[list[_Asked]]:
     """For each depth, the rules that can be asked once that parameter is chosen."""
     place = {param.name: depth for depth, param in enumerate(params)}
-    checks: list[list[Rule]] = [[] for _ in params]
+    checks: list[list[_Asked]] = [[] for _ in params]
     for rule in rules:
         checks[max((place.get(name, 0) for name in rule.needs), default=0)].append(rule)
     return checks
