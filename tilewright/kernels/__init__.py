@@ -6,8 +6,9 @@ from tilewright.errors import ConfigError
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Family
 from tilewright.kernels.reference import Reference
+from tilewright.kernels.winograd import Winograd
 
-FAMILIES: tuple[Family, ...] = (Direct(), Reference())
+FAMILIES: tuple[Family, ...] = (Direct(), Winograd(), Reference())
 
 
 def family(name: str) -> Family:

@@ -197,6 +197,7 @@ class Family:
 
     name: str = ""
     tunable: bool = True
+    spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Say why the family cannot take the problem on the device; None if it can."""

@@ -1,0 +1,236 @@
+"""The winograd family: 3x3, stride 1, in 16 multiply-adds for 4 outputs instead of 36.
+
+Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(2x2, 3x3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.device import Device
+from tilewright.kernels.direct_tile import MOST_COPIES
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, NONE, SUM_THREADS, TWO_PASS, ceil_div, up_to
+from tilewright.problem import Problem
+
+ELEMENTS = 16  # of a transformed tile
+SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 16)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+
+    kb: int
+    tiles: int
+    wt: int
+    threads: int
+    k_tiles: int
+    p_tiles: int
+    q_tiles: int
+    steps: int
+    xh: int
+    xw: int
+    strides: tuple[int, int, int]
+    x_items: int
+    x_copies: int
+    x_floats: int
+    f_floats: int
+    shared_bytes: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of one image, one group and one share of C."""
+        return self.k_tiles * self.p_tiles * self.q_tiles
+
+
+def sizes(pr: Problem, cf: dict[str, int]) -> Sizes:
+    """Work out the sizes of a config."""
+    kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
+    wt, threads = tiles // cf["ht"], cf["bk"] * cf["bt"] * cf["eg"]
+    xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
+    xw = 2 * wt + 2 if quads else ceil_div(2 * wt + 2, 4) * 4
+    items = xh * xw * cf["cs"] // (4 if quads else 1)
+    copies = ceil_div(items, threads)
+    strides = (1, xw * (cf["cs"] + 4), cf["cs"] + 4) if quads else (xh * xw, xw, 1)
+    plain = pr.layout_in == "nchw" and copies <= MOST_COPIES and pr.c * pr.h * pr.w < 1 << 31
+    if not quads and not plain:
+        copies = 0
+    x_floats = xh * xw * (cf["cs"] + 4) if quads else max(copies * threads, cf["cs"] * xh * xw)
+    x_floats, f_floats = ceil_div(x_floats, 4) * 4, cf["cs"] * ELEMENTS * kb
+    loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
+    store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
+    return Sizes(
+        kb=kb, tiles=tiles, wt=wt, threads=threads, k_tiles=ceil_div(pr.kg, kb),
+        p_tiles=ceil_div(pr.p, 2 * cf["ht"]), q_tiles=ceil_div(pr.q, 2 * wt),
+        steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides, x_items=items, x_copies=copies,
+        x_floats=x_floats, f_floats=f_floats, shared_bytes=4 * max(loop, store),
+    )  # fmt: skip
+
+
+class Winograd(Family):
+    """Winograd's minimal filtering on CUDA cores."""
+
+    name = "winograd"
+    spreads_nonfinite = True
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take 3x3 filters of stride 1 on a GPU."""
+        if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
+            return "the filter is not 3x3 with stride 1 and no dilation"
+        if device.lanes != 32:
+            return "it is made for the threads of a GPU"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        quads = problem.layout_in == "nhwc" and problem.cg % 4 == 0
+        return (
+            Param("v", (1, 2, 4), "output channels of one vector load of the filter"),
+            Param("tk", (1, 2), "vectors of output channels a thread"),
+            Param("tt", (4, 8, 12, 16), "tiles of 2x2 outputs a thread"),
+            Param("eg", (4, 8, 16), "teams of threads that share out the 16 elements"),
+            Param("bk", (2, 4, 8, 16), "threads of a team over K"),
+            Param("bt", (1, 2, 4, 8), "threads of a team over tiles"),
+            Param("mb", (1, 2, 3, 4), "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("ht", up_to(ceil_div(problem.p, 2), (1, 2, 3, 4, 6, 8, 16)), "rows of tiles of a block"),
+            Param("cs", (2, 4, 8, 16), "channels staged per step"),
+            Param("cv", (1, 4) if quads else (1,), "channels copied at once (nhwc)"),
+            Param("stages", (1, 2, 3), "buffers of the staging pipeline"),
+            Param("sg", SHARES, "shares of C across the grid"),
+            Param("combine", (NONE, ATOMIC, TWO_PASS), "how the grid's shares meet", COMBINE_NAMES[:3]),
+        )
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two when the shares are summed in a second pass."""
+        return _blueprint(problem, config.values if aligned else {**config.values, "cv": 1})
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return _work(problem, config.values)
+
+    def deterministic(self, config: Config) -> bool:
+        """Atomic adds come in any order; everything else sums in a fixed order."""
+        return config["combine"] != ATOMIC
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """The sum over one share of C, the adds of the transforms, and the shares one after the other."""
+        cf = config.values
+        return sizes(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
+
+
+def _registers(cf: dict[str, int]) -> int:
+    accumulators = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
+    return accumulators + cf["tt"] + cf["v"] * cf["tk"] + 36
+
+
+def _registers_fit(device: Device, cf: dict[str, int]) -> bool:
+    need, threads = _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"]
+    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes
+    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+
+
+def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+    block = sizes(problem, cf).shared_bytes + 64
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+RULES = (
+    Rule("k_reach", lambda problem, v, tk, bk: v * tk * bk <= max(4, 2 * problem.kg - 1), "threads along K without outputs"),
+    Rule("accumulators", lambda v, tk, tt, eg: ELEMENTS // eg * v * tk * tt <= 128,
+         "accumulators must fit the register file of one lane"),
+    Rule("threads", lambda device, eg, bk, bt: 64 <= eg * bk * bt <= min(512, device.max_threads),
+         "a block has 64 to 512 threads"),
+    Rule("whole_warps", lambda eg, bk, bt: eg * bk * bt % 32 == 0, "a block is made of whole warps"),
+    Rule("resident", lambda device, eg, bk, bt, mb: eg * bk * bt * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("registers", lambda device, v, tk, tt, eg, bk, bt, mb: _registers_fit(
+        device, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb)),
+        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("rows", lambda tt, bt, ht: tt * bt % ht == 0, "the tiles of a block form whole rows"),
+    Rule("columns", lambda problem, tt, bt, ht: tt * bt // ht <= max(4, problem.q), "columns of tiles without outputs"),
+    Rule("f_vector", lambda v, tk, bk: v * tk * bk % 4 == 0, "the filter is staged 16 bytes at a time"),
+    Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
+    Rule("channel_vector", lambda cs, cv: cs % cv == 0, "channels are copied four at once"),
+    Rule("x_copies", lambda problem, v, tk, tt, eg, bk, bt, ht, cs, cv: cv == 1 or sizes(
+        problem, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, ht=ht, cs=cs, cv=cv, stages=1, sg=1)
+    ).x_copies <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
+    Rule("shared", lambda problem, device, v, tk, tt, eg, bk, bt, mb, ht, cs, cv, stages: _fits_shared(
+        problem, device, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb, ht=ht, cs=cs, cv=cv, stages=stages, sg=1)),
+        "more shared memory than a block may have"),
+    Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
+    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE), "shares across the grid need combining"),
+    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
+         "with atomics no thread sees the whole sum, which an epilogue needs"),
+)  # fmt: skip
+
+
+def _blueprint(pr: Problem, cf: dict[str, int]) -> Blueprint:
+    sz = sizes(pr, cf)
+    blocks, y_floats = sz.blocks * pr.n * pr.groups * cf["sg"], pr.y_bytes // 4
+    c_padded = sz.steps * cf["cs"] * cf["sg"]
+    target = "partial" if cf["combine"] == TWO_PASS else "y"
+    main = Launch("winograd", (blocks, 1, 1), (sz.threads, 1, 1), ("x", "w", "bias", target), sz.shared_bytes)
+    launches: tuple[Launch, ...] = (main,)
+    workspace: tuple[Buffer, ...] = ()
+    if cf["combine"] == ATOMIC:
+        launches = (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main)
+    if cf["combine"] == TWO_PASS:
+        workspace = (Buffer("partial", 4 * cf["sg"] * y_floats),)
+        groups = (ceil_div(y_floats, SUM_THREADS), 1, 1)
+        launches = (main, Launch("sum_shares", groups, (SUM_THREADS, 1, 1), ("partial", "bias", "y")))
+    return Blueprint(
+        source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()), launches=launches,
+        packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,
+        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), workspace=workspace,
+    )  # fmt: skip
+
+
+def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[str, int]:
+    body = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
+    largest = max(pr.x_bytes, pr.y_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
+    return dict(
+        VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
+        CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
+        C=pr.cg, H=pr.h, W=pr.w, K=pr.kg, R=3, S=3, P=pr.p, Q=pr.q, GROUPS_=pr.groups,
+        STR_H=1, STR_W=1, DIL_H=1, DIL_W=1, PAD_T=pr.pad[0], PAD_L=pr.pad[2],
+        X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
+        BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue), X_SHARED=1, F_SHARED=1,
+        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
+        TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
+        F_FLOATS=sz.f_floats, X_VECTOR=int(cf["cv"] == 4), X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
+        Y_FLOATS=pr.y_bytes // 4, K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
+        CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=sz.shared_bytes,
+        OFFSET64=int(largest >= 1 << 33),
+    )  # fmt: skip
+
+
+def _work(pr: Problem, cf: dict[str, int]) -> Work:
+    sz = sizes(pr, cf)
+    each, channels = ELEMENTS // cf["eg"], cf["cs"] * sz.steps
+    tile = 4 * sz.tiles * sz.kb
+    blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
+    vk = cf["v"] * cf["tk"]
+    x_step, f_step = cf["cs"] * sz.xh * sz.xw, cf["cs"] * ELEMENTS * sz.kb
+    transform = cf["cs"] * sz.tiles / sz.threads * 80.0
+    staged = sz.x_items / sz.threads * (5.0 if sz.x_copies else 22.0) + f_step / sz.threads / 4 * 1.5
+    warps = sz.threads // 32
+    loads = channels * each * (max(1.0, cf["bk"] * vk / 32) + max(1.0, cf["bt"] * cf["tt"] / 32))
+    return Work(
+        blocks=blocks, threads=sz.threads, registers=_registers(cf), resident=cf["mb"], shared_bytes=sz.shared_bytes,
+        steps=sz.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],
+        shared_loads=channels * each * (vk + cf["tt"]), global_loads=0.0, staging=(transform + staged) * sz.steps,
+        epilogue=each * vk * cf["tt"] * 2.0 + sz.tiles * sz.kb / sz.threads * 90.0,
+        wavefronts=warps * loads + sz.steps * (x_step + f_step) / 32 + channels * sz.tiles,
+        load_bytes=4.0 * sz.steps * (x_step + f_step),
+        store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
+        dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, cluster=1, shares=cf["sg"],
+        combine=COMBINE_NAMES[cf["combine"]], partial_bytes=0.0 if cf["sg"] == 1 else 4.0 * tile * blocks,
+        tile_bytes=4.0 * tile, useful=pr.n * pr.k * pr.p * pr.q / (tile * blocks / cf["sg"]),
+        register_intensity=2.0 * vk * cf["tt"] / (vk + cf["tt"]),
+        block_intensity=2.0 * 9 * tile * cf["cs"] / (x_step + f_step),
+    )  # fmt: skip
