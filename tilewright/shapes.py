@@ -17,6 +17,7 @@ from tilewright.problem import LAYOUTS, Problem
 
 SHAPES_DIR = Path(__file__).parent / "data" / "shapes"
 MAX_FILE_BYTES = 1 << 20
+BOTH = "both"
 MAX_SPEC = 255
 _PROBLEM_LIKE = re.compile(r"[nchwkrspudg]\d")
 
@@ -42,7 +43,8 @@ def load(specs: Iterable[str], dtype: str | None = None, layout: str | None = No
         specs: each one of ``resnet`` (a suite), ``resnet:R12`` (a layer of it), ``R12`` (a shipped
             layer by its own name), ``layers.txt`` (a file) or ``n1c64h56w56k64r3s3p1-f32``.
         dtype: replaces the dtype of every problem.
-        layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output.
+        layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output; ``both`` gives every
+            layer once in each.
 
     Raises:
         ProblemError: names the spec that could not be resolved, and what is known.
@@ -52,8 +54,13 @@ def load(specs: Iterable[str], dtype: str | None = None, layout: str | None = No
         ['R2', 'R12']
     """
     layers = [layer for spec in specs for layer in resolve(spec)]
-    if layout is not None and layout not in LAYOUTS:
-        raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}")
+    if layout is not None and layout not in (*LAYOUTS, BOTH):
+        raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, {BOTH}")
+    if layout == BOTH:
+        return [
+            Layer(f"{layer.name} {each}", _override(layer.problem, dtype, each))
+            for layer in layers for each in LAYOUTS
+        ]  # fmt: skip
     return [Layer(layer.name, _override(layer.problem, dtype, layout)) for layer in layers]
 
 

@@ -94,7 +94,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("sb", (1, 2, 4, 8), "shares of C inside a block, summed in shared memory"),
         Param("cv", (1, 4) if pr.layout_in == "nhwc" and pr.cg % 4 == 0 else (1,), "channels read at once (nhwc)"),
         Param("mb", (1, 2, 3, 4, 6, 8), "blocks that a unit holds at once (bounds the registers of a thread)"),
-        Param("cs", (1, 2, 3, 4, 8, 16, 32), "channels staged per step"),
+        Param("cs", (1, 2, 3, 4, 8, 16, 32, 64), "channels staged per step"),
         Param("x", (0, 1), "input from global memory or staged in shared memory", ("global", "shared")),
         Param("f", (0, 1), "filter from global memory or staged in shared memory", ("global", "shared")),
         Param("stages", (1, 2, 3), "buffers of the staging pipeline"),

@@ -47,7 +47,7 @@ class Sizes:
 def sizes(pr: Problem, cf: dict[str, int]) -> Sizes:
     """Work out the sizes of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
-    wt, threads = tiles // cf["ht"], cf["bk"] * cf["bt"] * cf["eg"]
+    wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
     xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
     xw = 2 * wt + 2 if quads else ceil_div(2 * wt + 2, 4) * 4
     items = xh * xw * cf["cs"] // (4 if quads else 1)

@@ -45,20 +45,20 @@ class Coefficients:
     """
 
     issue_share: float = 0.9
-    issue_latency: float = 0.44
-    step_cycles: float = 356.0
-    exposed_cycles: float = 1090.0
-    fetch_cycles: float = 1220.0
-    wavefront_cycles: float = 1.5
-    l2_bytes_per_cycle: float = 13.2
-    load_cycles: float = 11.6
-    sector_cycles: float = 0.25
-    cluster_us: float = 3.2
-    peer_bytes_per_cycle: float = 8.3
-    arrival_us: float = 3.07
-    launch_us: float = 2.89
-    memory_share: float = 0.87
-    overlap: float = 0.74
+    issue_latency: float = 0.41
+    step_cycles: float = 300.0
+    exposed_cycles: float = 1560.0
+    fetch_cycles: float = 1100.0
+    wavefront_cycles: float = 1.34
+    l2_bytes_per_cycle: float = 17.7
+    load_cycles: float = 12.6
+    sector_cycles: float = 1.05
+    cluster_us: float = 4.4
+    peer_bytes_per_cycle: float = 25.1
+    arrival_us: float = 3.35
+    launch_us: float = 2.32
+    memory_share: float = 0.91
+    overlap: float = 0.52
 
 
 H100 = Coefficients()

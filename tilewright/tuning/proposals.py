@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tilewright.device import Device
@@ -38,23 +38,32 @@ class Records(Protocol):
 MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
 
-class Proposals:
-    """Takes turns among the strategies of the families."""
+LAGGING = 4  # power of a family's best time, over the best of all, that cuts its share of the proposals
 
-    def __init__(self, strategies: list[Strategy], wanted: Callable[[Config], bool]) -> None:
+
+class Proposals:
+    """Shares the trials out among the strategies of the families: the slower a family's best, the fewer."""
+
+    def __init__(
+        self, strategies: list[Strategy], wanted: Callable[[Config], bool], families: Sequence[str] = ()
+    ) -> None:
         self._strategies, self._wanted = strategies, wanted
+        self._families = list(families) or [""] * len(strategies)
+        self._best: dict[str, float] = {}
         self._seen: set[str] = set()
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
         found: list[Config] = []
-        asking = list(self._strategies)
+        asking = list(range(len(self._strategies)))
         while len(found) < count and asking:
-            share = -(-(count - len(found)) // len(asking))
-            for strategy in list(asking):
-                proposed = strategy.propose(min(share, count - len(found)))
+            weights = {i: self._weight(i) for i in asking}
+            left, total = count - len(found), sum(weights.values())
+            for i in list(asking):
+                share = max(1, round(left * weights[i] / total))
+                proposed = self._strategies[i].propose(min(share, count - len(found)))
                 if not proposed:
-                    asking.remove(strategy)
+                    asking.remove(i)
                 found += [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
                 self._seen.update(str(c) for c in proposed)
                 if len(found) >= count:
@@ -63,5 +72,12 @@ class Proposals:
 
     def tell(self, record: Record) -> None:
         """Pass an outcome on to every strategy."""
+        if record.measurement:
+            known = self._best.get(record.family, record.measurement.cold_us)
+            self._best[record.family] = min(known, record.measurement.cold_us)
         for strategy in self._strategies:
             strategy.tell(record)
+
+    def _weight(self, index: int) -> float:
+        mine = self._best.get(self._families[index])
+        return (min(self._best.values()) / mine) ** LAGGING if mine else 1.0

@@ -165,7 +165,7 @@ class _Run:
             strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
             self._resume(strategies)
             self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
-            self._search(Proposals(strategies, self._wanted), ready)
+            self._search(Proposals(strategies, self._wanted, list(self.families)), ready)
         finally:
             side.shutdown(wait=False)
         finalists = self._finalists()
