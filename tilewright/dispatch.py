@@ -25,9 +25,11 @@ from tilewright.runtime.base import Runtime
 from tilewright.store import Store, source_keys
 
 MOST_PLANS = 256
-MOST_GUESSES = 8  # of the model, tried in turn until one compiles
+# Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
+# few spill registers, so may the next hundred.
+GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_HINTS = 2  # shipped or imported winners, verified in turn until one is right
-ALL_SEEN = 1_000_000  # of the model's choices: the best of them may all be non-deterministic
+ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
 # Said of a config that was not checked here: a check takes seconds, since the reference is slow.
 UNVERIFIED = " (not verified)"
@@ -167,6 +169,7 @@ def _ranked(problem: Problem, runtime: Runtime, usable: list[Family], determinis
 
     found = []
     for family in usable:
-        ranked = rank(problem, runtime.device, family, ALL_SEEN if deterministic else MOST_GUESSES, 0)
+        ranked = rank(problem, runtime.device, family, ALL_SEEN, 0)
         found += [(e.total_us, c) for c, e in ranked if family.deterministic(c) or not deterministic]
-    return [config for _, config in sorted(found, key=lambda item: item[0])[:MOST_GUESSES]]
+    found.sort(key=lambda item: item[0])
+    return [found[place][1] for place in GUESSES if place < len(found)]

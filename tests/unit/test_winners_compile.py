@@ -1,0 +1,94 @@
+"""Every config that wins on a GPU compiles for three architectures, with no GPU here, and spills nothing.
+
+Winners are those of benchmarks/h100 and of the package's data/tuned. As long as neither is there, the
+model's first choice for each layer of the suites stands for them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tilewright
+from tilewright import shapes
+from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.dispatch import GUESSES
+from tilewright.errors import CompileError, ConfigError
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.tuning.search import rank
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+from tilewright.runtime.nvrtc import compile_cuda  # noqa: E402
+
+PACKAGE = Path(tilewright.__file__).parent
+HOME = "sm_90"  # where the winners won
+
+
+def committed() -> list[tuple[str, str]]:
+    """Return problem and config of every winner that is in the tree, each once."""
+    found = []
+    for path in sorted(PACKAGE.parent.glob("benchmarks/h100/*.json")):
+        rows = json.loads(path.read_text(encoding="utf-8")).get("rows", [])
+        found += [(row["problem"], row["ours"]["config"]) for row in rows if row["ours"].get("config")]
+    for path in sorted(PACKAGE.glob("data/tuned/*.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["records"]:
+            if row["device"].startswith("cuda/"):
+                found.append((row["problem"], str(Config.make(row["family"], row["config"]))))
+    return list(dict.fromkeys(found))
+
+
+def imagined() -> list[tuple[str, str]]:
+    """Return every layer of the suites in both layouts; the model has yet to choose."""
+    layers = (
+        layer
+        for layout in ("nchw", "nhwc")
+        for suite in ("resnet", "yolo9000")
+        for layer in shapes.load([suite], layout=layout)
+    )
+    return [(str(layer.problem), "") for layer in layers]
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize(("text", "chosen"), committed() or imagined())
+def test_a_winner_compiles_everywhere_or_is_refused_by_name(text: str, chosen: str) -> None:
+    problem = Problem.parse(text)
+    if chosen:
+        compiles_everywhere(problem, Config.parse(chosen))
+        return
+    ranked = rank(problem, for_architecture(HOME), family("direct"), GUESSES[-1] + 1)
+    for place in GUESSES:  # as dispatch does
+        try:
+            compiles_everywhere(problem, ranked[place][0])
+            return
+        except CompileError as error:
+            last = error
+    raise last
+
+
+def compiles_everywhere(problem: Problem, config: Config) -> None:
+    """Compile for each architecture whose limits the config keeps; it must keep those of its home."""
+    kind, home = family(config.family), for_architecture(HOME)
+    kind.check(problem, home, config)
+    of_device = {rule.name for rule in kind.rules_for(home) if "device" in rule.needs}
+    for arch in ARCHITECTURES:
+        device = for_architecture(arch)
+        try:
+            kind.check(problem, device, config)
+        except ConfigError as error:
+            rule = re.search(r"breaks rule '(\w+)': \w+", str(error))
+            no_cluster = device.max_cluster == 1 and re.search(r": sc=\d+ must be one of 1$", str(error))
+            assert arch != HOME and (no_cluster or (rule and rule[1] in of_device)), error
+            continue
+        built = compile_cuda(kind.blueprint(problem, device, config), arch)  # refuses what spills
+        for name, used in built.resources.items():
+            assert used.local_bytes == 0 < used.registers <= device.regs_per_thread, f"{name} for {arch}"
