@@ -6,6 +6,7 @@ One work-item is one core. A block is NK x NH x NW register tiles that share one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Work
@@ -23,6 +24,7 @@ from tilewright.kernels.tile import (
 from tilewright.problem import Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
+WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
 
 Values = dict[str, int]
@@ -245,9 +247,13 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
 
 
 def _under_tile(pr: Problem, cf: Values) -> float:
-    """Inputs of one channel under a register tile."""
+    """Inputs of one channel under a register tile; whole lines where too many share a set of the cache."""
     h = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    return h * ((cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1.0)
+    inputs = h * ((cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1.0)
+    if cf["x"] or pr.layout_in == "nchw":
+        return inputs
+    sets = WAY_BYTES // gcd(WAY_BYTES, 4 * pr.c * pr.stride[1])  # that the pixels of a tile fall into
+    return inputs * (LINE if inputs > 1.5 * WAYS * sets else 1)
 
 
 def _copying(pr: Problem, cf: Values, geo: Geometry) -> float:

@@ -21,7 +21,8 @@ class CoreCoefficients:
     Attributes:
         issue: instructions a cycle.
         loads: loads a cycle.
-        turn_cycles: of a turn of the inner loop beyond its work.
+        turn_instructions: of a turn of the inner loop beyond loads and multiply-adds.
+        latency: cycles of a multiply-add, and so of a turn at least.
         l1_bytes, l2_bytes: sizes of the caches.
         usable: share of a cache that one array may take.
         l1_rate, l2_rate, l3_rate: bytes a cycle from the caches.
@@ -35,7 +36,8 @@ class CoreCoefficients:
 
     issue: float = 4.0
     loads: float = 2.3
-    turn_cycles: float = 2.0
+    turn_instructions: float = 5.0
+    latency: float = 4.0
     l1_bytes: float = 32768.0
     l2_bytes: float = 1048576.0
     usable: float = 0.8
@@ -60,11 +62,11 @@ def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Esti
     lanes = device.rates.f32_tflops * 1e3 / (2.0 * device.units * device.clock_ghz)  # multiply-adds a cycle
     pipes = work.fma * _vector_width(work) / lanes
     ports = (work.shared_loads + work.global_loads) / k.loads
-    issue = (work.fma + work.shared_loads + work.global_loads) / k.issue
-    busiest = max(pipes, ports, issue)
+    issue = (work.fma + work.shared_loads + work.global_loads + work.steps * k.turn_instructions) / k.issue
+    busiest = max(pipes, ports, issue, work.steps * k.latency)
     caches = _cache_cycles(work, k)
     longer, shorter = max(busiest, caches), min(busiest, caches)
-    block = longer + k.exposed * shorter + work.steps * k.turn_cycles
+    block = longer + k.exposed * shorter
     copying, storing = work.staging * k.copy_cycles, work.epilogue * k.store_cycles
     rounds = ceil(work.blocks / device.units) + k.tail  # a core may start its last block late
     compute = (block + copying + storing + k.block_cycles) * rounds * us
