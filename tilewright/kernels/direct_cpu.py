@@ -253,7 +253,8 @@ def _under_tile(pr: Problem, cf: Values) -> float:
     if cf["x"] or pr.layout_in == "nchw":
         return inputs
     sets = WAY_BYTES // gcd(WAY_BYTES, 4 * pr.c * pr.stride[1])  # that the pixels of a tile fall into
-    return inputs * (LINE if inputs > 1.5 * WAYS * sets else 1)
+    crowd = inputs / (WAYS * sets)  # beyond 1 lines are lost before they are read again
+    return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
 
 
 def _copying(pr: Problem, cf: Values, geo: Geometry) -> float:
