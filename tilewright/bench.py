@@ -26,7 +26,8 @@ from tilewright.record import Check, Measurement
 from tilewright.rows import BenchRow, OurFigure
 from tilewright.runtime.base import Memory, Runtime
 from tilewright.shapes import Layer
-from tilewright.store import Store, source_keys
+from tilewright.sources import source_keys
+from tilewright.store import Store
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits, measure

@@ -22,7 +22,8 @@ from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
-from tilewright.store import Store, source_keys
+from tilewright.sources import source_keys
+from tilewright.store import Store
 
 MOST_PLANS = 256
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright.device import ARCHITECTURES, Device, for_architecture
 from tilewright.errors import ConfigError, ProblemError, StoreError
+from tilewright.fields import LINE, Fields, short
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import OUTCOMES, Check, Measurement, Record
@@ -26,63 +27,7 @@ MAX_RECORDS = 200_000
 PROVENANCE = ("driver", "compiler", "clocks", "version")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
 _BACKENDS = ("cuda", "opencl", "numpy")
-_HUGE = 1e15
-
-
-class Fields:
-    """Typed access to one JSON object; every complaint names the field's path."""
-
-    def __init__(self, data: object, path: str) -> None:
-        if not isinstance(data, dict):
-            raise StoreError(f"{path}: must be an object, got {_short(data)}")
-        self.data: dict[str, Any] = data
-        self.path = path
-
-    def bad(self, name: str, want: str) -> StoreError:
-        """Return the error that says what ``name`` must be."""
-        got = f"got {_short(self.data[name])}" if name in self.data else "it is missing"
-        return StoreError(f"{self.path}.{name}: must be {want}, {got}")
-
-    def only(self, *names: str) -> None:
-        """Refuse fields that nobody asked for."""
-        for name in self.data:
-            if name not in names:
-                raise StoreError(f"{self.path}: unknown field {_short(name)}; known are {', '.join(names)}")
-
-    def text(self, name: str, most: int = 200) -> str:
-        """Read one printable line."""
-        value = self.data.get(name)
-        if not isinstance(value, str) or len(value) > most or not _LINE.fullmatch(value):
-            raise self.bad(name, f"one printable line of at most {most} characters")
-        return value
-
-    def integer(self, name: str, low: int, high: int) -> int:
-        """Read an integer in a range; a boolean is none."""
-        value = self.data.get(name)
-        if type(value) is not int or not low <= value <= high:
-            raise self.bad(name, f"an integer from {low} to {high}")
-        return value
-
-    def number(self, name: str, low: float = 0.0, high: float = _HUGE) -> float:
-        """Read a finite number in a range."""
-        value: Any = self.data.get(name)
-        if type(value) not in (int, float) or not low <= value <= high:
-            raise self.bad(name, f"a number from {low:g} to {high:g}")
-        return float(value)
-
-    def boolean(self, name: str) -> bool:
-        """Read true or false."""
-        value = self.data.get(name)
-        if type(value) is not bool:
-            raise self.bad(name, "true or false")
-        return value
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 # ------------------------------------------------------------------ rows of the user's own store
@@ -137,7 +82,7 @@ def _check(data: object) -> Check | None:
     # A failed check may well hold an infinite or NaN error: those are data too.
     errors = [f.data.get(name) for name in ("max_error", "bound", "worst")]
     if not all(type(e) in (int, float) for e in errors):
-        raise StoreError(f"{f.path}: max_error, bound and worst must be numbers, got {_short(errors)}")
+        raise StoreError(f"{f.path}: max_error, bound and worst must be numbers, got {short(errors)}")
     flags = [f.boolean(name) for name in ("ok", "exact", "repeatable")]
     reason = f.data.get("reason", "")
     if not isinstance(reason, str):
@@ -187,7 +132,7 @@ def _shared(record: Record) -> dict[str, Any]:
 
 
 def _line(text: str) -> str:
-    return "".join(c for c in text if _LINE.fullmatch(c))[:200]
+    return "".join(c for c in text if LINE.fullmatch(c))[:200]
 
 
 def import_text(
@@ -278,7 +223,7 @@ def _config(f: Fields, family: Family) -> Config:
         raise StoreError(f"{f.path}: {len(f.data)} parameters are too many")
     for name in f.data:
         if not _NAME.fullmatch(name):
-            raise StoreError(f"{f.path}: {_short(name)} is no parameter name")
+            raise StoreError(f"{f.path}: {short(name)} is no parameter name")
     return Config.make(family.name, {name: f.integer(name, 0, 999_999) for name in f.data})
 
 

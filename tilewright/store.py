@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 
 from tilewright.database import Database, warn_once
@@ -28,11 +25,11 @@ from tilewright.exchange import (
     import_text,
     to_json,
 )
-from tilewright.kernels.source import source_key as kernel_key
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.cache import folder
 from tilewright.shipped import all_families, shipped_rows, shipped_winners
+from tilewright.sources import source_key
 
 Sources = Mapping[str, str] | str | None
 _Found = tuple[Record, str, str]
@@ -54,31 +51,7 @@ _NEWEST = (
     "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
     "GROUP BY config, source, origin = 'imported'"
 )
-_IMPORT = re.compile(r"^from tilewright\.kernels(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 _ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to be trusted yet
-
-
-@lru_cache(maxsize=64)
-def source_key(family: str, compiler: str = "") -> str:
-    """Hash what a family's answer hangs on: schema, its specs and kernels with includes, compiler."""
-    total = hashlib.sha256(f"{SCHEMA}\0{compiler}".encode())
-    files = {item.name: item for item in resources.files("tilewright.kernels").iterdir()}
-    own = re.compile(rf"{re.escape(family)}(_\w+)?\.(py|cu|h)")
-    todo = [name for name in sorted(files) if own.fullmatch(name) or name == "pack.cu"]
-    for name in todo:  # grows by what the specs import
-        data = files[name].read_bytes()
-        total.update(f"\0{name}\0{len(data)}\0".encode() + data)
-        if name.endswith(".cu"):
-            total.update(kernel_key(name).encode())
-        for module, names in _IMPORT.findall(data.decode()) if name.endswith(".py") else ():
-            wanted = [f"{word}.py" for word in (module, *re.findall(r"\w+", names))]
-            todo += sorted({word for word in wanted if word in files and word not in todo})
-    return total.hexdigest()[:32]
-
-
-def source_keys(families: Iterable[str], compiler: str = "") -> dict[str, str]:
-    """Return ``source_key`` of each family by name; ``compiler`` is ``Runtime.compiler``."""
-    return {name: source_key(name, compiler) for name in families}
 
 
 @dataclass(frozen=True)

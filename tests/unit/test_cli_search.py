@@ -16,7 +16,8 @@ from tilewright.errors import ProblemError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.store import Store, source_key
+from tilewright.sources import source_key
+from tilewright.store import Store
 from tilewright.tuning import tuner
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 

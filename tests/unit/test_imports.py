@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 # its package. A new kernel family needs no line here.
 ORDER = (
     ("errors", "problem", "device", "record", "rows"),
-    ("shapes", "kernels.family", "kernels.tile", "kernels.source"),
+    ("shapes", "fields", "kernels.family", "kernels.tile", "kernels.source"),
     ("kernels",),
     (
         "tuning.space",
@@ -30,7 +30,7 @@ ORDER = (
     ("runtime",),
     ("execution", "calibrate"),
     ("database", "exchange"),
-    ("shipped",),
+    ("shipped", "sources"),
     ("store",),
     ("tuning.channel", "tuning.fence"),
     ("tuning.job", "tuning.verify"),

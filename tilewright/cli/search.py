@@ -72,7 +72,7 @@ class Search:
     def _known(self, problem: Problem) -> Record | None:
         """The stored winner, if its tuning came to its end and nothing has changed since."""
         from tilewright.kernels import FAMILIES
-        from tilewright.store import source_keys
+        from tilewright.sources import source_keys
 
         device = self.runtime.device
         keys = source_keys((family.name for family in FAMILIES), self.runtime.compiler)

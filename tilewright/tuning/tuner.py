@@ -22,7 +22,7 @@ from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
-from tilewright.store import source_key
+from tilewright.sources import source_key
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult

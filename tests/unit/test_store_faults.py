@@ -1,0 +1,277 @@
+"""The store under attack: many processes, killed writers, damage, hostile folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_samples import H100, best, families, path, record
+
+from tilewright import store
+from tilewright.errors import StoreError
+from tilewright.exchange import from_json, to_json
+from tilewright.store import Store
+
+__all__ = ["families", "path"]  # fixtures
+
+
+# ------------------------------------------------------------------------------- many at once
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[3])
+from tilewright.record import Record
+from tilewright.store import Store
+box = Store(sys.argv[1])
+for i in range(25):
+    box.add(Record(f"p{i}", "d", "f", f"f:w={sys.argv[2]}", "compile", True, reason="x" * 500))
+"""
+
+
+def spawn(script: str, *arguments: object) -> subprocess.Popen[str]:
+    root = str(Path(store.__file__).parent.parent)
+    command = [sys.executable, "-c", script, *map(str, arguments), root]
+    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE)
+
+
+def wait_all(children: list[subprocess.Popen[str]]) -> list[str]:
+    said = [child.communicate(timeout=60)[1] for child in children]
+    assert [child.returncode for child in children] == [0] * len(children), said
+    return said
+
+
+def test_many_processes_make_and_fill_one_store(path: Path) -> None:
+    wait_all([spawn(WRITER, path, i) for i in range(6)])
+    rows = Store(path).records()
+    assert len(rows) == 150 and len({(r.problem, r.config) for r in rows}) == 150
+
+
+def test_many_processes_meet_a_corrupt_store(path: Path) -> None:
+    path.write_bytes(b"this is no database, " * 500)
+    wait_all([spawn(WRITER, path, i) for i in range(4)])
+    box = Store(path)
+    assert len(box.info().set_aside) == 1
+    assert len({(r.problem, r.config) for r in box.records()}) == 100
+
+
+def test_a_writer_killed_in_a_transaction_loses_only_that(path: Path) -> None:
+    Store(path).add(record())
+    script = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+for i in range(2000):
+    db.execute("INSERT INTO records (problem, body) VALUES ('half', ?)", ("x" * 1000,))
+os._exit(0)
+"""
+    wait_all([spawn(script, path)])
+    assert path.with_name(path.name + "-journal").exists()
+    assert Store(path).records() == [record()]
+
+
+def test_busy_for_too_long_says_so(path: Path) -> None:
+    box = Store(path, timeout_s=0.2)
+    box.add(record())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    start = time.monotonic()
+    with pytest.raises(StoreError, match="locked"):
+        box.add(record())
+    assert 0.1 < time.monotonic() - start < 5
+    other.execute("ROLLBACK")
+    other.close()
+    box.add(record())
+    assert len(box.records()) == 2
+
+
+def test_a_store_survives_a_fork(path: Path) -> None:
+    box = Store(path)
+    box.add(record())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+        child = os.fork()
+    if child == 0:
+        try:
+            box.add(record(us=2.0))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    box.add(record(us=3.0))
+    assert len(box.records()) == 3
+
+
+# ------------------------------------------------------------------------------- damage
+
+
+def damage_text(path: Path) -> None:
+    path.write_bytes(b"not a database at all" * 100)
+
+
+def damage_half(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def damage_pages(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(bytes(data))
+
+
+def damage_head(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[16:60] = os.urandom(44)
+    path.write_bytes(bytes(data))
+
+
+def damage_other_tables(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE records (surprise TEXT)")
+        db.execute(f"PRAGMA user_version = {store.SCHEMA}")
+
+
+def damage_other_version(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage_text, damage_half, damage_pages, damage_head, damage_other_tables, damage_other_version],
+)
+def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
+    box = Store(path, shipped=False)
+    box.add_all(record(problem=f"p{i}", reason="x" * 300) for i in range(40))
+    damage(path)
+    with pytest.warns(RuntimeWarning, match="was corrupt") as caught:
+        assert best(box) is None
+        box.add(record())
+        assert best(box) == record().config
+    assert len(caught) == 1
+    assert len(box.info().set_aside) >= 1 and len(box.records()) == 1
+
+
+def test_an_emptied_file_is_begun_anew(path: Path) -> None:
+    box = Store(path)
+    box.add(record())
+    path.write_bytes(b"")
+    assert box.records() == []
+    box.add(record())
+    assert len(box.records()) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("body", "{}"),
+        ("body", "not json"),
+        ("body", "[" * 5000),
+        ("body", None),
+        ("body", b"\xff\xfe\x00"),
+        ("device", H100 + "x"),
+        ("source", "x"),
+        ("digest", ""),
+    ],
+)
+def test_a_corrupt_record_is_a_miss(path: Path, column: str, value: object) -> None:
+    box = Store(path, shipped=False)
+    box.add(record("tiles:t=1.u=0", 5.0))
+    box.add(record("tiles:t=2.u=0", 1.0))
+    with sqlite3.connect(path) as db:
+        db.execute(f"UPDATE records SET {column} = ? WHERE cold_us = 1.0", (value,))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert best(box) == "tiles:t=1.u=0"
+        assert [r.config for r in box.records()] == ["tiles:t=1.u=0"]
+        assert best(box) == "tiles:t=1.u=0"
+    assert len(caught) == 1 and "corrupt record" in str(caught[0].message)
+
+
+def test_a_record_with_wrong_types_is_refused() -> None:
+    good = json.loads(to_json(record()))
+    for name, wrong in [
+        ("problem", 5), ("outcome", "fine"), ("deterministic", 1), ("check", []), ("check", {"ok": True}),
+        ("measurement", {"cold_us": "5"}), ("registers", 1.5), ("registers", -1), ("compile_s", None),
+        ("context", {"a": 1}), ("reason", 5), ("surprise", 1), ("config", "x\ny"), ("family", None),
+    ]:  # fmt: skip
+        with pytest.raises(StoreError, match="record"):
+            from_json(json.dumps(good | {name: wrong}))
+    assert from_json(json.dumps(good)) == record()
+
+
+# ------------------------------------------------------------------------------- a hostile folder
+
+
+def test_folder_and_file_are_private(tmp_path: Path) -> None:
+    box = Store(tmp_path / "new" / "records.sqlite")
+    box.add(record())
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "new" / "records.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "mine"))
+    assert Store().path.parent == tmp_path / "mine"
+
+
+def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(StoreError, match="symbolic link.*TILEWRIGHT_CACHE"):
+        Store(tmp_path / "link" / "records.sqlite")
+
+
+@pytest.mark.parametrize("tail", ["", "-journal"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe"])
+def test_a_file_that_is_none_is_refused(path: Path, kind: str, tail: str) -> None:
+    part = path.with_name(path.name + tail)
+    elsewhere = path.parent / "precious"
+    if kind == "link":
+        elsewhere.write_text("keep me")
+    if kind in ("link", "dangling"):
+        part.symlink_to(elsewhere)
+    elif kind == "folder":
+        part.mkdir()
+    else:
+        os.mkfifo(part)
+    with pytest.raises(StoreError, match="symbolic link or no plain file"):
+        Store(path).add(record())
+    assert elsewhere.exists() == (kind == "link")
+    assert kind != "link" or elsewhere.read_text() == "keep me"
+
+
+def test_a_folder_that_others_can_write_is_refused(path: Path) -> None:
+    path.parent.chmod(0o777)
+    with pytest.raises(StoreError, match="others can write"):
+        Store(path)
+
+
+def test_another_users_folder_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(StoreError, match="another user"):
+        Store(path)
+
+
+def test_another_users_file_is_refused(path: Path) -> None:
+    path.touch()
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(path, 12345, 12345)
+    with pytest.raises(StoreError, match="belongs to user 12345"):
+        Store(path)
+
+
+def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="TILEWRIGHT_CACHE"):
+        Store(tmp_path / "file" / "cache" / "records.sqlite")
