@@ -286,5 +286,3 @@ def _bad(text: str, part: str, why: str) -> ProblemError:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
-
-

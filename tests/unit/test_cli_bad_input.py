@@ -96,7 +96,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"explain {GOOD} --device cpu --config direct", ["direct", "family:name=value"]),
     (f"explain {GOOD} --device cpu --config direct:tk=x", ["tk=x", "integer"]),
     (f"explain {GOOD} --device cpu --config direct:tk=1.tk=1", ["tk=1", "once"]),
-    (f"explain {GOOD} --device cpu --config winograd:tk=1", ["winograd", "direct"]),
+    (f"explain {GOOD} --device cpu --config fourier:tk=1", ["winograd", "direct"]),
     (f"explain {GOOD} --device cpu --config direct:frob=1", ["direct:frob=1"]),
     (f"run {GOOD} --device cpu --config direct:tk=;rm", ["tk="]),
     # output files

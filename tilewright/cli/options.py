@@ -37,7 +37,8 @@ Device = Annotated[
 ]
 Dtype = Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="Replace the layers' dtype.")]
 Layout = Annotated[
-    str | None, typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw, nhwc or both.")
+    str | None,
+    typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw, nhwc or both."),
 ]
 BudgetText = Annotated[
     str | None,

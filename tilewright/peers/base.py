@@ -6,6 +6,7 @@ import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from types import ModuleType
 from typing import Any
@@ -97,6 +98,11 @@ class Offer:
             self.skipped[name] = one_line(error)
         else:
             self.contestants.append(contestant)
+
+    def attempt_layouts(self, name: str, make: Callable[[str], Contestant]) -> None:
+        """Attempt what ``make`` makes for each layout of x and y."""
+        for layout in ("nchw", "nhwc"):
+            self.attempt(f"{name} {layout}", partial(make, layout))
 
 
 class Peer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,7 @@ class Cublas(Peer):
             offer.skipped["cublas"] = "the layer is no single matrix product"
             return offer
         strict_f32()
-        for layout in ("nchw", "nhwc"):
-            make = lambda at=layout: _contestant(problem, inputs, setting, at)  # noqa: E731
-            offer.attempt(f"cublas {layout}", make)
+        offer.attempt_layouts("cublas", partial(_contestant, problem, inputs, setting))
         return offer
 
 

@@ -170,8 +170,9 @@ class _Layer:
         detail = f"PyTorch {torch.__version__} {what}, {layout}{apart}, {self.setting.threads} threads"
         convert_us = 0.0 if layout == "blocked" else self.convert_us(layout)
         return Contestant(
-            "onednn", name, detail, layout, Blocking(run, self.wake), output, pack_us=pack_us, convert_us=convert_us
-        )
+            "onednn", name, detail, layout, Blocking(run, self.wake), output,
+            pack_us=pack_us, convert_us=convert_us,
+        )  # fmt: skip
 
     def wake(self) -> None:
         """Wake PyTorch's threads with a little parallel work; they spin for a while after it."""

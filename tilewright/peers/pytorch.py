@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tilewright.device import Device
@@ -50,9 +51,7 @@ class PyTorch(Peer):
         strict_f32()
         load("torch").backends.cudnn.benchmark = True
         offer = Offer()
-        for layout in ("nchw", "nhwc"):
-            make = lambda at=layout: _contestant(problem, inputs, setting, at)  # noqa: E731
-            offer.attempt(f"pytorch {layout}", make)
+        offer.attempt_layouts("pytorch", partial(_contestant, problem, inputs, setting))
         return offer
 
 

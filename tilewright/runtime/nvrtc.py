@@ -86,7 +86,7 @@ def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
     options = core.ProgramOptions(
         arch=arch, std="c++17", ptxas_options=["-v"], max_register_count=max_registers or None,
         no_cache=True,  # a program from the cache of NVRTC comes without the log of registers
-    )
+    )  # fmt: skip
     log = io.StringIO()
     start = time.perf_counter()
     try:
