@@ -62,7 +62,7 @@ def _check(y: Memory, ref: Memory, size: Memory, limits: Memory, found: Memory) 
     rows[:] = 0
     bound = slope * size.owner.view(np.float64) + unit * np.abs(want) + 1e-44
     both = finite & good
-    error = np.abs(got - want)[both]
+    error = np.abs(got[both] - want[both])
     if error.size:
         at = int((error / bound[both]).argmax())
         rows[0, :3] = (error / bound[both])[at], bound[both][at], error.max()
