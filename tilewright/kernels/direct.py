@@ -13,7 +13,6 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, SUM_THREADS, TWO_PASS, View, ceil_div
 from tilewright.problem import Problem
 
-
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  # fill any number of units
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 
@@ -21,6 +20,12 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
     block = shared_bytes(problem, cf, geometry(problem, cf)) + 64
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _copies(problem: Problem, cf: dict[str, int]) -> int:
+    """Staging copies of a thread; no choice beyond these changes their number."""
+    cf = {**cf, "f": 0, "sc": 1, "sg": 1}
+    return staging(problem, cf, geometry(problem, cf)).copies
 
 
 def _divisors(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
@@ -85,15 +90,18 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
     return (
         Param("v", (1, 2, 4), "output channels of one vector load of the filter"),
         Param("tk", _divisors(pr.kg, (1, 2, 4, 8)), "vectors of output channels a thread"),
-        Param("tw", _divisors(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17)), "output columns a thread"),
+        Param("tw", _divisors(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17)),
+              "output columns a thread"),
         Param("th", _divisors(view.p, (1, 2, 3, 4, 6, 7, 8)), "output rows a thread"),
         Param("bk", powers, "threads of a block over K"),
         Param("bw", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17, 32), "threads of a block over Q"),
         Param("bh", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17), "threads of a block over P"),
         Param("sw", (1, 2, 4, 8), "shares of C inside a warp, summed by shuffles"),
         Param("sb", (1, 2, 4, 8), "shares of C inside a block, summed in shared memory"),
-        Param("cv", (1, 4) if pr.layout_in == "nhwc" and pr.cg % 4 == 0 else (1,), "channels read at once (nhwc)"),
-        Param("mb", (1, 2, 3, 4, 6, 8), "blocks that a unit holds at once (bounds the registers of a thread)"),
+        Param("cv", (1, 4) if pr.layout_in == "nhwc" and pr.cg % 4 == 0 else (1,),
+              "channels read at once (nhwc)"),
+        Param("mb", (1, 2, 3, 4, 6, 8),
+              "blocks that a unit holds at once (bounds the registers of a thread)"),
         Param("cs", (1, 2, 3, 4, 8, 16, 32, 64), "channels staged per step"),
         Param("x", (0, 1), "input from global memory or staged in shared memory", ("global", "shared")),
         Param("f", (0, 1), "filter from global memory or staged in shared memory", ("global", "shared")),
@@ -109,43 +117,58 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
 
 
 RULES = (
-    Rule("k_reach", lambda problem, v, tk: v * tk < 2 * problem.kg + 2, "a thread's channels reach past K twice over"),
-    Rule("registers_tile", lambda device, v, tk, th, tw: v * tk * th * tw <= (128 if device.lanes == 32 else 512),
+    Rule("k_reach", lambda problem, v, tk: v * tk < 2 * problem.kg + 2,
+         "a thread's channels reach past K twice over"),
+    Rule("registers_tile",
+         lambda device, v, tk, th, tw: v * tk * th * tw <= (128 if device.lanes == 32 else 512),
          "accumulators must fit the register file of one lane"),
-    Rule("k_threads", lambda problem, v, tk, bk: v * tk * (bk - 1) < problem.kg or (v * tk == 1 and bk == 32), "threads along K without outputs"),
-    Rule("w_threads", lambda problem, tw, bw: tw * (bw - 1) < View.of(problem).q, "threads along Q without outputs"),
-    Rule("h_threads", lambda problem, th, bh: th * (bh - 1) < View.of(problem).p, "threads along P without outputs"),
+    Rule("k_threads", lambda problem, v, tk, bk: v * tk * (bk - 1) < problem.kg or (v * tk == 1 and bk == 32),
+         "threads along K without outputs"),
+    Rule("w_threads", lambda problem, tw, bw: tw * (bw - 1) < View.of(problem).q,
+         "threads along Q without outputs"),
+    Rule("h_threads", lambda problem, th, bh: th * (bh - 1) < View.of(problem).p,
+         "threads along P without outputs"),
     Rule("block", lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(576, device.max_threads),
          "more threads than a block may have"),
-    Rule("whole_warps", lambda device, bk, bw, bh, sw, sb: device.lanes != 32 or bk * bw * bh * sw * sb % 32 == 0,
+    Rule("whole_warps",
+         lambda device, bk, bw, bh, sw, sb: device.lanes != 32 or bk * bw * bh * sw * sb % 32 == 0,
          "a block is made of whole warps"),
     Rule("warp_share", lambda bk, bw, bh, sw: sw == 1 or bk * bw * bh % (32 // sw) == 0,
          "lanes that split C must tile the warp"),
     Rule("registers", lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cv, mb: _registers_fit(
         problem, device, dict(v=v, tk=tk, th=th, tw=tw, cv=cv), bk * bw * bh * sw * sb * mb),
         "more registers than a thread or a unit has: the compiler would spill"),
-    Rule("resident", lambda device, bk, bw, bh, sw, sb, mb: bk * bw * bh * sw * sb * mb <= device.threads_per_unit,
+    Rule("resident",
+         lambda device, bk, bw, bh, sw, sb, mb: bk * bw * bh * sw * sb * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
-    Rule("shares", lambda cs, sw, sb: cs % (sw * sb) == 0, "each share inside a block takes the same channels"),
+    Rule("shares", lambda cs, sw, sb: cs % (sw * sb) == 0,
+         "each share inside a block takes the same channels"),
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
-    Rule("pieces", lambda problem, cs, sc, sg: cs * (sc * sg - 1) < problem.cg, "shares of C without channels"),
+    Rule("pieces", lambda problem, cs, sc, sg: cs * (sc * sg - 1) < problem.cg,
+         "shares of C without channels"),
     Rule("channel_vector", lambda cs, sw, sb, cv, x: cv == 1 or (x == 1 and cs % (4 * sw * sb) == 0),
          "channels are read four at once only from a staged tile, four to each share"),
-    Rule("x_copies", lambda problem, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x: x == 0 or cv == 1 or staging(
-        problem, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x, f=0, sc=1, sg=1),
-        geometry(problem, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, f=0, sc=1, sg=1))
-    ).copies <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
-    Rule("f_vector", lambda v, tk, bk, f: f == 0 or v * tk * bk % 4 == 0, "the filter is staged 16 bytes at a time"),
-    Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0, "nothing is staged, so nothing can be buffered"),
-    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE), "shares across the grid need combining"),
+    Rule("x_copies",
+         lambda problem, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x: x == 0 or cv == 1 or _copies(
+             problem, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x)
+         ) <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
+    Rule("f_vector", lambda v, tk, bk, f: f == 0 or v * tk * bk % 4 == 0,
+         "the filter is staged 16 bytes at a time"),
+    Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0,
+         "nothing is staged, so nothing can be buffered"),
+    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
+         "shares across the grid need combining"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no thread sees the whole sum, which an epilogue needs"),
     Rule("out_forced", lambda sb, sc, out: out == 1 or (sb == 1 and sc == 1),
          "shares of a block or cluster meet in shared memory"),
     Rule("out_pad", lambda out, pad: out == 1 or pad == 0, "only the shared output tile is padded"),
-    Rule("shared", lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x, f, stages, mb, sc, sg, out, pad:
-         _fits_shared(problem, device, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs,
-                                            cv=cv, x=x, f=f, stages=stages, mb=mb, sc=sc, sg=sg, out=out, pad=pad)),
+    Rule("shared",
+         lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x, f, stages, mb, sc, sg,
+         out, pad:
+         _fits_shared(problem, device, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb,
+                                            cs=cs, cv=cv, x=x, f=f, stages=stages, mb=mb, sc=sc, sg=sg,
+                                            out=out, pad=pad)),
          "more shared memory than a block may have"),
 )  # fmt: skip
 
@@ -210,7 +233,8 @@ def _defines(
     xs = staging(pr, cf, geo, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
-    largest = max(pr.x_bytes, pr.y_bytes * max(1, cf["sg"]), 4 * c_padded * pr.r * pr.s * geo.kb * geo.k_tiles)
+    packed_bytes = 4 * c_padded * pr.r * pr.s * geo.kb * geo.k_tiles
+    largest = max(pr.x_bytes, pr.y_bytes * max(1, cf["sg"]), packed_bytes)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],
@@ -223,7 +247,8 @@ def _defines(
         BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.floats, CV=cf["cv"],
-        F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items, Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows), Y_FLOATS=pr.y_bytes // 4,
+        F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items,
+        Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows), Y_FLOATS=pr.y_bytes // 4,
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,
         MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=int(largest >= 1 << 33), SUM_THREADS=SUM_THREADS,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.direct_tile import (
-    Geometry, geometry, out_shared, registers, shared_bytes, staging
-)
+from tilewright.kernels.direct_tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
 from tilewright.kernels.family import Work
 from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
 from tilewright.problem import Problem
@@ -59,9 +57,11 @@ def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, flo
     instructions = pr.r * cf["th"] * (geo.row / cf["cv"] if cf["cv"] == 4 else ceil_div(geo.row, words))
     tx = staging(pr, cf, geo).strides
     waves = wavefronts(
-        cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], 0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words
-    )
-    return pr.r * cf["th"] * (ceil_div(geo.row, words) * words if words > 1 and cf["cv"] == 1 else geo.row), instructions * waves
+        cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"],
+        0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words,
+    )  # fmt: skip
+    row = ceil_div(geo.row, words) * words if words > 1 and cf["cv"] == 1 else geo.row
+    return pr.r * cf["th"] * row, instructions * waves
 
 
 def _f_wavefronts(pr: Problem, cf: dict[str, int], geo: Geometry) -> float:
@@ -113,4 +113,3 @@ def _store_sectors(pr: Problem, cf: dict[str, int], tile: int, geo: Geometry) ->
     else:
         run = max(1, 8 // cf["tw"]) if cf["wfast"] else 1
     return tile / min(8.0, max(1.0, run))
-

@@ -63,8 +63,9 @@ def sizes(pr: Problem, cf: dict[str, int]) -> Sizes:
     return Sizes(
         kb=kb, tiles=tiles, wt=wt, threads=threads, k_tiles=ceil_div(pr.kg, kb),
         p_tiles=ceil_div(pr.p, 2 * cf["ht"]), q_tiles=ceil_div(pr.q, 2 * wt),
-        steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides, x_items=items, x_copies=copies,
-        x_floats=x_floats, f_floats=f_floats, shared_bytes=4 * max(loop, store),
+        steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides,
+        x_items=items, x_copies=copies, x_floats=x_floats, f_floats=f_floats,
+        shared_bytes=4 * max(loop, store),
     )  # fmt: skip
 
 
@@ -140,7 +141,8 @@ def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
 
 
 RULES = (
-    Rule("k_reach", lambda problem, v, tk, bk: v * tk * bk <= max(4, 2 * problem.kg - 1), "threads along K without outputs"),
+    Rule("k_reach", lambda problem, v, tk, bk: v * tk * bk <= max(4, 2 * problem.kg - 1),
+         "threads along K without outputs"),
     Rule("accumulators", lambda v, tk, tt, eg: ELEMENTS // eg * v * tk * tt <= 128,
          "accumulators must fit the register file of one lane"),
     Rule("threads", lambda device, eg, bk, bt: 64 <= eg * bk * bt <= min(512, device.max_threads),
@@ -152,7 +154,8 @@ RULES = (
         device, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb)),
         "more registers than a thread or a unit has: the compiler would spill"),
     Rule("rows", lambda tt, bt, ht: tt * bt % ht == 0, "the tiles of a block form whole rows"),
-    Rule("columns", lambda problem, tt, bt, ht: tt * bt // ht <= max(4, problem.q), "columns of tiles without outputs"),
+    Rule("columns", lambda problem, tt, bt, ht: tt * bt // ht <= max(4, problem.q),
+         "columns of tiles without outputs"),
     Rule("f_vector", lambda v, tk, bk: v * tk * bk % 4 == 0, "the filter is staged 16 bytes at a time"),
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
     Rule("channel_vector", lambda cs, cv: cs % cv == 0, "channels are copied four at once"),
@@ -160,10 +163,12 @@ RULES = (
         problem, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, ht=ht, cs=cs, cv=cv, stages=1, sg=1)
     ).x_copies <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
     Rule("shared", lambda problem, device, v, tk, tt, eg, bk, bt, mb, ht, cs, cv, stages: _fits_shared(
-        problem, device, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb, ht=ht, cs=cs, cv=cv, stages=stages, sg=1)),
+        problem, device,
+        dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb, ht=ht, cs=cs, cv=cv, stages=stages, sg=1)),
         "more shared memory than a block may have"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
-    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE), "shares across the grid need combining"),
+    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
+         "shares across the grid need combining"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no thread sees the whole sum, which an epilogue needs"),
 )  # fmt: skip
@@ -195,7 +200,8 @@ def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[
     largest = max(pr.x_bytes, pr.y_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
-        CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
+        CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"],
+        COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
         C=pr.cg, H=pr.h, W=pr.w, K=pr.kg, R=3, S=3, P=pr.p, Q=pr.q, GROUPS_=pr.groups,
         STR_H=1, STR_W=1, DIL_H=1, DIL_W=1, PAD_T=pr.pad[0], PAD_L=pr.pad[2],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
@@ -221,9 +227,11 @@ def _work(pr: Problem, cf: dict[str, int]) -> Work:
     warps = sz.threads // 32
     loads = channels * each * (max(1.0, cf["bk"] * vk / 32) + max(1.0, cf["bt"] * cf["tt"] / 32))
     return Work(
-        blocks=blocks, threads=sz.threads, registers=_registers(cf), resident=cf["mb"], shared_bytes=sz.shared_bytes,
+        blocks=blocks, threads=sz.threads, registers=_registers(cf), resident=cf["mb"],
+        shared_bytes=sz.shared_bytes,
         steps=sz.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],
-        shared_loads=channels * each * (vk + cf["tt"]), global_loads=0.0, staging=(transform + staged) * sz.steps,
+        shared_loads=channels * each * (vk + cf["tt"]), global_loads=0.0,
+        staging=(transform + staged) * sz.steps,
         epilogue=each * vk * cf["tt"] * 2.0 + sz.tiles * sz.kb / sz.threads * 90.0,
         wavefronts=warps * loads + sz.steps * (x_step + f_step) / 32 + channels * sz.tiles,
         load_bytes=4.0 * sz.steps * (x_step + f_step),

@@ -177,8 +177,8 @@ class Model:
         self._ranked.add(config)
         if record.measurement:
             self._times[config] = record.measurement.cold_us
-        measured = record.measurement.cold_us / self._ranked.seen[config].total_us if record.measurement else FAILED
-        self._ratios[config] = measured
+        estimated_us = self._ranked.seen[config].total_us
+        self._ratios[config] = record.measurement.cold_us / estimated_us if record.measurement else FAILED
 
     def _near_best(self, count: int) -> list[Config]:
         starts = sorted(self._times, key=lambda c: (self._times[c], c.items))[: self.starts]
