@@ -44,21 +44,21 @@ class Coefficients:
         overlap: share of the shorter of arithmetic and memory that hides under the longer.
     """
 
-    issue_share: float = 0.9
-    issue_latency: float = 0.41
-    step_cycles: float = 300.0
+    issue_share: float = 0.86
+    issue_latency: float = 0.56
+    step_cycles: float = 94.0
     exposed_cycles: float = 1560.0
-    fetch_cycles: float = 1100.0
-    wavefront_cycles: float = 1.34
-    l2_bytes_per_cycle: float = 17.7
-    load_cycles: float = 12.6
-    sector_cycles: float = 1.05
-    cluster_us: float = 4.4
-    peer_bytes_per_cycle: float = 25.1
-    arrival_us: float = 3.35
-    launch_us: float = 2.32
-    memory_share: float = 0.91
-    overlap: float = 0.52
+    fetch_cycles: float = 1850.0
+    wavefront_cycles: float = 1.41
+    l2_bytes_per_cycle: float = 26.5
+    load_cycles: float = 18.0
+    sector_cycles: float = 0.25
+    cluster_us: float = 3.38
+    peer_bytes_per_cycle: float = 9.8
+    arrival_us: float = 4.79
+    launch_us: float = 3.13
+    memory_share: float = 0.95
+    overlap: float = 0.91
 
 
 H100 = Coefficients()
