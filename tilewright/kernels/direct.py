@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels import direct_cpu
-from tilewright.kernels.direct_tile import MOST_COPIES, Geometry, geometry, registers, shared_bytes, staging
+from tilewright.kernels.direct_tile import (
+    MOST_COPIES,
+    Geometry,
+    geometry,
+    registers,
+    row_of,
+    shared_bytes,
+    staging,
+)
 from tilewright.kernels.direct_work import work_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, SUM_THREADS, TWO_PASS, View, ceil_div
@@ -154,6 +162,11 @@ RULES = (
          ) <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
     Rule("f_vector", lambda v, tk, bk, f: f == 0 or v * tk * bk % 4 == 0,
          "the filter is staged 16 bytes at a time"),
+    Rule(
+        "x_in_flight",
+        lambda problem, tw, th, x: x == 1 or th * row_of(problem, tw) <= 64,
+        "a thread keeps at most 64 inputs in flight from global memory",
+    ),
     Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0,
          "nothing is staged, so nothing can be buffered"),
     Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
@@ -176,8 +189,7 @@ RULES = (
 def _registers_fit(pr: Problem, device: Device, cf: dict[str, int], threads: int) -> bool:
     if device.lanes != 32:
         return True
-    row = (cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-    need = registers(cf, row)
+    need = registers(cf, row_of(pr, cf["tw"]))
     per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes  # threads of the fullest one
     return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
 

@@ -36,6 +36,11 @@ class Geometry:
         return self.k_tiles * self.p_tiles * self.q_tiles
 
 
+def row_of(pr: Problem, tw: int) -> int:
+    """Inputs of one row under ``tw`` neighbouring outputs."""
+    return (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+
+
 def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
     """Work out the tile sizes of a config."""
     view = View.of(pr)
@@ -48,7 +53,7 @@ def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
         xh=(hb - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
         xw=(wb - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
         f_floats=cf["cs"] * pr.r * pr.s * kb if cf["f"] else 0,
-        row=(cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
+        row=row_of(pr, cf["tw"]),
         rows=(cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
     )  # fmt: skip
 
