@@ -167,6 +167,19 @@ RULES = (
         lambda problem, tw, th, x: x == 1 or th * row_of(problem, tw) <= 64,
         "a thread keeps at most 64 inputs in flight from global memory",
     ),
+    Rule("registers_lane", lambda problem, device, v, tk, th, tw: _registers_fit(
+        problem, device, dict(v=v, tk=tk, th=th, tw=tw, cv=1), 1),
+        "more registers than a thread has, in a block of any size"),
+    Rule(
+        "staged",
+        lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cv, mb, cs, x, f, stages: _fits_shared(
+            problem,
+            device,
+            dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x, f=f,
+                 stages=stages, mb=mb, sc=1, sg=1, out=0, pad=0),
+        ),
+        "the staged tiles take more shared memory than a block may have",
+    ),
     Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0,
          "nothing is staged, so nothing can be buffered"),
     Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
