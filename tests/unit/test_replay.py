@@ -19,7 +19,7 @@ def recorded(*places: int) -> list[Record]:
 
 
 def go(records: list[Record], strategy: str = "all", **options: object) -> Replay | None:
-    return replay(PROBLEM, DEVICE, Row(), records, strategy, make=RowStrategy, **options)
+    return replay(PROBLEM, DEVICE, [Row()], records, strategy, make=RowStrategy, **options)
 
 
 def test_shares_grow_with_measurements() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,9 +16,15 @@ from tilewright.shapes import Layer
 
 if TYPE_CHECKING:
     from tilewright.device import Device
+    from tilewright.record import Record
     from tilewright.tuning.replay import Replay
 
 SUITES = ("resnet", "yolo9000")
+Records = Annotated[
+    Path | None,
+    typer.Option("--records", metavar="FILE", help="Replay the trials in that file; needs no device."),
+]
+Save = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the trials used to a file.")]
 Layers = Annotated[
     list[str] | None, typer.Argument(metavar="[LAYERS]...", help=f"Default: {' and '.join(SUITES)}.")
 ]
@@ -30,6 +37,8 @@ def model_report(
     layout: options.Layout = None,
     strategy: options.Strategy = "model",
     seed: options.Seed = 0,
+    records: Records = None,
+    save: Save = None,
     json_file: options.JsonFile = None,
 ) -> None:
     """Print the share of the best recorded speed found with 0, 8 and 100 measurements.
@@ -40,8 +49,12 @@ def model_report(
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
     options.writable(json_file, "--json")
-    facts = options.open_device(device).device
-    replays = [(layer.name, one) for layer in found for one in _replays(layer, facts, name, seed)]
+    facts, known = _known(found, device, records)
+    if save:
+        from tilewright import trials
+
+        trials.write(save, facts, known)
+    replays = [(layer.name, one) for layer in found if (one := _replay(layer, facts, known, name, seed))]
     if not replays:
         raise StoreError(
             f"model-report: nothing is recorded for these layers on {facts.name}; tune some first"
@@ -63,16 +76,25 @@ def model_report(
     emit(Table(title, head, tuple(body)), document, json_file)
 
 
-def _replays(layer: Layer, device: Device, strategy: str, seed: int) -> list[Replay]:
-    """Replay a layer for each family that has something recorded of it."""
-    from tilewright.kernels import FAMILIES
+def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[Device, list[Record]]:
+    """The device and its trials of the layers, from a file or from the store."""
+    if file is not None:
+        from tilewright import trials
+
+        return trials.read(file)
     from tilewright.store import Store
+
+    facts, store = options.open_device(device).device, Store()
+    return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
+
+
+def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, seed: int) -> Replay | None:
+    """Replay a layer over all families that take it."""
+    from tilewright.kernels import FAMILIES
     from tilewright.tuning.replay import replay
 
-    records = Store().records(layer.problem, device.key)
     usable = [f for f in FAMILIES if f.tunable and f.refuses(layer.problem, device) is None]
-    found = [replay(layer.problem, device, f, records, strategy, seed=seed) for f in usable]
-    return [one for one in found if one is not None]
+    return replay(layer.problem, device, usable, records, strategy, seed=seed)
 
 
 def _cells(layer: str, one: Replay) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Simulated searches: a strategy run against recorded outcomes instead of a device.
 
-What was measured once can be searched again and again, by any strategy, on any machine. A proposal
-that was never recorded is passed over: it costs the strategy nothing and teaches it nothing.
+What was measured once can be searched again and again, by any strategy, on any machine. Our own
+strategies are kept to the recorded configs: the share that they reach is of the best of those.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from tilewright.device import Device
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.tuning.proposals import MakeStrategy
+from tilewright.tuning import model, search
+from tilewright.tuning.proposals import MakeStrategy, Proposals, Strategy
+from tilewright.tuning.space import space
 
 COUNTS = (0, 8, 100)
 _MOST_MISSES = 400  # proposals in a row without a recorded one that end a replay
@@ -53,7 +55,7 @@ class Replay:
 def replay(
     problem: Problem,
     device: Device,
-    family: Family,
+    families: Sequence[Family],
     records: Iterable[Record],
     strategy: str = "model",
     counts: Sequence[int] = COUNTS,
@@ -66,7 +68,7 @@ def replay(
     Args:
         problem: the layer.
         device: the device that the records are of.
-        family: the family whose configs are searched.
+        families: the families whose configs are searched; they share the trials out as in the tuner.
         records: outcomes; of several for one config the last counts.
         strategy: all, random, model or local.
         counts: after how many measurements to look.
@@ -75,34 +77,59 @@ def replay(
         make: makes the strategy; None: ``tilewright.tuning.search.make``.
 
     Returns:
-        The report; None if no record of the family and problem is right.
+        The report; None if no record of the families and the problem is right.
     """
-    if make is None:
-        from tilewright.tuning import search
-
-        make = search.make
-    wanted = (r for r in records if r.problem == str(problem) and r.family == family.name)
+    names = [family.name for family in families]
+    wanted = (r for r in records if r.problem == str(problem) and r.family in names)
     known = {Config.parse(r.config): r for r in wanted}
     best = min(known, key=lambda c: _cold_us(known[c]), default=None)
     if best is None or not math.isfinite(_cold_us(known[best])):
         return None
-    searcher = make(strategy, family, problem, device, seed)
+    searchers = [
+        make(strategy, family, problem, device, seed)
+        if make
+        else search.make(strategy, family, problem, device, seed, _recorded(family, problem, device, known))
+        for family in families
+    ]
+    proposals = Proposals(searchers, lambda config: True, names)
+    proposed = _openings(searchers, families, problem, device, batch)
     times: list[float] = []
     passed_over = misses = 0
-    while len(times) < max(counts, default=0) + (not times) and misses < _MOST_MISSES:
-        proposed = [c for c in searcher.propose(batch)]
-        if not proposed:
-            break
+    while len(times) < max(counts, default=0) + (not times) and misses < _MOST_MISSES and proposed:
         for config in proposed:
             if config in known:
                 times.append(_cold_us(known[config]))
-                searcher.tell(known[config])
+                proposals.tell(known[config])
                 misses = 0
             else:
                 passed_over, misses = passed_over + 1, misses + 1
+        proposed = proposals.next(batch)
     best_us = _cold_us(known[best])
     shares = tuple((count, _share(best_us, times, count)) for count in counts)
     return Replay(str(problem), strategy, len(known), best_us, str(best), shares, len(times), passed_over)
+
+
+def _recorded(family: Family, problem: Problem, device: Device, known: Iterable[Config]) -> list[Config]:
+    """Return the recorded configs of a family that are legal still."""
+    legal = space(family, problem, device)
+    own = (c for c in known if c.family == family.name and set(c.values) == {p.name for p in legal.params})
+    return sorted((c for c in own if legal.legal(c.values)), key=lambda c: c.items)
+
+
+def _openings(
+    searchers: Sequence[Strategy], families: Sequence[Family], problem: Problem, device: Device, batch: int
+) -> list[Config]:
+    """Return the first proposals of all families, those of the one that the model likes best in front."""
+    first = [searcher.propose(batch) for searcher in searchers]
+    if len(families) > 1:
+
+        def promise(place: int) -> float:
+            top = first[place][:1]
+            estimates = [model.estimate(families[place], problem, device, c).total_us for c in top]
+            return estimates[0] if estimates else math.inf
+
+        first = [first[place] for place in sorted(range(len(first)), key=promise)]
+    return [config for proposals in first for config in proposals]
 
 
 def mean_shares(replays: Iterable[Replay]) -> dict[int, float]:

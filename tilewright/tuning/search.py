@@ -6,7 +6,7 @@ A strategy proposes batches and is told what became of them; it never sees a dev
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import exp
 from typing import Protocol
@@ -21,6 +21,7 @@ from tilewright.record import Estimate, Record
 from tilewright.tuning import model
 from tilewright.tuning.space import Space, space
 
+Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
 SAMPLES = 1500
 BEAM = 12
@@ -41,14 +42,18 @@ class Strategy(Protocol):
 class Ranked:
     """Estimates of one space, found by sampling and then climbing from the best of the sample."""
 
-    def __init__(self, family: Family, problem: Problem, device: Device, rng: random.Random) -> None:
-        self._family, self._problem, self._device = family, problem, device
+    def __init__(
+        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
+    ) -> None:
+        self._family, self._problem, self._device, self._among = family, problem, device, among
         self.space: Space = space(family, problem, device)
         self.seen: dict[Config, Estimate] = {}
         self._expanded: set[Config] = set()
-        for _ in range(SAMPLES):
+        for config in among or ():
+            self.add(config)
+        for _ in range(SAMPLES if among is None else 0):
             self.add(self.space.sample(rng))
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if among is None else 0):
             self.climb()
 
     def add(self, config: Config) -> None:
@@ -62,6 +67,10 @@ class Ranked:
             self._expanded.add(config)
             for near in self.space.neighbours(config):
                 self.add(near)
+
+    def near(self, config: Config) -> tuple[Config, ...]:
+        """Return the neighbours of a config; none where the search is kept to given configs."""
+        return self.space.neighbours(config) if self._among is None else ()
 
     def order(self) -> list[Config]:
         """Return the configs seen, best estimate first."""
@@ -79,8 +88,11 @@ def rank(
 class All:
     """Every legal config, in the order of the space."""
 
-    def __init__(self, family: Family, problem: Problem, device: Device, rng: random.Random) -> None:
-        self._configs: Iterator[Config] = space(family, problem, device).every()
+    def __init__(
+        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
+    ) -> None:
+        every = space(family, problem, device).every() if among is None else iter(among)
+        self._configs: Iterator[Config] = every
 
     def propose(self, count: int) -> list[Config]:
         """Return the next configs of the space."""
@@ -93,13 +105,19 @@ class All:
 class Random:
     """Legal configs drawn without regard to anything, none twice."""
 
-    def __init__(self, family: Family, problem: Problem, device: Device, rng: random.Random) -> None:
+    def __init__(
+        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
+    ) -> None:
         self._space, self._rng = space(family, problem, device), rng
+        self._given = None if among is None else rng.sample(among, len(among))
         self._seen: set[Config] = set()
 
     def propose(self, count: int) -> list[Config]:
         """Draw configs; gives up when draws keep repeating."""
         batch: list[Config] = []
+        if self._given is not None:
+            batch, self._given = self._given[:count], self._given[count:]
+            return batch
         for _ in range(count * 50):
             config = self._space.sample(self._rng)
             if config not in self._seen:
@@ -148,8 +166,10 @@ class Model:
     climbing = 0.5
     starts = 4
 
-    def __init__(self, family: Family, problem: Problem, device: Device, rng: random.Random) -> None:
-        self._ranked = Ranked(family, problem, device, rng)
+    def __init__(
+        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
+    ) -> None:
+        self._ranked = Ranked(family, problem, device, rng, among)
         self._correction = Correction()
         self._times: dict[Config, float] = {}
         self._ratios: dict[Config, float] = {}
@@ -182,7 +202,7 @@ class Model:
 
     def _near_best(self, count: int) -> list[Config]:
         starts = sorted(self._times, key=lambda c: (self._times[c], c.items))[: self.starts]
-        pool = [near for start in starts for near in self._ranked.space.neighbours(start)]
+        pool = [near for start in starts for near in self._ranked.near(start)]
         for config in pool:
             self._ranked.add(config)
         return self._best(pool, count)
@@ -201,8 +221,12 @@ class Local(Model):
     climbing = 1.0
 
 
-def make(strategy: str, family: Family, problem: Problem, device: Device, seed: int = 0) -> Strategy:
+def make(
+    strategy: str, family: Family, problem: Problem, device: Device, seed: int = 0, among: Among = None
+) -> Strategy:
     """Build a strategy by name; the same seed gives the same proposals.
+
+    ``among`` keeps it to the given configs: those that were recorded, when a search is replayed.
 
     Raises:
         ConfigError: if the name is not one of ``STRATEGIES``.
@@ -212,4 +236,4 @@ def make(strategy: str, family: Family, problem: Problem, device: Device, seed: 
     }  # fmt: skip
     if strategy not in kinds:
         raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")
-    return kinds[strategy](family, problem, device, random.Random(seed))
+    return kinds[strategy](family, problem, device, random.Random(seed), among)

@@ -1,0 +1,82 @@
+"""Recorded trials as a file: what model-report replays on a machine that has not got the device.
+
+One JSON object a line, compressed: the device first, then an outcome of a config on each line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from tilewright.device import Device, Rates
+from tilewright.errors import StoreError
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.record import OUTCOMES, Measurement, Record
+
+FORMAT = "tilewright-trials"
+MAX_BYTES = 1 << 28
+_WANT = "want a file of model-report --save"
+
+
+def write(path: Path, device: Device, records: Iterable[Record]) -> int:
+    """Write trials of one device; return how many.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    lines = [json.dumps({"format": FORMAT, "device": asdict(device)})]
+    for record in records:
+        time = round(record.measurement.cold_us, 3) if record.measurement else None
+        lines.append(json.dumps([record.problem, record.config, record.outcome, time]))
+    try:
+        with path.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+            packed.write("\n".join(lines).encode())
+    except OSError as error:
+        raise StoreError(f"trials file {path}: {error.strerror}") from error
+    return len(lines) - 1
+
+
+def read(path: Path) -> tuple[Device, list[Record]]:
+    """Read a trials file.
+
+    Raises:
+        StoreError: the file is missing or no trials file; names the line.
+    """
+    try:
+        with gzip.open(path, "rb") as file:
+            lines = file.read(MAX_BYTES).decode().splitlines()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"trials file {path}: cannot be read ({error}); want one of model-report --save"
+        ) from None
+    number = 1
+    try:
+        head = json.loads(lines[0])
+        if head["format"] != FORMAT:
+            raise ValueError(f"format {head['format']!r}")
+        device = Device(**{**head["device"], "rates": Rates(**head["device"]["rates"])})
+        records = []
+        for line in lines[1:]:
+            number += 1
+            records.append(_record(device.key, *json.loads(line)))
+    except Exception as error:
+        raise StoreError(
+            f"trials file {path}, line {number}: {error!r}; want one of model-report --save"
+        ) from None
+    return device, records
+
+
+def _record(device: str, problem: str, config: str, outcome: str, time: float | None) -> Record:
+    """Build a record of checked parts."""
+    Problem.parse(problem)
+    if outcome not in OUTCOMES:
+        raise ValueError(f"outcome {outcome!r}")
+    figure = Measurement(cold_us=float(time), ci95_us=0.0, runs=0) if time is not None else None
+    return Record(
+        problem=problem, device=device, family=Config.parse(config).family, config=config, outcome=outcome,
+        deterministic=False, measurement=figure,
+    )  # fmt: skip
