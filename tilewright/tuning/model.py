@@ -22,7 +22,8 @@ from tilewright.tuning.model_cpu import cpu_estimate
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Constants of the GPU model. Source: least squares over the trials in benchmarks/h100.
+    """Constants of the GPU model. Source: fitted to the trials in
+    benchmarks/h100/trials.jsonl.gz, for the time of all and the rank of the best.
 
     Attributes:
         issue_share: share of its issue slots that a scheduler reaches with any number of warps
@@ -45,20 +46,20 @@ class Coefficients:
     """
 
     issue_share: float = 0.86
-    issue_latency: float = 0.56
-    step_cycles: float = 94.0
-    exposed_cycles: float = 1560.0
-    fetch_cycles: float = 1850.0
-    wavefront_cycles: float = 1.41
-    l2_bytes_per_cycle: float = 26.5
-    load_cycles: float = 18.0
-    sector_cycles: float = 0.25
-    cluster_us: float = 3.38
-    peer_bytes_per_cycle: float = 9.8
-    arrival_us: float = 4.79
+    issue_latency: float = 0.406
+    step_cycles: float = 79.6
+    exposed_cycles: float = 1490.0
+    fetch_cycles: float = 2500.0
+    wavefront_cycles: float = 1.5
+    l2_bytes_per_cycle: float = 28.7
+    load_cycles: float = 20.6
+    sector_cycles: float = 0.268
+    cluster_us: float = 2.89
+    peer_bytes_per_cycle: float = 21.6
+    arrival_us: float = 4.09
     launch_us: float = 3.13
-    memory_share: float = 0.95
-    overlap: float = 0.91
+    memory_share: float = 0.876
+    overlap: float = 0.836
 
 
 H100 = Coefficients()
