@@ -46,20 +46,20 @@ class Coefficients:
     """
 
     issue_share: float = 0.86
-    issue_latency: float = 0.406
-    step_cycles: float = 79.6
-    exposed_cycles: float = 1490.0
+    issue_latency: float = 0.375
+    step_cycles: float = 67.9
+    exposed_cycles: float = 1660.0
     fetch_cycles: float = 2500.0
-    wavefront_cycles: float = 1.5
-    l2_bytes_per_cycle: float = 28.7
+    wavefront_cycles: float = 1.67
+    l2_bytes_per_cycle: float = 24.5
     load_cycles: float = 20.6
-    sector_cycles: float = 0.268
-    cluster_us: float = 2.89
-    peer_bytes_per_cycle: float = 21.6
+    sector_cycles: float = 0.523
+    cluster_us: float = 3.9
+    peer_bytes_per_cycle: float = 29.2
     arrival_us: float = 4.09
-    launch_us: float = 3.13
-    memory_share: float = 0.876
-    overlap: float = 0.836
+    launch_us: float = 2.72
+    memory_share: float = 0.841
+    overlap: float = 1.0
 
 
 H100 = Coefficients()
