@@ -26,6 +26,7 @@ ORDER = (
     ),
     ("tuning.model", "tuning.events"),
     ("tuning.search",),
+    ("trials",),
     ("tuning.replay",),
     ("runtime",),
     ("execution", "calibrate"),

@@ -96,7 +96,7 @@ def staging(pr: Problem, cf: dict[str, int], geo: Geometry, aligned: bool = True
 def registers(cf: dict[str, int], row: int) -> int:
     """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses."""
     tile = cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
-    return tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"]) + 38
+    return tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"]) + 36
 
 
 def shared_bytes(pr: Problem, cf: dict[str, int], geo: Geometry) -> int:
