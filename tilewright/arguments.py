@@ -6,6 +6,7 @@ import operator
 
 from tilewright.arrays import Seen
 from tilewright.device import parse_selector
+from tilewright.epilogue import Epilogue
 from tilewright.errors import ArrayError, DeviceError, ProblemError
 from tilewright.problem import LAYOUTS, Problem
 from tilewright.runtime import Runtime, open_runtime
@@ -98,7 +99,7 @@ def problem_of(
     return Problem(
         n=n, c=channels, h=extent[0], w=extent[1], k=k, r=r, s=s, groups=count, stride=steps, dilation=spread,
         pad=pads(padding, extent, (r, s), steps, spread), layout_in=lies, layout_out=lies,
-        epilogue=() if bias is None else ("bias",),
+        epilogue=Epilogue(bias=bias is not None),
     )  # fmt: skip
 
 

@@ -169,7 +169,7 @@ class _Bound:
         """Copy the inputs to the device and pack the filter."""
         self.runtime, self.plan, problem = runtime, plan, plan.problem
         self._x, self._w = self._place(inputs.x), self._place(inputs.w)
-        self._bias = self._place(inputs.bias) if "bias" in problem.epilogue else None
+        self._bias = self._place(inputs.bias) if problem.epilogue.bias else None
         self._packed = plan.pack(self._w)
         self._y = runtime.alloc(problem.y_bytes)
         runtime.fill(self._y, 0xFF)

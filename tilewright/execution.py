@@ -139,7 +139,7 @@ class Plan:
             ArrayError: bias is missing or superfluous.
             RunError: the device refused a launch.
         """
-        if (bias is None) == ("bias" in self.problem.epilogue):
+        if (bias is None) == self.problem.epilogue.bias:
             what = "missing" if bias is None else "given, but the problem has none"
             raise ArrayError(f"bias: is {what} ({self.problem})")
         if self.problem.n == 0:

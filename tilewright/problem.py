@@ -8,19 +8,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from tilewright.epilogue import NOTHING, WORDS, Epilogue
 from tilewright.errors import ProblemError
 
-DTYPE_BYTES = {"f32": 4}
+DTYPE_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4}
+DTYPES = ("f64", "f32", "f16", "bf16", "i8")  # of inputs
 LAYOUTS = ("nchw", "nhwc")
 MATHS = ("strict",)
-EPILOGUES = ("bias", "relu")
 MAX_EXTENT = 1 << 24
 
 GRAMMAR = (
     "[n<batch>]c<in channels>h<height>[w<width>]k<out channels>r<filter height>[s<filter width>]"
     "[p<pad> | p<pad h>x<pad w> | p<top>.<bottom>.<left>.<right>][u<stride>[x<stride w>]]"
-    "[d<dilation>[x<dilation w>]][g<groups>][-f32][-nchw|-nhwc|-nchw2nhwc|-nhwc2nchw]"
-    "[-strict][+bias][+relu], e.g. n1c64h56w56k128r3s3p1u2-f32-nhwc+bias"
+    "[d<dilation>[x<dilation w>]][g<groups>][-f64|-f32|-f16|-bf16|-i8]"
+    "[-nchw|-nhwc|-nchw2nhwc|-nhwc2nchw][-strict], then an epilogue of +words: " + WORDS + "; "
+    "e.g. n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
 )
 
 _SIZES = re.compile(r"([a-z])([0-9]+(?:[x.][0-9]+)*)")
@@ -28,10 +30,11 @@ _SIZES = re.compile(r"([a-z])([0-9]+(?:[x.][0-9]+)*)")
 
 @dataclass(frozen=True)
 class Problem:
-    """One layer: y[n,k,p,q] = act(sum over c,r,s of x[n,c,h,w] * w[k,c,r,s] + bias[k]).
+    """One layer: y = pool(act(alpha * conv + beta * z + bias)), conv[n,k,p,q] = sum of x * w over c,r,s.
 
     Sizes are counts of elements. ``c`` and ``k`` count all groups together, so the filter is
-    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right).
+    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right). ``dtype`` is that of x and w; y, the
+    bias and z have it too, but for i8, which sums into i32.
 
     Raises:
         ProblemError: if a size is out of range or the output would be empty.
@@ -56,7 +59,7 @@ class Problem:
     layout_in: str = "nchw"
     layout_out: str = "nchw"
     math: str = "strict"
-    epilogue: tuple[str, ...] = ()
+    epilogue: Epilogue = NOTHING
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -64,15 +67,30 @@ class Problem:
 
     @property
     def p(self) -> int:
-        """Output height."""
+        """Height of the sum, before any pool."""
         span = self.dilation[0] * (self.r - 1) + 1
         return (self.h + self.pad[0] + self.pad[1] - span) // self.stride[0] + 1
 
     @property
     def q(self) -> int:
-        """Output width."""
+        """Width of the sum, before any pool."""
         span = self.dilation[1] * (self.s - 1) + 1
         return (self.w + self.pad[2] + self.pad[3] - span) // self.stride[1] + 1
+
+    @property
+    def y_p(self) -> int:
+        """Height of the output: of the sum, or pooled."""
+        return self.epilogue.pool.out(self.p) if self.epilogue.pool else self.p
+
+    @property
+    def y_q(self) -> int:
+        """Width of the output: of the sum, or pooled."""
+        return self.epilogue.pool.out(self.q) if self.epilogue.pool else self.q
+
+    @property
+    def dtype_out(self) -> str:
+        """Dtype of y, bias and z."""
+        return "i32" if self.dtype == "i8" else self.dtype
 
     @property
     def cg(self) -> int:
@@ -97,6 +115,11 @@ class Problem:
     @property
     def y_shape(self) -> tuple[int, int, int, int]:
         """Shape of the output in its own layout."""
+        return _laid_out(self.layout_out, self.n, self.k, self.y_p, self.y_q)
+
+    @property
+    def z_shape(self) -> tuple[int, int, int, int]:
+        """Shape of the sum and of the residual z, in the output's layout."""
         return _laid_out(self.layout_out, self.n, self.k, self.p, self.q)
 
     @property
@@ -115,15 +138,35 @@ class Problem:
         return self.k * self.cg * self.r * self.s * DTYPE_BYTES[self.dtype]
 
     @property
+    def y_elements(self) -> int:
+        """Elements of the output."""
+        return self.n * self.k * self.y_p * self.y_q
+
+    @property
     def y_bytes(self) -> int:
         """Bytes of the output."""
-        return self.n * self.k * self.p * self.q * DTYPE_BYTES[self.dtype]
+        return self.y_elements * DTYPE_BYTES[self.dtype_out]
+
+    @property
+    def bias_bytes(self) -> int:
+        """Bytes of the bias, were there one."""
+        return self.k * DTYPE_BYTES[self.dtype_out]
+
+    @property
+    def z_elements(self) -> int:
+        """Elements of the sum, and of the residual z."""
+        return self.n * self.k * self.p * self.q
+
+    @property
+    def z_bytes(self) -> int:
+        """Bytes of the residual z, were there one."""
+        return self.z_elements * DTYPE_BYTES[self.dtype_out]
 
     @property
     def bytes(self) -> int:
         """Fewest bytes to move: every input once and the output once."""
-        bias = self.k * DTYPE_BYTES[self.dtype] if "bias" in self.epilogue else 0
-        return self.x_bytes + self.w_bytes + self.y_bytes + bias
+        more = self.bias_bytes * self.epilogue.bias + self.z_bytes * self.epilogue.add
+        return self.x_bytes + self.w_bytes + self.y_bytes + more
 
     def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
         """Return the same layer with other layouts (the output's defaults to the input's)."""
@@ -171,18 +214,19 @@ def _check_sizes(p: Problem) -> None:
 
 def _check_names(p: Problem) -> None:
     for name, value, known in (
-        ("dtype", p.dtype, tuple(DTYPE_BYTES)),
+        ("dtype", p.dtype, DTYPES),
         ("layout_in", p.layout_in, LAYOUTS),
         ("layout_out", p.layout_out, LAYOUTS),
         ("math", p.math, MATHS),
     ):
         if value not in known:
             raise ProblemError(f"{name}={_short(value)}: must be one of {', '.join(known)}")
-    parts = p.epilogue
-    if type(parts) is not tuple or parts != tuple(e for e in EPILOGUES if e in parts):
-        raise ProblemError(
-            f"epilogue={_short(parts)}: must be some of {', '.join(EPILOGUES)}, once and in order"
-        )
+    if not isinstance(p.epilogue, Epilogue):
+        raise ProblemError(f"epilogue={_short(p.epilogue)}: must be an Epilogue, e.g. Epilogue(bias=True)")
+    if p.y_p < 1 or p.y_q < 1:
+        raise ProblemError(f"+{p.epilogue.pool}: larger than the {p.p}x{p.q} image: no window fits")
+    if p.dtype == "i8" and not p.epilogue.whole:
+        raise ProblemError(f"{p.epilogue}: sums of i8 stay whole numbers: bias, add, relu, maxpool alone")
 
 
 def _pair(values: tuple[int, int]) -> str:
@@ -203,19 +247,20 @@ def _format(p: Problem) -> str:
     if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
         same = p.layout_in == p.layout_out
         text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
-    return text + "".join(f"+{e}" for e in p.epilogue)
+    return text + str(p.epilogue)
 
 
 def _parse(text: str) -> Problem:
     if not isinstance(text, str):
         raise ProblemError(f"problem {_short(text)}: must be text; grammar: {GRAMMAR}")
-    body, *epilogue = text.strip().split("+")
+    body, *words = text.strip().split("+")
     sizes, *names = body.split("-")
     values = _parse_sizes(text, sizes) | _parse_names(text, names)
-    for part in epilogue:
-        if part not in EPILOGUES:
-            raise _bad(text, "+" + part, f"known epilogues are {', '.join(EPILOGUES)}")
-    return Problem(**values, epilogue=tuple(epilogue))  # type: ignore[arg-type]
+    try:
+        epilogue = Epilogue.parse(words)
+    except ProblemError as error:
+        raise ProblemError(f"problem {_short(text)}: {error}") from None
+    return Problem(**values, epilogue=epilogue)  # type: ignore[arg-type]
 
 
 def _parse_sizes(text: str, sizes: str) -> dict[str, object]:
@@ -264,14 +309,14 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for name in names:
         ends = name.split("2") if "2" in name else [name, name]
-        if name in DTYPE_BYTES:
+        if name in DTYPES:
             new: dict[str, object] = {"dtype": name}
         elif name in MATHS:
             new = {"math": name}
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            known = [*DTYPE_BYTES, *LAYOUTS, *MATHS]
+            known = [*DTYPES, *LAYOUTS, *MATHS]
             raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")

@@ -78,7 +78,7 @@ def _run(plan: Plan, data: dict[str, Any], shift: int) -> np.ndarray[Any, Any]:
     """Run with poison in y and guards around it; return y."""
     runtime, problem = plan.runtime, plan.problem
     x, w = _put(runtime, data["x"], shift), _put(runtime, data["w"])
-    bias = _put(runtime, data["bias"], shift) if "bias" in problem.epilogue else None
+    bias = _put(runtime, data["bias"], shift) if problem.epilogue.bias else None
     whole = runtime.alloc(problem.y_bytes + 2 * GUARD)
     runtime.fill(whole, 0xFF)
     y = runtime.slice(whole, GUARD + shift, problem.y_bytes)

@@ -29,7 +29,7 @@ def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     from tilewright.dispatch import REFERENCE
 
     plan = Plan.make(open_runtime("numpy"), problem, REFERENCE)
-    bias = inputs.bias if "bias" in problem.epilogue else None
+    bias = inputs.bias if problem.epilogue.bias else None
     return np.array(plan(inputs.x, plan.pack(inputs.w), bias))
 
 

@@ -57,9 +57,9 @@ def reference(problem: Problem, inputs: Inputs) -> np.ndarray:
             taps = x[:, :, rows, columns].reshape(p.n, p.groups, p.cg, p.p, p.q)
             y += np.einsum("ngchw,gkc->ngkhw", taps, w[..., r, s])
     y = y.reshape(p.n, p.k, p.p, p.q)
-    if "bias" in p.epilogue:
+    if p.epilogue.bias:
         y += inputs.bias.reshape(1, -1, 1, 1)
-    if "relu" in p.epilogue:
+    if p.epilogue.act == "relu":
         y = np.maximum(y, 0)
     return y if p.layout_out == "nchw" else y.transpose(0, 2, 3, 1)
 

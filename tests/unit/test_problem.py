@@ -28,7 +28,7 @@ def problems(draw: st.DrawFn) -> Problem:
         **sizes, n=draw(st.integers(0, 3)), c=groups * draw(small), k=groups * draw(small), groups=groups,
         pad=pad, stride=stride, dilation=dilation, layout_in=draw(st.sampled_from(LAYOUTS)),
         layout_out=draw(st.sampled_from(LAYOUTS)),
-        epilogue=draw(st.sampled_from([(), ("bias",), ("relu",), ("bias", "relu")])),
+        epilogue=draw(epilogues()),
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_output_size_by_brute_force(p: Problem) -> None:
 def test_counts(p: Problem) -> None:
     x, w, y = (a * b * c * d for a, b, c, d in (p.x_shape, p.w_shape, p.y_shape))
     assert (p.x_bytes, p.w_bytes, p.y_bytes) == (4 * x, 4 * w, 4 * y)
-    assert p.bytes == 4 * (x + w + y + (p.k if "bias" in p.epilogue else 0))
+    assert p.bytes == 4 * (x + w + y + (p.k if p.epilogue.bias else 0))
     assert p.flops == 2 * y * p.cg * p.r * p.s
     assert p.cg * p.groups == p.c and p.kg * p.groups == p.k
     swapped = p.with_layout("nhwc")

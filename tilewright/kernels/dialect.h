@@ -10,6 +10,8 @@
 //   vec                     VECTOR floats (1, 2, 4, 8, 16), one lane's share of output channels
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
+//   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
+//   dot4 EXP                four products of i8, summed; the exponential
 //   ASYNC_*                 global-to-shared copies that do not pass through registers where the
 //                           device can do that; plain copies elsewhere
 
@@ -76,6 +78,23 @@ INLINE void vec_sum_lanes(vec *a, int distance) {  // sum over the lanes `distan
         for (int d = distance; d < 32; d *= 2) a->e[i] += __shfl_xor_sync(0xffffffffu, a->e[i], d);
 }
 INLINE float atomic_add(float *p, float v) { return atomicAdd(p, v); }
+INLINE float bits_float(unsigned bits) { return __uint_as_float(bits); }
+INLINE unsigned float_bits(float v) { return __float_as_uint(v); }
+INLINE float half_float(unsigned short half) {  // f16, by its bits
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(half));
+    return v;
+}
+INLINE unsigned short float_half(float v) {
+    unsigned short half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(v));
+    return half;
+}
+INLINE int dot4(int a, int b, int sum) {  // sum + a . b, four i8 each
+    asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+#define EXP(v) expf(v)
 INLINE unsigned atomic_count(unsigned *p) { return atomicAdd(p, 1u); }
 INLINE float load_fresh(const float *p) { return __ldcg(p); }      // what another block has written
 INLINE void vec_add_fresh(vec *a, const float *p) {
@@ -169,6 +188,19 @@ INLINE float atomic_add(volatile __global float *p, float v) {  // no float atom
     } while (atomic_cmpxchg((volatile __global unsigned *)p, was.u, sum.u) != was.u);
     return was.f;
 }
+#define bits_float(bits) as_float(bits)
+#define float_bits(v) as_uint(v)
+INLINE float half_float(ushort half_bits) { return vload_half(0, (const half *)&half_bits); }
+INLINE ushort float_half(float v) {
+    ushort half_bits;
+    vstore_half_rte(v, 0, (half *)&half_bits);
+    return half_bits;
+}
+INLINE int dot4(int a, int b, int sum) {
+    char4 u = as_char4(a), v = as_char4(b);
+    return sum + u.x * v.x + u.y * v.y + u.z * v.z + u.w * v.w;
+}
+#define EXP(v) exp(v)
 #define cluster_load(p, rank) (*(p))
 #define CLUSTER_BARRIER() BARRIER()
 #define vec_sum_lanes(a, distance)

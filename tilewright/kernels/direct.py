@@ -49,6 +49,8 @@ class Direct(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take every strict f32 problem on a device with kernels."""
+        if reason := super().refuses(problem, device):
+            return reason
         if device.backend not in ("cuda", "opencl"):
             return f"the {device.backend} backend runs no kernels"
         return None
@@ -269,7 +271,7 @@ def _defines(
         C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, P=view.p, Q=view.q, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(x_nhwc), Y_NHWC=int(y_nhwc),
-        BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue),
+        **pr.epilogue.defines(),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.floats, CV=cf["cv"],
         F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items,

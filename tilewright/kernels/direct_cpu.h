@@ -116,7 +116,7 @@ INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE float *xs, const GLOBA
 
 INLINE wide finish_vector(wide v, const GLOBAL float *bias, int k) {
     if (BIAS && EPILOGUE_HERE) v += *(const GLOBAL wide *)(bias + k);
-    if (RELU && EPILOGUE_HERE) v = v < 0.0f ? (wide)(0.0f) : v;
+    if (ACT == 1 && EPILOGUE_HERE) v = v < 0.0f ? (wide)(0.0f) : v;
     return v;
 }
 

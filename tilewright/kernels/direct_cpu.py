@@ -198,7 +198,7 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
-        BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue),
+        **pr.epilogue.defines(),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), Y_FLOATS=pr.y_bytes // 4, BLOCKS=geo.blocks, WORKERS=workers,
         SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,

@@ -197,11 +197,17 @@ class Family:
 
     name: str = ""
     tunable: bool = True
+    dtypes: tuple[str, ...] = ("f32",)
     spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Say why the family cannot take the problem on the device; None if it can."""
-        raise NotImplementedError
+        """Say why the family cannot take the problem on the device; None if it can.
+
+        A subclass asks this first, then has its own reasons.
+        """
+        if problem.dtype not in self.dtypes:
+            return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
+        return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """The tunables and their values for this problem, in the order to choose them."""

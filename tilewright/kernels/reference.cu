@@ -71,7 +71,7 @@ INLINE void make_strip(double *sum, double *size, GLOBAL const float *x, GLOBAL 
         sum[i] += b;
         size[i] += b < 0 ? -b : b;
 #endif
-#if RELU
+#if ACT == 1
         sum[i] = sum[i] < 0 ? 0 : sum[i];  // NaN stays NaN
 #endif
     }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.device import Device
+from tilewright.epilogue import Epilogue
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
 from tilewright.problem import Problem
 
@@ -35,7 +36,7 @@ def sizes(problem: Problem) -> dict[str, int]:
         STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
         DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
-        BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue),
+        **pr.epilogue.defines(),
         OFFSET64=int(max(pr.x_bytes, pr.y_bytes, pr.w_bytes) >= _LARGE),
     )  # fmt: skip
 
@@ -49,7 +50,7 @@ def problem_of(defines: dict[str, int]) -> Problem:
         stride=(d["STRIDE_H"], d["STRIDE_W"]), dilation=(d["DILATION_H"], d["DILATION_W"]),
         groups=d["GROUP_COUNT"], layout_in="nhwc" if d["X_NHWC"] else "nchw",
         layout_out="nhwc" if d["Y_NHWC"] else "nchw",
-        epilogue=tuple(e for e in ("bias", "relu") if d[e.upper()]),
+        epilogue=Epilogue.of(d),
     )  # fmt: skip
 
 
@@ -118,10 +119,10 @@ def numpy_conv(problem: Problem, x: Any, w: Any, bias: Any = None) -> tuple[F64,
     x, w = np.asarray(x, np.float64).reshape(pr.x_shape), np.asarray(w, np.float64).reshape(pr.w_shape)
     with np.errstate(all="ignore"):
         y, size = _conv(pr, x, w), _conv(pr, np.abs(x), np.abs(w))
-        if "bias" in pr.epilogue:
+        if pr.epilogue.bias:
             b = np.asarray(bias, np.float64).reshape(1, pr.k, 1, 1)
             y, size = y + b, size + np.abs(b)
-        if "relu" in pr.epilogue:
+        if pr.epilogue.act == "relu":
             y = np.where(y < 0, 0.0, y)
     if pr.layout_out == "nhwc":
         y, size = y.transpose(0, 2, 3, 1), size.transpose(0, 2, 3, 1)

@@ -3,6 +3,8 @@
 // The grid is one row of blocks: C shares of a cluster fastest, then C shares of the grid, then
 // tiles. Neighbouring blocks share the larger of filter and input, so that it is read once.
 
+#include "epilogue.h"
+
 #define NONE 0
 #define ATOMIC 1
 #define TWO_PASS 2
@@ -44,9 +46,7 @@ INLINE Place find_place(int id) {
 }
 
 INLINE float epilogue(float v, const GLOBAL float *bias, int k) {
-    if (BIAS && EPILOGUE_HERE) v += bias[k];
-    if (RELU && EPILOGUE_HERE) v = v < 0.0f ? 0.0f : v;
-    return v;
+    return EPILOGUE_HERE ? before_pool(v, bias, k, bias, 0) : v;
 }
 
 // Store the sum for channel k and pixel (p, q) of the tile, or hand the partial sum on.
@@ -81,8 +81,6 @@ BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
     if (i >= Y_FLOATS) return;
     float sum = 0.0f;
     UNROLL for (int g = 0; g < SG; g++) sum += partial[(offset_t)g * Y_FLOATS + i];
-    if (BIAS) sum += bias[Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K)];
-    if (RELU) sum = sum < 0.0f ? 0.0f : sum;
-    y[i] = sum;
+    y[i] = before_pool(sum, bias, Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K), bias, 0);
 }
 #endif

@@ -77,6 +77,8 @@ class Winograd(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take 3x3 filters of stride 1 on a GPU."""
+        if reason := super().refuses(problem, device):
+            return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
             return "the filter is not 3x3 with stride 1 and no dilation"
         if device.lanes != 32:
@@ -205,7 +207,7 @@ def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[
         C=pr.cg, H=pr.h, W=pr.w, K=pr.kg, R=3, S=3, P=pr.p, Q=pr.q, GROUPS_=pr.groups,
         STR_H=1, STR_W=1, DIL_H=1, DIL_W=1, PAD_T=pr.pad[0], PAD_L=pr.pad[2],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
-        BIAS=int("bias" in pr.epilogue), RELU=int("relu" in pr.epilogue), X_SHARED=1, F_SHARED=1,
+        **pr.epilogue.defines(), X_SHARED=1, F_SHARED=1,
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
         TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
         F_FLOATS=sz.f_floats, X_VECTOR=int(cf["cv"] == 4), X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,

@@ -170,7 +170,7 @@ def wall_us(run: Run) -> float:
 
 def bias_of(problem: Problem, inputs: Inputs) -> F32 | None:
     """Return the bias if the problem has one."""
-    bias: F32 | None = inputs.bias if "bias" in problem.epilogue else None
+    bias: F32 | None = inputs.bias if problem.epilogue.bias else None
     return bias
 
 

@@ -66,7 +66,7 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str)
         with torch.inference_mode(), gpu.on_stream():
             product()
         if problem.epilogue:
-            gpu.bias_relu(y, shift, "relu" in problem.epilogue)
+            gpu.bias_relu(y, shift, problem.epilogue.act == "relu")
 
     def output() -> Any:
         return as_output(gpu.get(y), problem)

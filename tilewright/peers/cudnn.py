@@ -119,7 +119,7 @@ class _Layout:
 
     def run(self, plan: Plan, fused: bool, y: Any) -> Run:
         """Return what enqueues one run of a plan into y."""
-        gpu, relu = self.gpu, "relu" in self.problem.epilogue
+        gpu, relu = self.gpu, self.problem.epilogue.act == "relu"
         room = self.workspace(plan.workspace_bytes)
         arrays = {"x": self.x, "w": self.w, "y": y} | ({"bias": self.bias} if self.bias is not None else {})
         if not fused:

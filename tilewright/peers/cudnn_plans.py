@@ -70,9 +70,9 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, fused: bool, owner: Mapp
         pre_padding=[top, left], post_padding=[bottom, right],
         stride=list(p.stride), dilation=list(p.dilation), compute_data_type=f32,
     )  # fmt: skip
-    if fused and "bias" in p.epilogue:
+    if fused and p.epilogue.bias:
         y = graph.add(y, tensor("bias", 1, p.k, 1, 1))
-    if fused and "relu" in p.epilogue:
+    if fused and p.epilogue.act == "relu":
         y = graph.relu(y)
     y.set_output(True)
     y.set_data_type(f32)

@@ -73,7 +73,7 @@ class _Layer:
         self.w = torch.from_numpy(inputs.w)
         bias = bias_of(problem, inputs)
         self.bias = None if bias is None else torch.from_numpy(bias)
-        self.relu = "relu" in problem.epilogue
+        self.relu = problem.epilogue.act == "relu"
         self.little = torch.zeros(1 << 18)
         self.formats = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
         top, bottom, left, right = problem.pad

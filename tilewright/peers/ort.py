@@ -69,7 +69,7 @@ def _conv_model(problem: Problem, inputs: Inputs) -> bytes:
     top, bottom, left, right = problem.pad
     bias = bias_of(problem, inputs)
     constants = {"w": inputs.w} | ({} if bias is None else {"b": bias})
-    relu = "relu" in problem.epilogue
+    relu = problem.epilogue.act == "relu"
     conv = helper.make_node(
         "Conv", ["x", *constants], ["conv" if relu else "y"], kernel_shape=[problem.r, problem.s],
         pads=[top, left, bottom, right], strides=list(problem.stride),

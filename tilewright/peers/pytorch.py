@@ -71,7 +71,7 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str)
         with torch.inference_mode(), gpu.on_stream():
             padded = x if symmetric(problem) else functional.pad(x, (left, right, top, bottom))
             y = functional.conv2d(padded, w, shift, *rest)
-            last[0] = y.relu_() if "relu" in problem.epilogue else y
+            last[0] = y.relu_() if problem.epilogue.act == "relu" else y
 
     def output() -> Any:
         return as_output(gpu.get(last[0]), problem)

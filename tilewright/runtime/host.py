@@ -104,7 +104,7 @@ class NumpyRuntime:
             return
         problem = loaded.kernels[launch.kernel]
         x, w, bias = (_typed(m, np.float32) for m in memories[:3])
-        count = problem.k if "bias" in problem.epilogue else 0
+        count = problem.k if problem.epilogue.bias else 0
         y, size = numpy_conv(problem, x[: problem.x_bytes // 4], w[: problem.w_bytes // 4], bias[:count])
         with np.errstate(all="ignore"):
             if launch.kernel == "reference":

@@ -213,7 +213,7 @@ class Verifier:
         blueprint = reference_f64(problem, runtime.device)
         self._launch(blueprint, [x, w, bias, ref, size])
         runtime.synchronize()  # size may go as soon as this returns
-        return _Data(host, x, w, bias if "bias" in problem.epilogue else None, ref)
+        return _Data(host, x, w, bias if problem.epilogue.bias else None, ref)
 
     def _enqueue(self, candidate: Candidate, data: _Data, packed: Memory, y: Memory) -> None:
         """Poison y and run."""

@@ -1,0 +1,210 @@
+"""What follows the sum, fused into its kernel: y = pool(act(alpha * conv + beta * z + bias)).
+
+Its text is a row of words, each behind a ``+`` of the problem string and in this order:
+``alpha0.5``, ``bias``, ``add`` (or ``add0.5``), an activation, a pool.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.errors import ProblemError
+
+ACTIVATIONS = ("", "relu", "leaky", "silu", "clamp")
+POOLS = ("max", "avg")
+MAX_POOL = 64
+WORDS = "alpha<number>, bias, add[<number>], relu | leaky[<slope>] | silu | clamp<low>:<high>, "
+WORDS += "maxpool<size>[u<stride>][p<pad>] | avgpool<size>[u<stride>]"
+
+_NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
+_WORD = re.compile(
+    rf"(?P<name>alpha|bias|add|relu|leaky|silu|clamp)(?P<a>{_NUMBER})?(?::(?P<b>{_NUMBER}))?"
+    r"|(?P<pool>max|avg)pool(?P<size>[0-9]{1,4})(?:u(?P<stride>[0-9]{1,4}))?(?:p(?P<pad>[0-9]{1,4}))?"
+)
+_COUNTS = dict(alpha=(1,), bias=(0,), add=(0, 1), relu=(0,), leaky=(0, 1), silu=(0,), clamp=(2,))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A window that slides over the output and keeps its largest value, or its mean.
+
+    A pad is no value: a window counts only what lies in the image. The last rows and columns that
+    fill no window are dropped.
+    """
+
+    kind: str
+    size: int
+    stride: int
+    pad: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in POOLS or not 1 <= self.size <= MAX_POOL or not 1 <= self.stride <= MAX_POOL:
+            raise ProblemError(f"{self}: a pool is max or avg, its size and stride from 1 to {MAX_POOL}")
+        if self.pad and (self.kind != "max" or self.pad > self.size // 2):
+            raise ProblemError(f"{self}: only a maximum is padded, by half its size at most")
+
+    def out(self, extent: int) -> int:
+        """Windows along one side of an image of ``extent`` values."""
+        return (extent + 2 * self.pad - self.size) // self.stride + 1
+
+    def __str__(self) -> str:
+        stride = f"u{self.stride}" if self.stride != self.size else ""
+        return f"{self.kind}pool{self.size}{stride}" + (f"p{self.pad}" if self.pad else "")
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to the sum; the values are those of f32, so that no kernel rounds them otherwise.
+
+    Attributes:
+        alpha: factor of the sum.
+        bias: whether one number for each output channel is added.
+        beta: factor of the residual z, of the shape of the sum; 0: there is none.
+        act: "", "relu", "leaky" (slope ``low``), "silu", "clamp" (from ``low`` to ``high``).
+        pool: None: no pool.
+
+    Example:
+        >>> str(Epilogue.parse(["bias", "relu", "maxpool2"]))
+        '+bias+relu+maxpool2'
+    """
+
+    alpha: float = 1.0
+    bias: bool = False
+    beta: float = 0.0
+    act: str = ""
+    low: float = 0.0
+    high: float = 0.0
+    pool: Pool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta", "low", "high"):
+            object.__setattr__(self, name, _f32(name, getattr(self, name)))
+        if self.act not in ACTIVATIONS:
+            raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(ACTIVATIONS[1:])}")
+        if self.act == "clamp" and self.low > self.high:
+            raise ProblemError(f"clamp{_text(self.low)}:{_text(self.high)}: low is above high")
+
+    def __bool__(self) -> bool:
+        return self != NOTHING
+
+    @property
+    def add(self) -> bool:
+        """Whether a residual z is added."""
+        return self.beta != 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether whole numbers stay whole: all that sums of i8 can take."""
+        mean = self.pool is not None and self.pool.kind == "avg"
+        return self.alpha == 1.0 and self.beta in (0.0, 1.0) and self.act in ("", "relu") and not mean
+
+    @property
+    def exact(self) -> bool:
+        """Whether small integers stay exact in it: then answers are compared bit by bit."""
+        powers = all(math.frexp(f)[0] in (0.0, 0.5, -0.5) for f in (self.alpha, self.beta))
+        if self.pool is not None and self.pool.kind == "avg":
+            return powers and self.act in ("", "relu", "clamp") and math.frexp(self.pool.size)[0] == 0.5
+        return powers and self.act != "silu"
+
+    def defines(self) -> dict[str, int]:
+        """Return the defines of ``epilogue.h``; numbers travel as the bits of an f32."""
+        pool = self.pool or Pool("max", 1, 1)
+        return dict(
+            ALPHA=_bits(self.alpha), SCALED=int(self.alpha != 1.0), BIAS=int(self.bias),
+            BETA=_bits(self.beta), ADD=int(self.add),
+            ACT=ACTIVATIONS.index(self.act), ACT_LOW=_bits(self.low), ACT_HIGH=_bits(self.high),
+            POOL=0 if self.pool is None else 1 + POOLS.index(pool.kind), POOL_SIZE=pool.size,
+            POOL_STRIDE=pool.stride, POOL_PAD=pool.pad,
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, defines: dict[str, int]) -> Epilogue:
+        """Return what ``defines`` spelt out."""
+        d = defines
+        pool = None
+        if d["POOL"]:
+            pool = Pool(POOLS[d["POOL"] - 1], d["POOL_SIZE"], d["POOL_STRIDE"], d["POOL_PAD"])
+        return cls(
+            alpha=_float(d["ALPHA"]), bias=bool(d["BIAS"]), beta=_float(d["BETA"]) if d["ADD"] else 0.0,
+            act=ACTIVATIONS[d["ACT"]], low=_float(d["ACT_LOW"]), high=_float(d["ACT_HIGH"]), pool=pool,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        words = [f"alpha{_text(self.alpha)}"] if self.alpha != 1.0 else []
+        words += ["bias"] if self.bias else []
+        words += ["add" + (_text(self.beta) if self.beta != 1.0 else "")] if self.add else []
+        if self.act:
+            numbers = {"leaky": _text(self.low), "clamp": f"{_text(self.low)}:{_text(self.high)}"}
+            words.append(self.act + numbers.get(self.act, ""))
+        words += [str(self.pool)] if self.pool else []
+        return "".join("+" + word for word in words)
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> Epilogue:
+        """Read the words of a problem string, without their ``+``.
+
+        Raises:
+            ProblemError: names the word that cannot be read, or that is out of order.
+        """
+        values: dict[str, object] = {}
+        last = -1
+        for word in words:
+            place, new = _read(word)
+            if place <= last:
+                raise ProblemError(f"+{word}: given twice or out of order; the order is {WORDS}")
+            last = place
+            values |= new
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def _read(word: str) -> tuple[int, dict[str, object]]:
+    """Return the place of a word in the order, and the fields that it sets."""
+    match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
+    if match is None:
+        raise ProblemError(f"+{word[:80]}: no such epilogue; known are {WORDS}")
+    if match["pool"]:
+        size = int(match["size"])
+        return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}
+    name, a, b = match["name"], match["a"], match["b"]
+    given = (a is not None) + (b is not None)
+    if given not in _COUNTS[name]:
+        raise ProblemError(f"+{word[:80]}: has the wrong count of numbers; known are {WORDS}")
+    if name in ("relu", "leaky", "silu", "clamp"):
+        low = float(a) if a is not None else 0.01 if name == "leaky" else 0.0
+        return 3, {"act": name, "low": low, "high": float(b or 0.0)}
+    if name == "bias":
+        return 1, {"bias": True}
+    value = float(a) if a is not None else 1.0
+    if value == 0.0:
+        raise ProblemError(f"+{word[:80]}: a factor of 0 leaves nothing; leave the word out")
+    return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
+
+
+def _f32(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 3e38:
+        raise ProblemError(f"{name}={value!r}: must be a finite number")
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def _bits(value: float) -> int:
+    return int(struct.unpack("I", struct.pack("f", value))[0])
+
+
+def _float(bits: int) -> float:
+    return float(struct.unpack("f", struct.pack("I", bits))[0])
+
+
+def _text(value: float) -> str:
+    """Return the shortest decimal that is this f32."""
+    for digits in range(1, 10):
+        text = f"{value:.{digits}g}"
+        if _f32("", float(text)) == value:
+            break
+    return text.replace("e+", "e")
+
+
+NOTHING = Epilogue()

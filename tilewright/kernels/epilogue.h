@@ -1,0 +1,57 @@
+// What follows the sum: y = pool(act(alpha * conv + beta * z + bias)); the defines are those of
+// Epilogue.defines() in epilogue.py. Numbers travel as the bits of an f32.
+//
+//   SCALED ALPHA   factor of the sum                  BIAS        one number a channel
+//   ADD BETA       factor of z, shaped as the sum     ACT         0 none 1 relu 2 leaky 3 silu 4 clamp
+//   POOL           0 none 1 largest 2 mean, over POOL_SIZE^2 values, POOL_STRIDE apart, POOL_PAD around
+//
+// A pooled value: pooled = POOL_NOTHING; pool_take(&pooled, v) for each value of the window that lies
+// in the image; pool_mean(pooled, how many). NaN wins over every number, as it does in a sum.
+
+#include "types.h"
+
+INLINE acc_t activated(acc_t v) {
+#if ACT == 1
+    return v < 0 ? 0 : v;  // NaN stays NaN
+#elif ACT == 2
+    return v < 0 ? v * (acc_t)bits_float(ACT_LOW) : v;
+#elif ACT == 3
+    return v / (1 + EXP(-v));
+#elif ACT == 4
+    return v < bits_float(ACT_LOW) ? bits_float(ACT_LOW) : v > bits_float(ACT_HIGH) ? bits_float(ACT_HIGH) : v;
+#else
+    return v;
+#endif
+}
+
+// The sum of channel k (of all groups) at element `at` of z, as it goes into the pool or into y.
+INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t at) {
+#if SCALED
+    v *= (acc_t)bits_float(ALPHA);
+#endif
+#if ADD
+    v += (acc_t)bits_float(BETA) * out_load(z + at);
+#endif
+#if BIAS
+    v += out_load(bias + k);
+#endif
+    return activated(v);
+}
+
+#if DTYPE == 4
+#define POOL_NOTHING (-2147483647 - 1)
+#elif POOL == 1
+#define POOL_NOTHING (-(acc_t)(1.0f / 0.0f))
+#else
+#define POOL_NOTHING 0
+#endif
+
+INLINE void pool_take(acc_t *pooled, acc_t v) {
+#if POOL == 2
+    *pooled += v;
+#else
+    *pooled = v > *pooled || v != v ? v : *pooled;
+#endif
+}
+
+INLINE acc_t pool_mean(acc_t pooled, int count) { return POOL == 2 ? pooled / count : pooled; }

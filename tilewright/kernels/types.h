@@ -1,0 +1,52 @@
+// The types of a layer, from its DTYPE: what memory holds, and what is computed with.
+//
+//   DTYPE  0 f64   1 f32   2 f16   3 bf16   4 i8        (f32 if it is not given)
+//   in_t   an element of x and w as the caller has them     out_t  an element of y, bias and z
+//   acc_t  what sums are made of: f64 for f64, i32 for i8, else f32
+//   in_load, out_load, out_store: memory to acc_t and back, rounding to nearest even
+
+#ifndef DTYPE
+#define DTYPE 1
+#endif
+
+#if DTYPE == 0
+typedef double in_t, out_t, acc_t;
+#elif DTYPE == 1
+typedef float in_t, out_t, acc_t;
+#elif DTYPE == 4
+typedef signed char in_t;
+typedef int out_t, acc_t;
+#else  // held as bits: no arithmetic in 16 bits anywhere
+typedef unsigned short in_t, out_t;
+typedef float acc_t;
+#endif
+
+INLINE acc_t widened(in_t v) {
+#if DTYPE == 2
+    return half_float(v);
+#elif DTYPE == 3
+    return bits_float((unsigned)v << 16);
+#else
+    return v;
+#endif
+}
+
+INLINE out_t narrowed(acc_t v) {
+#if DTYPE == 2
+    return float_half(v);
+#elif DTYPE == 3
+    unsigned bits = float_bits(v);
+    if (v != v) return 0x7fc0;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+#else
+    return v;
+#endif
+}
+
+INLINE acc_t in_load(const GLOBAL in_t *p) { return widened(*p); }
+INLINE void out_store(GLOBAL out_t *p, acc_t v) { *p = narrowed(v); }
+#if DTYPE == 4
+INLINE acc_t out_load(const GLOBAL out_t *p) { return *p; }
+#else
+INLINE acc_t out_load(const GLOBAL out_t *p) { return widened(*p); }
+#endif
