@@ -17,11 +17,11 @@ BYTES = 4  # of an f32
 
 @dataclass(frozen=True, eq=False)
 class _Variant:
-    """One Blueprint on the device with its workspace."""
+    """One Blueprint on the device with its workspace; ``loaded`` goes by the name of a kernel."""
 
     blueprint: Blueprint
-    built: Built
-    loaded: Loaded
+    built: tuple[Built, ...]
+    loaded: Mapping[str, Loaded]
     workspace: Mapping[str, Memory]
 
 
@@ -34,7 +34,7 @@ class Plan:
         family: the family of the kernel.
         config: its parameters.
         note: what a user should know of the choice ("untuned: the model's choice"), or empty.
-        built: the compiled kernels: registers, compile time.
+        built: the compiled programs.
 
     A Plan has one workspace: run it on one stream at a time.
 
@@ -87,6 +87,16 @@ class Plan:
     def deterministic(self) -> bool:
         """Whether two runs give the same bits."""
         return self.family.deterministic(self.config)
+
+    @property
+    def registers(self) -> int:
+        """Most registers that a thread of any kernel takes; 0 where the compiler does not say."""
+        return max(built.registers for built in self.built)
+
+    @property
+    def compile_s(self) -> float:
+        """Seconds that the compiler took; 0 where all came from the cache."""
+        return sum(built.compile_s for built in self.built)
 
     @property
     def workspace_bytes(self) -> int:
@@ -148,7 +158,7 @@ class Plan:
         variant = self._variant_for(bound)
         for launch in variant.blueprint.launches:
             memories = [bound.get(name) or variant.workspace[name] for name in launch.args]
-            self.runtime.launch(variant.loaded, launch, memories, stream)
+            self.runtime.launch(variant.loaded[launch.kernel], launch, memories, stream)
 
     def __call__(
         self, x: Any, packed_w: Memory, bias: Any = None, out: Any = None, stream: int | None = None
@@ -214,13 +224,15 @@ class Plan:
 
     def _variant(self, blueprint: Blueprint) -> _Variant:
         runtime, workspace = self.runtime, {}
-        built = runtime.compile(blueprint)
+        built = tuple(runtime.compile(program) for program in blueprint.programs)
         for buffer in blueprint.workspace:
             memory = workspace[buffer.name] = runtime.alloc(buffer.nbytes)
             if buffer.zeroed:
                 runtime.fill(memory, 0)
         runtime.synchronize()
-        return _Variant(blueprint, built, runtime.load(built), workspace)
+        loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
+        loaded["zero"] = next(iter(loaded.values()))  # a memset: no program's own
+        return _Variant(blueprint, built, loaded, workspace)
 
 
 def _new_like(x: Any, shape: tuple[int, ...]) -> Any:

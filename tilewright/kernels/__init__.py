@@ -7,8 +7,9 @@ from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Family
 from tilewright.kernels.reference import Reference
 from tilewright.kernels.winograd import Winograd
+from tilewright.kernels.winograd4 import Winograd4
 
-FAMILIES: tuple[Family, ...] = (Direct(), Winograd(), Reference())
+FAMILIES: tuple[Family, ...] = (Direct(), Winograd(), Winograd4(), Reference())
 
 
 def family(name: str) -> Family:

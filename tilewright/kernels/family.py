@@ -121,7 +121,8 @@ class Blueprint:
 
     Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
     ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel (see pack.cu);
-    None means that the filter is used as given (kcrs).
+    None means that the filter is used as given (kcrs). ``parts`` are further programs whose kernels
+    ``launches`` names: each is compiled by itself, from its own source and defines.
     """
 
     source: str
@@ -131,6 +132,12 @@ class Blueprint:
     pack: tuple[tuple[str, int], ...] | None = None
     workspace: tuple[Buffer, ...] = ()
     max_registers: int = 0
+    parts: tuple[Blueprint, ...] = ()
+
+    @property
+    def programs(self) -> tuple[Blueprint, ...]:
+        """All that is to be compiled."""
+        return (self, *self.parts)
 
 
 @dataclass(frozen=True)
@@ -163,6 +170,8 @@ class Work:
         register_intensity: flops per element loaded into registers (the source's equation).
         block_intensity: flops per element staged by a block (the source's equation).
         input_bytes: bytes of the input that a block's inner loops read from caches (CPU).
+        more_launches: launches before and after the main kernel, beside those that combine.
+        more_bytes: bytes that those read and write, in all.
     """
 
     blocks: int
@@ -190,6 +199,8 @@ class Work:
     register_intensity: float
     block_intensity: float
     input_bytes: float = 0.0
+    more_launches: int = 0
+    more_bytes: float = 0.0
 
 
 class Family:
@@ -198,6 +209,7 @@ class Family:
     name: str = ""
     tunable: bool = True
     dtypes: tuple[str, ...] = ("f32",)
+    exact: bool = True  # small integers give whole answers, bit by bit
     spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -208,6 +220,10 @@ class Family:
         if problem.dtype not in self.dtypes:
             return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
         return None
+
+    def inner(self, problem: Problem) -> Problem:
+        """The problem that the rules look at: another one where another family's kernel does the work."""
+        return problem
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """The tunables and their values for this problem, in the order to choose them."""
@@ -250,7 +266,7 @@ class Family:
             if value not in params[name].values:
                 allowed = ", ".join(map(str, params[name].values))
                 raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
-        known: dict[str, Any] = {**config.values, "problem": problem, "device": device}
+        known: dict[str, Any] = {**config.values, "problem": self.inner(problem), "device": device}
         for rule in self.rules_for(device):
             if not rule.holds(*(known[n] for n in rule.needs)):
                 raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")

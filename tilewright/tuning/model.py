@@ -96,6 +96,7 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "not_overlapped_us": shorter * (1.0 - k.overlap),
         "stores_us": work.store_sectors * k.sector_cycles * per_unit * us,
         "combine_us": _combine_us(device, work, k, per_unit),
+        "other_launches_us": _others_us(device, work, k),
     }
     stalls = max(0.0, compute - max(issue, port, l2))
     facts = {
@@ -130,6 +131,14 @@ def _latency(work: Work, k: Coefficients) -> float:
     """Cycles of a block that other blocks may fill: its first loads, and the turns of its main loop."""
     turn = k.step_cycles + (k.exposed_cycles if work.buffers == 1 else 0.0)
     return k.fetch_cycles + work.steps * turn
+
+
+def _others_us(device: Device, work: Work, k: Coefficients) -> float:
+    """Launches that only move data: through the L2 cache where it fits, else through main memory."""
+    l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
+    fits = work.more_bytes < 2.0 * device.l2_bytes
+    gbs = l2_gbs if fits else device.rates.read_gbs * k.memory_share
+    return work.more_launches * k.launch_us + work.more_bytes / (gbs * 1e3)
 
 
 def _combine_us(device: Device, work: Work, k: Coefficients, per_unit: int) -> float:

@@ -65,8 +65,8 @@ class Trials:
             candidate = self._candidate(config)
             plan = candidate.plan
             record = replace(
-                record, deterministic=plan.deterministic, registers=plan.built.registers,
-                workspace_bytes=plan.workspace_bytes, compile_s=plan.built.compile_s,
+                record, deterministic=plan.deterministic, registers=plan.registers,
+                workspace_bytes=plan.workspace_bytes, compile_s=plan.compile_s,
             )  # fmt: skip
             return self._judge(record, candidate, best_us, level), self._spoilt()
         except ConfigError as error:
@@ -88,11 +88,10 @@ class Trials:
             family = kernels.family(config.family)
             family.check(self.problem, self.device, config)
             blueprint = family.blueprint(self.problem, self.device, config)
-            todo = [blueprint]
+            self._build(blueprint, max(blueprint.packed_bytes, self.problem.w_bytes))
             if blueprint.pack is not None:
-                todo.append(tools.pack(self.problem, self.device, blueprint.pack, blueprint.packed_bytes))
-            for each in todo:
-                self._build(each, max(blueprint.packed_bytes, self.problem.w_bytes))
+                packer = tools.pack(self.problem, self.device, blueprint.pack, blueprint.packed_bytes)
+                self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
             return Compiled("constraints", _line(error))
         except TilewrightError as error:
@@ -148,16 +147,17 @@ class Trials:
         if self._runtime is None:
             from tilewright.runtime.cuda import compile_cuda
 
-            compile_cuda(blueprint, self.device.arch)
+            for program in blueprint.programs:
+                compile_cuda(program, self.device.arch)
             return
-        built = self._runtime.compile(blueprint)
+        built = [self._runtime.compile(program) for program in blueprint.programs]
         if self._runtime.unified:
             self._stage("run")
             _rehearse(self._runtime, blueprint, built, self.problem, packed_bytes)
 
 
 def _rehearse(
-    runtime: Runtime, blueprint: Blueprint, built: Built, problem: Problem, packed_bytes: int
+    runtime: Runtime, blueprint: Blueprint, built: Sequence[Built], problem: Problem, packed_bytes: int
 ) -> None:
     """Launch one block of each kernel: PoCL makes machine code at the first launch, and keeps it on disk.
 
@@ -166,13 +166,15 @@ def _rehearse(
     sizes = {b.name: b.nbytes for b in blueprint.workspace}
     sizes |= dict(x=problem.x_bytes, y=problem.y_bytes, bias=4 * problem.k)
     sizes |= dict(w=packed_bytes, packed=packed_bytes)
-    loaded = runtime.load(built)
+    loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
     for launch in blueprint.launches:
         small = max(g * b for g, b in zip(launch.grid, launch.block, strict=True)) < 1 << 16
         memories = [runtime.alloc(sizes[name]) for name in launch.args]
         for memory in memories:
             runtime.fill(memory, 0)
-        runtime.launch(loaded, replace(launch, grid=(1, 1, 1)) if small else launch, memories)
+        if launch.kernel == "zero":
+            continue
+        runtime.launch(loaded[launch.kernel], replace(launch, grid=(1, 1, 1)) if small else launch, memories)
         runtime.synchronize()
 
 

@@ -159,7 +159,7 @@ class Verifier:
                 return f"{what}: {figures.nan} elements were not written or are NaN"
             if figures.misplaced:
                 return f"{what}: {figures.misplaced} elements are infinite"
-        if exact.unequal and getattr(candidate.plan.family, "exact", True):
+        if exact.unequal and candidate.plan.family.exact:
             return f"integers: {exact.unequal} elements differ from the exact answer"
         if found.over:
             return f"normal numbers: {found.over} elements beyond the bound, at worst {found.worst:.3g} times"

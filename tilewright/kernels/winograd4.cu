@@ -1,0 +1,115 @@
+// winograd4: 3x3, stride 1, by F(4x4, 3x3): 36 multiply-adds for 16 outputs where direct takes 144.
+//
+//   V[e][c][t] = (B' d B)[e]                    transform_input: d is the 6x6 input under tile t
+//   M[e][k][t] = sum over c of U[e][k][c] V[e][c][t]     36 matrix products, by another family
+//   y tile t   = A' M[.][k][t] A                transform_output: 4x4 outputs, finished and stored
+//
+//   input     +--+--+--+        V, as an image of 36 C channels      tiles step by 4 and
+//             | t0  |  |        and TILES pixels, in the input's     overlap by 2: each input
+//             +--+--+--+  --->  layout; M in the output's. So the    is read 2.25 times,
+//             |  | t1  |        products are a 1x1 convolution       from the cache
+//             +--+--+--+        of 36 groups.
+//
+// x, y: nchw or nhwc.  U: packed and transformed by pack.cu.  A thread transforms one tile of one
+// channel. The order of the adds differs from the direct sum and a NaN in x spreads over its tile.
+// Example: Y12 (34x34, C = 256, K = 512): 9 * 9 tiles, 36 products of 512 x 81 x 256.
+
+#define TILES_ALL (SIZE_N * TILES_P * TILES_Q)
+#define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * SIZE_H + (h)) * SIZE_W + (w)) * SIZE_C + (c) \
+                                 : (((offset_t)(n) * SIZE_C + (c)) * SIZE_H + (h)) * SIZE_W + (w))
+#define Z_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * SIZE_P + (p)) * SIZE_Q + (q)) * SIZE_K + (k) \
+                                 : (((offset_t)(n) * SIZE_K + (k)) * SIZE_P + (p)) * SIZE_Q + (q))
+#define Y_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * SIZE_YP + (p)) * SIZE_YQ + (q)) * SIZE_K + (k) \
+                                 : (((offset_t)(n) * SIZE_K + (k)) * SIZE_YP + (p)) * SIZE_YQ + (q))
+
+#include "epilogue.h"
+
+// Six values through B'.
+INLINE void transform6(float *to, float d0, float d1, float d2, float d3, float d4, float d5) {
+    float even = d4 - 4.0f * d2, odd = d3 - 4.0f * d1, twice = 2.0f * (d3 - d1);
+    to[0] = 4.0f * d0 - 5.0f * d2 + d4;
+    to[1] = even + odd;
+    to[2] = even - odd;
+    to[3] = d4 - d2 + twice;
+    to[4] = d4 - d2 - twice;
+    to[5] = 4.0f * d1 - 5.0f * d3 + d5;
+}
+
+BOUNDED_KERNEL(transform_input, THREADS, 1)
+(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles) {
+    offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
+    if (item >= (offset_t)SIZE_C * TILES_ALL) return;
+    int c = X_NHWC ? item % SIZE_C : item / TILES_ALL, t = X_NHWC ? item / SIZE_C : item % TILES_ALL;
+    int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * 4 - PAD_TOP, w0 = t % TILES_Q * 4 - PAD_LEFT;
+    float d[6][6], half_way[6][6], v[6];
+    UNROLL for (int i = 0; i < 6; i++)
+        UNROLL for (int j = 0; j < 6; j++) {
+            int inside = (unsigned)(h0 + i) < SIZE_H && (unsigned)(w0 + j) < SIZE_W;
+            d[i][j] = inside ? x[X_AT(n, c, h0 + i, w0 + j)] : 0.0f;
+        }
+    UNROLL for (int i = 0; i < 6; i++) transform6(half_way[i], d[i][0], d[i][1], d[i][2], d[i][3], d[i][4], d[i][5]);
+    UNROLL for (int j = 0; j < 6; j++) {
+        transform6(v, half_way[0][j], half_way[1][j], half_way[2][j], half_way[3][j], half_way[4][j], half_way[5][j]);
+        UNROLL for (int i = 0; i < 6; i++) {
+            int e = i * 6 + j;
+            tiles[X_NHWC ? ((offset_t)t * 36 + e) * SIZE_C + c : ((offset_t)e * SIZE_C + c) * TILES + t] = v[i];
+        }
+    }
+}
+
+// Six values through A'.
+INLINE void transform4(float *to, float m0, float m1, float m2, float m3, float m4, float m5) {
+    float minus = m1 - m2, plus = m1 + m2, minus2 = m3 - m4, plus2 = m3 + m4;
+    to[0] = m0 + plus + plus2;
+    to[1] = minus + 2.0f * minus2;
+    to[2] = plus + 4.0f * plus2;
+    to[3] = minus + 8.0f * minus2 + m5;
+}
+
+// One tile of sums, finished and stored; a pool's windows lie within it.
+INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
+                       float sums[4][4]) {
+#if POOL
+    UNROLL for (int i = 0; i < 4; i += POOL_SIZE)
+        UNROLL for (int j = 0; j < 4; j += POOL_SIZE) {
+            if ((p0 + i) / POOL_SIZE >= SIZE_YP || (q0 + j) / POOL_SIZE >= SIZE_YQ) continue;
+            acc_t pooled = POOL_NOTHING;
+            UNROLL for (int a = 0; a < POOL_SIZE; a++)
+                UNROLL for (int b = 0; b < POOL_SIZE; b++)
+                    pool_take(&pooled, before_pool(sums[i + a][j + b], bias, k, z, Z_AT(n, k, p0 + i + a, q0 + j + b)));
+            y[Y_AT(n, k, (p0 + i) / POOL_SIZE, (q0 + j) / POOL_SIZE)] = pool_mean(pooled, POOL_SIZE * POOL_SIZE);
+        }
+#else
+    UNROLL for (int i = 0; i < 4; i++) {
+        if (p0 + i >= SIZE_P) return;
+        offset_t at = Z_AT(n, k, p0 + i, q0);
+        int apart = Y_NHWC ? SIZE_K : 1;
+        float row[4];
+        UNROLL for (int j = 0; j < 4; j++)
+            row[j] = q0 + j < SIZE_Q ? before_pool(sums[i][j], bias, k, z, at + j * apart) : 0.0f;
+        if (ROWS) store4(y + at, row);
+        else UNROLL for (int j = 0; j < 4; j++) if (q0 + j < SIZE_Q) y[at + j * apart] = row[j];
+    }
+#endif
+}
+
+BOUNDED_KERNEL(transform_output, THREADS, 1)
+(const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z,
+ GLOBAL float *RESTRICT y) {
+    offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
+    if (item >= (offset_t)SIZE_K * TILES_ALL) return;
+    int k = Y_NHWC ? item % SIZE_K : item / TILES_ALL, t = Y_NHWC ? item / SIZE_K : item % TILES_ALL;
+    float half_way[4][6], sums[4][4], column[4];
+    UNROLL for (int j = 0; j < 6; j++) {
+        float m[6];
+        UNROLL for (int i = 0; i < 6; i++) {
+            int e = i * 6 + j;
+            m[i] = products[Y_NHWC ? ((offset_t)t * 36 + e) * SIZE_K + k : ((offset_t)e * SIZE_K + k) * TILES + t];
+        }
+        transform4(column, m[0], m[1], m[2], m[3], m[4], m[5]);
+        UNROLL for (int i = 0; i < 4; i++) half_way[i][j] = column[i];
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+        transform4(sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
+    store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, t / TILES_Q % TILES_P * 4, t % TILES_Q * 4, sums);
+}

@@ -1,0 +1,108 @@
+"""The winograd4 family: 3x3, stride 1, in 36 multiply-adds for 16 outputs instead of 144, in three kernels.
+
+Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(4x4, 3x3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from tilewright.device import Device
+from tilewright.kernels.direct import Direct
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.reference import sizes
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import Problem
+
+ELEMENTS = 36  # of a transformed tile
+THREADS = 128  # of the kernels that transform
+FEWEST_CHANNELS = 16
+GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
+PRODUCTS = Direct()
+
+
+@lru_cache(maxsize=4096)
+def products(pr: Problem) -> Problem:
+    """The 36 matrix products, as a 1x1 convolution of 36 groups over one row of tiles."""
+    tiles = ceil_div(pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4), 4) * 4
+    return Problem(
+        n=1, c=ELEMENTS * pr.c, h=1, w=tiles, k=ELEMENTS * pr.k, r=1, s=1, groups=ELEMENTS,
+        layout_in=pr.layout_in, layout_out=pr.layout_out,
+    )  # fmt: skip
+
+
+class Winograd4(Family):
+    """Winograd's minimal filtering with tiles of 4x4, its matrix products by the kernel of another family."""
+
+    name = "winograd4"
+    exact = False
+    spreads_nonfinite = True
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take 3x3 filters of stride 1 with channels enough for the error of the transforms to average out."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
+            return "the filter is not 3x3 with stride 1 and no dilation"
+        if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
+            return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
+        pool = problem.epilogue.pool
+        if pool and (pool.size != pool.stride or pool.pad or pool.size not in (2, 4)):
+            return "the pool's windows do not tile a tile of 4x4"
+        if device.lanes != 32:
+            return "it is made for the threads of a GPU"
+        return PRODUCTS.refuses(products(problem), device)
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables of the matrix products."""
+        return PRODUCTS.params(products(problem), device)
+
+    def inner(self, problem: Problem) -> Problem:
+        """The matrix products."""
+        return products(problem)
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel of the matrix products forbid."""
+        return PRODUCTS.rules()
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out the transform of the input, the matrix products, and the transform of the output."""
+        return _blueprint(problem, device, config, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count the matrix products, and what the transforms move."""
+        half = products(problem)
+        work = PRODUCTS.work(half, device, config)
+        moved = problem.x_bytes + half.x_bytes + half.y_bytes + problem.y_bytes
+        return replace(work, more_launches=2, more_bytes=float(moved), dram_bytes=half.w_bytes + problem.x_bytes)
+
+    def deterministic(self, config: Config) -> bool:
+        """As the matrix products are."""
+        return PRODUCTS.deterministic(config)
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """The sum of the matrix products, and the growth of its error in the transforms."""
+        return PRODUCTS.chain(products(problem), config) + GROWTH
+
+
+def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Blueprint:
+    half = products(pr)
+    inner = PRODUCTS.blueprint(half, device, config)  # its buffers are our own, and aligned
+    names = {"x": "tiles", "y": "products"}
+    middle = [replace(one, args=tuple(names.get(name, name) for name in one.args)) for one in inner.launches]
+    tiles = pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4)
+    count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
+    rows = pr.layout_out == "nchw" and pr.q % 4 == 0 and aligned and pr.epilogue.pool is None
+    defines = sizes(pr) | dict(
+        THREADS=THREADS, TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=ceil_div(pr.q, 4), ROWS=int(rows),
+        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q, OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes) >= 1 << 33),
+    )  # fmt: skip
+    first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles"))
+    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), ("products", "bias", "bias", "y"))
+    return Blueprint(
+        source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last),
+        packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
+        workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes), *inner.workspace),
+        parts=(replace(inner, launches=(), workspace=()),),
+    )  # fmt: skip
