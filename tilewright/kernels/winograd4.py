@@ -40,7 +40,7 @@ class Winograd4(Family):
     spreads_nonfinite = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take 3x3 filters of stride 1 with channels enough for the error of the transforms to average out."""
+        """Take 3x3 filters of stride 1 and channels enough for the transforms' error to average out."""
         if reason := super().refuses(problem, device):
             return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
@@ -75,7 +75,8 @@ class Winograd4(Family):
         half = products(problem)
         work = PRODUCTS.work(half, device, config)
         moved = problem.x_bytes + half.x_bytes + half.y_bytes + problem.y_bytes
-        return replace(work, more_launches=2, more_bytes=float(moved), dram_bytes=half.w_bytes + problem.x_bytes)
+        dram = half.w_bytes + problem.x_bytes
+        return replace(work, more_launches=2, more_bytes=float(moved), dram_bytes=dram)
 
     def deterministic(self, config: Config) -> bool:
         """As the matrix products are."""
