@@ -26,14 +26,20 @@ INLINE float transformed(const GLOBAL float *g, int e) {
     return sum;
 }
 
-// Element e of G g G' for F(4x4): the rows of G are (1/4 0 0), (-1/6)(1 1 1), (-1/6)(1 -1 1),
-// (1/24)(1 2 4), (1/24)(1 -2 4), (0 0 1).
+// Entry of G for F(4x4): the powers of a row's point 1, -1, 2, -2, scaled; computed, since a table that
+// is indexed at run time lies in local memory.
+INLINE float g4(int i, int j) {
+    if (i == 0) return j == 0 ? 1.0f / 4 : 0.0f;
+    if (i == 5) return j == 2 ? 1.0f : 0.0f;
+    float point = (i < 3 ? 1.0f : 2.0f) * (i % 2 ? 1.0f : -1.0f), scale = i < 3 ? -1.0f / 6 : 1.0f / 24;
+    return scale * (j == 0 ? 1.0f : j == 1 ? point : point * point);
+}
+
+// Element e of G g G', with G of F(4x4) and g a 3x3 filter.
 INLINE float transformed4(const GLOBAL float *g, int e) {
-    const float rows[6][3] = {{1.0f / 4, 0.0f, 0.0f}, {-1.0f / 6, -1.0f / 6, -1.0f / 6}, {-1.0f / 6, 1.0f / 6, -1.0f / 6},
-                              {1.0f / 24, 1.0f / 12, 1.0f / 6}, {1.0f / 24, -1.0f / 12, 1.0f / 6}, {0.0f, 0.0f, 1.0f}};
     float sum = 0.0f;
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) sum += rows[e / 6][i] * g[i * 3 + j] * rows[e % 6][j];
+    UNROLL for (int i = 0; i < 3; i++)
+        UNROLL for (int j = 0; j < 3; j++) sum += g4(e / 6, i) * g[i * 3 + j] * g4(e % 6, j);
     return sum;
 }
 
