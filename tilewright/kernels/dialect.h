@@ -12,6 +12,8 @@
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
 //   dot4 EXP                four products of i8, summed; the exponential
+//   CHAIN()                 first in a kernel of several launches: lets the next one's blocks take their
+//                           places early, and waits until the one before is done (Launch.chained)
 //   ASYNC_*                 global-to-shared copies that do not pass through registers where the
 //                           device can do that; plain copies elsewhere
 
@@ -101,6 +103,11 @@ INLINE void vec_add_fresh(vec *a, const float *p) {
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
 }
 #define FENCE() __threadfence()
+#if __CUDA_ARCH__ >= 900
+#define CHAIN() asm volatile("griddepcontrol.launch_dependents;\n griddepcontrol.wait;" ::: "memory")
+#else
+#define CHAIN()
+#endif
 #define SHARED_FLAG(name) __shared__ int name##_store; int *name = &name##_store
 
 #if defined(CLUSTER) && CLUSTER > 1
@@ -212,6 +219,7 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
     *a += vec_pack(one);
 }
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#define CHAIN()
 #define SHARED_FLAG(name) __local int name##_store; __local int *name = &name##_store
 #if VECTOR == 1
 #define vec_load_shared(p) (*(p))

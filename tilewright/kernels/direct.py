@@ -247,7 +247,8 @@ def _launches(
         return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
     if combine == TWO_PASS:
         groups = ceil_div(y_floats, SUM_THREADS)
-        second = Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), ("partial", "bias", "y"))
+        block = (SUM_THREADS, 1, 1)
+        second = Launch("sum_shares", (groups, 1, 1), block, ("partial", "bias", "y"), chained=True)
         return (main, second), workspace
     return (main,), workspace
 

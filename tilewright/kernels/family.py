@@ -104,7 +104,8 @@ class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
 
     Buffer names: x, w (packed), bias, y, or a name in ``Blueprint.workspace``. A launch of the
-    kernel name ``zero`` fills its one buffer argument with zero bytes (a memset).
+    kernel name ``zero`` fills its one buffer argument with zero bytes (a memset). A ``chained`` launch
+    may take its place on the device while the kernel before it still runs: its kernel waits (CHAIN).
     """
 
     kernel: str
@@ -113,6 +114,7 @@ class Launch:
     args: tuple[str, ...]
     shared_bytes: int = 0
     cluster: int = 1
+    chained: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ typedef struct {
 
 INLINE Place find_place(int id) {
     Place at;
+    CHAIN();
     at.sc = id % SC;
     at.sg = id / SC % SG;
     at.tile = id / SPLITS;
@@ -78,6 +79,7 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, SHARED int *is_last) 
 BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
 (const GLOBAL float *RESTRICT partial, const GLOBAL float *RESTRICT bias, GLOBAL float *RESTRICT y) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
+    CHAIN();
     if (i >= Y_FLOATS) return;
     float sum = 0.0f;
     UNROLL for (int g = 0; g < SG; g++) sum += partial[(offset_t)g * Y_FLOATS + i];

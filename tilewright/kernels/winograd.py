@@ -189,7 +189,8 @@ def _blueprint(pr: Problem, cf: dict[str, int]) -> Blueprint:
     if cf["combine"] == TWO_PASS:
         workspace = (Buffer("partial", 4 * cf["sg"] * y_floats),)
         groups = (ceil_div(y_floats, SUM_THREADS), 1, 1)
-        launches = (main, Launch("sum_shares", groups, (SUM_THREADS, 1, 1), ("partial", "bias", "y")))
+        block = (SUM_THREADS, 1, 1)
+        launches = (main, Launch("sum_shares", groups, block, ("partial", "bias", "y"), chained=True))
     return Blueprint(
         source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()), launches=launches,
         packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,

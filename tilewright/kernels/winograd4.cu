@@ -38,6 +38,7 @@ INLINE void transform6(float *to, float d0, float d1, float d2, float d3, float 
 BOUNDED_KERNEL(transform_input, THREADS, 1)
 (const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles) {
     offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
+    CHAIN();
     if (item >= (offset_t)SIZE_C * TILES_ALL) return;
     int c = X_NHWC ? item % SIZE_C : item / TILES_ALL, t = X_NHWC ? item / SIZE_C : item % TILES_ALL;
     int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * 4 - PAD_TOP, w0 = t % TILES_Q * 4 - PAD_LEFT;
@@ -97,6 +98,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
 (const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z,
  GLOBAL float *RESTRICT y) {
     offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
+    CHAIN();
     if (item >= (offset_t)SIZE_K * TILES_ALL) return;
     int k = Y_NHWC ? item % SIZE_K : item / TILES_ALL, t = Y_NHWC ? item / SIZE_K : item % TILES_ALL;
     float half_way[4][6], sums[4][4], column[4];

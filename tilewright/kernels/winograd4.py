@@ -91,7 +91,10 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
     half = products(pr)
     inner = PRODUCTS.blueprint(half, device, config)  # its buffers are our own, and aligned
     names = {"x": "tiles", "y": "products"}
-    middle = [replace(one, args=tuple(names.get(name, name) for name in one.args)) for one in inner.launches]
+    middle = [
+        replace(one, args=tuple(names.get(name, name) for name in one.args), chained=one.kernel != "zero")
+        for one in inner.launches
+    ]
     tiles = pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4)
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
     rows = pr.layout_out == "nchw" and pr.q % 4 == 0 and aligned and pr.epilogue.pool is None
@@ -100,7 +103,8 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q, OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles"))
-    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), ("products", "bias", "bias", "y"))
+    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), ("products", "bias", "bias", "y"),
+                  chained=True)
     return Blueprint(
         source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last),
         packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),

@@ -66,6 +66,9 @@ class CudaRuntime:
         self._stream = 0
         self._side, self._events = self._queues()
         self.device = rates.calibrated(facts(driver, self._gpu, index))
+        # Whether a launch may overlap the one before it: since Hopper, and a late cuda.core.
+        knows = hasattr(self._core.LaunchConfig, "programmatic_stream_serialization")
+        self._chains = knows and int(self.device.arch.removeprefix("sm_").rstrip("af")) >= 90
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     @in_context
@@ -177,10 +180,12 @@ class CudaRuntime:
             name = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             device = check(self._driver.cuDeviceGet(self.device.index))
             check(self._driver.cuKernelSetAttribute(name, launch.shared_bytes, kernel.handle, device))
-        grid, extra = launch.grid, {}
+        grid, extra = launch.grid, dict[str, Any]()
         if launch.cluster > 1:
             grid = (launch.grid[0] // launch.cluster, *launch.grid[1:])
-            extra = {"cluster": (launch.cluster, 1, 1)}
+            extra["cluster"] = (launch.cluster, 1, 1)
+        if launch.chained and self._chains:
+            extra["programmatic_stream_serialization"] = True
         config = self._core.LaunchConfig(
             grid=grid, block=launch.block, shmem_size=launch.shared_bytes, **extra
         )
