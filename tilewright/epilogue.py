@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from tilewright.errors import ProblemError
 
@@ -87,6 +88,10 @@ class Epilogue:
             raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(ACTIVATIONS[1:])}")
         if self.act == "clamp" and self.low > self.high:
             raise ProblemError(f"clamp{_text(self.low)}:{_text(self.high)}: low is above high")
+        if self.act != "clamp" and (self.high or (self.low and self.act != "leaky")):
+            raise ProblemError(f"{self.act or 'no activation'}: takes no low={self.low}, high={self.high}")
+        if self.alpha == 0.0:
+            raise ProblemError("alpha=0: leaves nothing of the sum")
 
     def __bool__(self) -> bool:
         return self != NOTHING
@@ -106,8 +111,9 @@ class Epilogue:
     def exact(self) -> bool:
         """Whether small integers stay exact in it: then answers are compared bit by bit."""
         powers = all(math.frexp(f)[0] in (0.0, 0.5, -0.5) for f in (self.alpha, self.beta))
-        if self.pool is not None and self.pool.kind == "avg":
-            return powers and self.act in ("", "relu", "clamp") and math.frexp(self.pool.size)[0] == 0.5
+        if self.pool is not None and self.pool.kind == "avg":  # a sum of what the activation gave
+            whole = self.act in ("", "relu", "clamp") and self.low.is_integer() and self.high.is_integer()
+            return powers and whole and math.frexp(self.pool.size)[0] == 0.5
         return powers and self.act != "silu"
 
     def defines(self) -> dict[str, int]:
@@ -155,7 +161,7 @@ class Epilogue:
         for word in words:
             place, new = _read(word)
             if place <= last:
-                raise ProblemError(f"+{word}: given twice or out of order; the order is {WORDS}")
+                raise ProblemError(f"+{_shown(word)}: given twice or out of order; the order is {WORDS}")
             last = place
             values |= new
         return cls(**values)  # type: ignore[arg-type]
@@ -165,29 +171,35 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
     match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
     if match is None:
-        raise ProblemError(f"+{word[:80]}: no such epilogue; known are {WORDS}")
+        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {WORDS}")
     if match["pool"]:
         size = int(match["size"])
         return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}
     name, a, b = match["name"], match["a"], match["b"]
     given = (a is not None) + (b is not None)
     if given not in _COUNTS[name]:
-        raise ProblemError(f"+{word[:80]}: has the wrong count of numbers; known are {WORDS}")
+        raise ProblemError(f"+{_shown(word)}: has the wrong count of numbers; known are {WORDS}")
     if name in ("relu", "leaky", "silu", "clamp"):
         low = float(a) if a is not None else 0.01 if name == "leaky" else 0.0
         return 3, {"act": name, "low": low, "high": float(b or 0.0)}
     if name == "bias":
         return 1, {"bias": True}
-    value = float(a) if a is not None else 1.0
+    value = _f32(name, float(a)) if a is not None else 1.0
     if value == 0.0:
-        raise ProblemError(f"+{word[:80]}: a factor of 0 leaves nothing; leave the word out")
+        raise ProblemError(f"+{_shown(word)}: a factor of 0 leaves nothing; leave the word out")
     return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
 
 
+def _shown(word: str) -> str:
+    """Return a word as part of one line of bearable length."""
+    return repr(word[:80])[1:-1]
+
+
 def _f32(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 3e38:
+    """Return the f32 next to a number, never -0: it would be another text of the same value."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not abs(float(value)) < 3e38:
         raise ProblemError(f"{name}={value!r}: must be a finite number")
-    return float(struct.unpack("f", struct.pack("f", value))[0])
+    return float(struct.unpack("f", struct.pack("f", float(value)))[0]) + 0.0
 
 
 def _bits(value: float) -> int:

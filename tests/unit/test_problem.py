@@ -5,15 +5,42 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.epilogue import ACTIVATIONS, Epilogue, Pool
 from tilewright.errors import ConfigError, ProblemError
 from tilewright.kernels.family import Config
-from tilewright.problem import GRAMMAR, LAYOUTS, MAX_EXTENT, Problem
+from tilewright.problem import DTYPE_BYTES, DTYPES, GRAMMAR, LAYOUTS, MAX_EXTENT, Problem
 
 small = st.integers(1, 9)
 pads = st.integers(0, 4)
+
+
+floats = st.floats(-1e3, 1e3, width=32)
+factors = floats.filter(lambda f: f != 0.0)
+
+
+@st.composite
+def epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
+    """All that fit an image of ``most`` rows and columns."""
+    act = draw(st.sampled_from(ACTIVATIONS))
+    low, high = sorted((draw(floats), draw(floats)))
+    low, high = (low if act in ("leaky", "clamp") else 0.0), (high if act == "clamp" else 0.0)
+    kind, size = draw(st.sampled_from(["", "max", "avg"])), draw(st.integers(1, min(3, most)))
+    pad = draw(st.integers(0, size // 2)) if kind == "max" else 0
+    return Epilogue(
+        alpha=draw(factors), bias=draw(st.booleans()), beta=draw(floats), act=act, low=low, high=high,
+        pool=Pool(kind, size, draw(st.integers(1, 4)), pad) if kind else None,
+    )  # fmt: skip
+
+
+@st.composite
+def whole_epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
+    """Those of them that sums of i8 can take."""
+    pool = draw(st.sampled_from([None, Pool("max", min(2, most), 2), Pool("max", 1, 3)]))
+    act, beta = draw(st.sampled_from(["", "relu"])), draw(st.sampled_from([0.0, 1.0]))
+    return Epilogue(bias=draw(st.booleans()), beta=beta, act=act, pool=pool)
 
 
 @st.composite
@@ -22,13 +49,18 @@ def problems(draw: st.DrawFn) -> Problem:
     sizes = {name: draw(small) for name in "hwrs"}
     pad = (draw(pads), draw(pads), draw(pads), draw(pads))
     stride, dilation = (draw(small), draw(small)), (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
-    assume(sizes["h"] + pad[0] + pad[1] > dilation[0] * (sizes["r"] - 1))
-    assume(sizes["w"] + pad[2] + pad[3] > dilation[1] * (sizes["s"] - 1))
+    for i, (extent, taps) in enumerate(("hr", "ws")):  # one filter at least fits
+        sizes[extent] += max(0, dilation[i] * (sizes[taps] - 1) - sizes[extent] - pad[2 * i] - pad[2 * i + 1] + 1)
+    dtype = draw(st.sampled_from(DTYPES))
+    most = min(
+        count_outputs(sizes[e], pad[2 * i], pad[2 * i + 1], sizes[t], stride[i], dilation[i])
+        for i, (e, t) in enumerate(("hr", "ws"))
+    )
+    epilogue = draw(whole_epilogues(most) if dtype == "i8" else epilogues(most))
     return Problem(
         **sizes, n=draw(st.integers(0, 3)), c=groups * draw(small), k=groups * draw(small), groups=groups,
-        pad=pad, stride=stride, dilation=dilation, layout_in=draw(st.sampled_from(LAYOUTS)),
-        layout_out=draw(st.sampled_from(LAYOUTS)),
-        epilogue=draw(epilogues()),
+        pad=pad, stride=stride, dilation=dilation, dtype=dtype, layout_in=draw(st.sampled_from(LAYOUTS)),
+        layout_out=draw(st.sampled_from(LAYOUTS)), epilogue=epilogue,
     )  # fmt: skip
 
 
@@ -55,20 +87,30 @@ def count_outputs(extent: int, before: int, after: int, taps: int, stride: int, 
 def test_output_size_by_brute_force(p: Problem) -> None:
     assert p.p == count_outputs(p.h, p.pad[0], p.pad[1], p.r, p.stride[0], p.dilation[0])
     assert p.q == count_outputs(p.w, p.pad[2], p.pad[3], p.s, p.stride[1], p.dilation[1])
+    pool = p.epilogue.pool
+    if pool is None:
+        assert (p.y_p, p.y_q) == (p.p, p.q)
+    else:
+        for extent, out in ((p.p, p.y_p), (p.q, p.y_q)):
+            assert out == count_outputs(extent, pool.pad, pool.pad, pool.size, pool.stride, 1)
 
 
 @given(problems())
 def test_counts(p: Problem) -> None:
-    x, w, y = (a * b * c * d for a, b, c, d in (p.x_shape, p.w_shape, p.y_shape))
-    assert (p.x_bytes, p.w_bytes, p.y_bytes) == (4 * x, 4 * w, 4 * y)
-    assert p.bytes == 4 * (x + w + y + (p.k if p.epilogue.bias else 0))
-    assert p.flops == 2 * y * p.cg * p.r * p.s
+    x, w, y, z = (a * b * c * d for a, b, c, d in (p.x_shape, p.w_shape, p.y_shape, p.z_shape))
+    size, size_out = DTYPE_BYTES[p.dtype], DTYPE_BYTES[p.dtype_out]
+    assert p.dtype_out == ("i32" if p.dtype == "i8" else p.dtype)
+    assert (p.x_bytes, p.w_bytes, p.y_bytes, p.z_bytes) == (size * x, size * w, size_out * y, size_out * z)
+    more = p.k * p.epilogue.bias + z * p.epilogue.add
+    assert p.bytes == size * (x + w) + size_out * (y + more)
+    assert (p.y_elements, p.z_elements, p.bias_bytes) == (y, z, size_out * p.k)
+    assert p.flops == 2 * z * p.cg * p.r * p.s
     assert p.cg * p.groups == p.c and p.kg * p.groups == p.k
     swapped = p.with_layout("nhwc")
-    assert swapped.x_shape == (p.n, p.h, p.w, p.c) and swapped.y_shape == (p.n, p.p, p.q, p.k)
+    assert swapped.x_shape == (p.n, p.h, p.w, p.c) and swapped.y_shape == (p.n, p.y_p, p.y_q, p.k)
 
 
-alphabet = st.text(alphabet="nchwkrspudgxf32.-+bieaslu 0123456789\x00²٣１", max_size=40)
+alphabet = st.text(alphabet="nchwkrspudgxf32.-+:bieaslumovd 0123456789\x00²٣１", max_size=40)
 
 
 @settings(max_examples=400)
@@ -136,7 +178,7 @@ WRONG = {
     "c64h56w56k99999999r3s3": "k=99999999",
     "c64h5w5k128r7s7": "filter spans 7x7 but the padded input is 5x5",
     "c64h5w5k128r3s3d3": "filter spans 7x7",
-    "c64h56w56k128r3s3-f99": "'-f99' (known here are f32",
+    "c64h56w56k128r3s3-f99": "'-f99' (known here are f64, f32",
     "c64h56w56k128r3s3-": "'-'",
     "c64h56w56k128r3s3-nhcw": "'-nhcw'",
     "c64h56w56k128r3s3-nchw2": "'-nchw2'",
@@ -144,10 +186,27 @@ WRONG = {
     "c64h56w56k128r3s3-f32-f32": "'-f32' (given twice)",
     "c64h56w56k128r3s3-nchw-nhwc": "'-nhwc' (given twice)",
     "c64h56w56k128r3s3-strict-strict": "'-strict' (given twice)",
-    "c64h56w56k128r3s3+gelu": "'+gelu' (known epilogues are bias, relu)",
-    "c64h56w56k128r3s3+": "'+'",
-    "c64h56w56k128r3s3+relu+bias": "once and in order",
-    "c64h56w56k128r3s3+bias+bias": "once and in order",
+    "c64h56w56k128r3s3+gelu": "+gelu: no such epilogue; known are alpha<number>, bias",
+    "c64h56w56k128r3s3+": "+: no such epilogue",
+    "c64h56w56k128r3s3+relu+bias": "+bias: given twice or out of order",
+    "c64h56w56k128r3s3+bias+bias": "+bias: given twice or out of order",
+    "c64h56w56k128r3s3+relu+silu": "+silu: given twice or out of order",
+    "c64h56w56k128r3s3+clamp0": "+clamp0: has the wrong count of numbers",
+    "c64h56w56k128r3s3+clamp6:0": "clamp6:0: low is above high",
+    "c64h56w56k128r3s3+alpha": "+alpha: has the wrong count of numbers",
+    "c64h56w56k128r3s3+alpha0": "+alpha0: a factor of 0",
+    "c64h56w56k128r3s3+add1e-60": "+add1e-60: a factor of 0",
+    "c64h56w56k128r3s3+add1e39": "add=1e+39: must be a finite number",
+    "c64h56w56k128r3s3+leakyx": "+leakyx: no such epilogue",
+    "c64h56w56k128r3s3+maxpool0": "a pool is max or avg, its size and stride from 1 to 64",
+    "c64h56w56k128r3s3+maxpool65": "from 1 to 64",
+    "c64h56w56k128r3s3+maxpool2u0": "from 1 to 64",
+    "c64h56w56k128r3s3+maxpool3p2": "by half its size at most",
+    "c64h56w56k128r3s3+avgpool3p1": "only a maximum is padded",
+    "c64h56w56k128r3s3+maxpool55": "larger than the 54x54 image",
+    "c64h56w56k128r3s3-i8+silu": "sums of i8 stay whole numbers",
+    "c64h56w56k128r3s3-i8+avgpool2": "sums of i8 stay whole numbers",
+    "c64h56w56k128r3s3-i32": "'-i32' (known here are",
     "c64h56w56k128r3s3 -f32": "' '",
     "C64H56W56K128R3S3": "'C64H56W56K128R3S3'",
     "c64h56w56k128r３s3": "'r３s3'",
@@ -189,7 +248,8 @@ FIELDS: list[tuple[dict[str, object], str]] = [
     ({"stride": (1, 1.0)}, "stride="),
     ({"dilation": (False, 1)}, "dilation="),
     ({"groups": 2}, "groups=2"),
-    ({"dtype": "f64"}, "dtype='f64'"),
+    ({"dtype": "f8"}, "dtype='f8'"),
+    ({"dtype": "i32"}, "dtype='i32'"),
     ({"layout_in": "NCHW"}, "layout_in='NCHW'"),
     ({"math": "fast"}, "math='fast'"),
     ({"layout_out": None}, "layout_out=None"),

@@ -1,0 +1,108 @@
+"""Epilogue: its words both ways, its defines, what it refuses, and what it says of whole numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_problem import epilogues
+
+from tilewright.epilogue import NOTHING, Epilogue, Pool
+from tilewright.errors import ProblemError
+
+
+def of(text: str) -> Epilogue:
+    return Epilogue.parse(text.split("+")[1:])
+
+
+@given(epilogues())
+def test_words_and_defines_round_trip(epilogue: Epilogue) -> None:
+    assert of(str(epilogue)) == epilogue
+    assert Epilogue.of(epilogue.defines()) == epilogue
+    assert all(type(value) is int and 0 <= value < 1 << 32 for value in epilogue.defines().values())
+    assert bool(epilogue) == (str(epilogue) != "")
+
+
+@given(epilogues(), epilogues())
+def test_two_epilogues_have_two_texts(a: Epilogue, b: Epilogue) -> None:
+    assert (a == b) == (str(a) == str(b))
+
+
+@given(st.floats(-(2.0**127), 2.0**127, width=32).filter(lambda f: f != 0))
+def test_numbers_keep_all_their_bits(value: float) -> None:
+    assert of(str(Epilogue(alpha=value))).alpha == value
+
+
+def test_shorthand() -> None:
+    assert of("+relu6") == of("+clamp0:6") and str(of("+relu6")) == "+clamp0:6"
+    assert of("+leaky") == of("+leaky0.01") and str(of("+leaky")) == "+leaky0.01"
+    assert of("+add") == of("+add1") and str(of("+add0.5")) == "+add0.5"
+    assert of("+alpha1") == NOTHING and not NOTHING and str(NOTHING) == ""
+    assert of("+maxpool3u3") == of("+maxpool3") and str(of("+maxpool3u2p1")) == "+maxpool3u2p1"
+    assert of("+alpha-0.25+bias+add2+silu+avgpool7").pool == Pool("avg", 7, 7)
+
+
+def test_numbers_are_those_of_f32() -> None:
+    assert Epilogue(alpha=0.1).alpha != 0.1 and Epilogue(alpha=0.1) == of("+alpha0.1")
+    assert str(Epilogue(act="leaky", low=-0.0)) == "+leaky0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (dict(alpha=0), "alpha=0: leaves nothing"),
+        (dict(alpha=1e-60), "alpha=0"),
+        (dict(alpha=math.nan), "alpha=nan: must be a finite number"),
+        (dict(beta=math.inf), "beta=inf"),
+        (dict(beta=1e39), "beta=1e"),
+        (dict(beta=True), "beta=True"),
+        (dict(beta="1"), "beta='1'"),
+        (dict(low=None), "low=None"),
+        (dict(act="gelu"), "activation 'gelu': must be one of relu, leaky, silu, clamp"),
+        (dict(act="clamp", low=6, high=0), "clamp6:0: low is above high"),
+        (dict(act="relu", high=6), "relu: takes no low=0.0, high=6.0"),
+        (dict(act="leaky", low=1, high=6), "leaky: takes no"),
+        (dict(low=1), "no activation: takes no"),
+    ],
+)
+def test_wrong_field_is_named(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(ProblemError) as error:
+        Epilogue(**fields)  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "pool", [("min", 2, 2), ("max", 0, 1), ("max", 65, 1), ("max", 2, 0), ("max", 3, 1, 2), ("avg", 3, 1, 1)]
+)
+def test_wrong_pools(pool: tuple[object, ...]) -> None:
+    with pytest.raises(ProblemError):
+        Pool(*pool)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("extent", "pool", "out"), [
+    (4, Pool("max", 2, 2), 2), (5, Pool("max", 2, 2), 2), (5, Pool("max", 3, 2, 1), 3),
+    (7, Pool("avg", 7, 7), 1), (6, Pool("avg", 7, 7), 0), (3, Pool("max", 1, 2), 2),
+])  # fmt: skip
+def test_windows_are_counted(extent: int, pool: Pool, out: int) -> None:
+    assert pool.out(extent) == out
+
+
+@pytest.mark.parametrize(("text", "whole", "exact"), [
+    ("", True, True),
+    ("+bias+add+relu+maxpool3u2p1", True, True),
+    ("+alpha0.5+add-2", False, True),
+    ("+alpha0.3", False, False),
+    ("+add3", False, False),
+    ("+leaky0.01", False, True),  # one rounding of an exact product, in the kernel as in the reference
+    ("+silu", False, False),
+    ("+clamp0.1:6", False, True),
+    ("+avgpool2", False, True),
+    ("+avgpool3", False, False),
+    ("+clamp0:6+avgpool4", False, True),
+    ("+clamp0.1:6+avgpool4", False, False),  # sums of 0.1 are rounded
+    ("+leaky0.5+avgpool2", False, False),
+])  # fmt: skip
+def test_what_stays_whole_and_exact(text: str, whole: bool, exact: bool) -> None:
+    assert (of(text).whole, of(text).exact) == (whole, exact)
