@@ -170,13 +170,14 @@ class _Bound:
         self.runtime, self.plan, problem = runtime, plan, plan.problem
         self._x, self._w = self._place(inputs.x), self._place(inputs.w)
         self._bias = self._place(inputs.bias) if problem.epilogue.bias else None
+        self._z = None if inputs.z is None else self._place(inputs.z)
         self._packed = plan.pack(self._w)
         self._y = runtime.alloc(problem.y_bytes)
         runtime.fill(self._y, 0xFF)
 
     def run(self) -> None:
         """Enqueue one run."""
-        self.plan.run(self._x, self._packed, self._y, self._bias)
+        self.plan.run(self._x, self._packed, self._y, self._bias, self._z)
 
     def once(self) -> F32:
         """Run, and return y on the host."""

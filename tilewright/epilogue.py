@@ -11,7 +11,6 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 
 from tilewright.errors import ProblemError
 
@@ -197,9 +196,13 @@ def _shown(word: str) -> str:
 
 def _f32(name: str, value: object) -> float:
     """Return the f32 next to a number, never -0: it would be another text of the same value."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not abs(float(value)) < 3e38:
-        raise ProblemError(f"{name}={value!r}: must be a finite number")
-    return float(struct.unpack("f", struct.pack("f", float(value)))[0]) + 0.0
+    try:
+        number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) < 3e38:
+        raise ProblemError(f"{name}={str(value)[:80]}: must be a finite number")
+    return float(struct.unpack("f", struct.pack("f", number))[0]) + 0.0
 
 
 def _bits(value: float) -> int:

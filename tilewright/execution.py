@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.dtypes import FULL, name_of, numpy_dtype
 from tilewright.errors import ArrayError
 from tilewright.kernels import family, tools
 from tilewright.kernels.family import Blueprint, Config, Family, Launch
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
-
-BYTES = 4  # of an f32
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +59,9 @@ class Plan:
         self.blueprint = family.blueprint(problem, runtime.device, config)
         self._aligned = self._variant(self.blueprint)
         self._unaligned: _Variant | None = None
-        self._no_bias: Memory | None = None
+        self._nothing: Memory | None = None
         self._packer: tuple[Loaded, Launch] | None = None
-        self._float32: set[Any] = set()  # what the libraries call it; to look it up is quicker than to ask
+        self._names: dict[Any, str] = {}  # of the libraries' dtypes; to look it up is quicker than to ask
         self.built = self._aligned.built
 
     @classmethod
@@ -100,14 +99,14 @@ class Plan:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of device memory beside x, the packed filter, bias and y."""
+        """Bytes of device memory beside x, the packed filter, bias, z and y."""
         return sum(buffer.nbytes for buffer in self.blueprint.workspace)
 
     def pack(self, w: Any, stream: int | None = None) -> Memory:
         """Pack a kcrs filter for this plan, on the device, once.
 
         Args:
-            w: array or Memory of shape ``problem.w_shape``, f32, contiguous.
+            w: array or Memory of shape ``problem.w_shape`` in the problem's dtype, contiguous.
             stream: caller's stream handle (CUDA); None: the runtime's.
 
         Raises:
@@ -134,55 +133,71 @@ class Plan:
         return self._packer
 
     def run(
-        self, x: Memory, packed_w: Memory, y: Memory, bias: Memory | None = None, stream: int | None = None
+        self,
+        x: Memory,
+        packed_w: Memory,
+        y: Memory,
+        bias: Memory | None = None,
+        z: Memory | None = None,
+        stream: int | None = None,
     ) -> None:
         """Enqueue the launches on bound memory; does not wait.
 
         Args:
-            x: input of ``problem.x_shape``, f32.
+            x: input of ``problem.x_shape`` in the problem's dtype.
             packed_w: what ``pack`` returned.
-            y: output of ``problem.y_shape``, f32.
-            bias: K f32, if and only if the problem has a bias.
+            y: output of ``problem.y_shape`` in ``problem.dtype_out``.
+            bias: K numbers of that dtype, if and only if the problem has a bias.
+            z: residual of ``problem.z_shape`` in that dtype, if and only if the problem adds one.
             stream: caller's stream handle (CUDA); None: the runtime's.
 
         Raises:
-            ArrayError: bias is missing or superfluous.
+            ArrayError: bias or z is missing or superfluous.
             RunError: the device refused a launch.
         """
-        if (bias is None) == self.problem.epilogue.bias:
-            what = "missing" if bias is None else "given, but the problem has none"
-            raise ArrayError(f"bias: is {what} ({self.problem})")
+        epilogue = self.problem.epilogue
+        if (bias is None) == epilogue.bias or (z is None) == epilogue.add:
+            raise _unwanted(self.problem, bias, z)
         if self.problem.n == 0:
             return
-        bound = {"x": x, "w": packed_w, "y": y, "bias": bias or self._unused()}
+        bound = {"x": x, "w": packed_w, "y": y, "bias": bias or self._unused(), "z": z or self._unused()}
         variant = self._variant_for(bound)
         for launch in variant.blueprint.launches:
             memories = [bound.get(name) or variant.workspace[name] for name in launch.args]
             self.runtime.launch(variant.loaded[launch.kernel], launch, memories, stream)
 
     def __call__(
-        self, x: Any, packed_w: Memory, bias: Any = None, out: Any = None, stream: int | None = None
+        self,
+        x: Any,
+        packed_w: Memory,
+        bias: Any = None,
+        z: Any = None,
+        out: Any = None,
+        stream: int | None = None,
     ) -> Any:
         """Run on arrays: NumPy on a CPU (waits for the answer), CUDA arrays on a GPU (does not).
 
         Args:
-            x: array of ``problem.x_shape``, f32, contiguous.
+            x: array of ``problem.x_shape`` in the problem's dtype, contiguous.
             packed_w: what ``pack`` returned.
-            bias: array of K f32, if the problem has a bias.
-            out: array of ``problem.y_shape`` to write; None: a new one.
+            bias: array of K numbers in ``problem.dtype_out``, if the problem has a bias.
+            z: array of ``problem.z_shape`` in that dtype, if the problem adds a residual.
+            out: array of ``problem.y_shape`` in that dtype to write; None: a new one.
             stream: caller's stream handle (CUDA); None: the runtime's.
 
         Returns:
             The output array.
 
         Raises:
-            ArrayError: wrong dtype, shape, layout or device, or bias missing or superfluous.
+            ArrayError: wrong dtype, shape, layout or device; or bias or z missing or superfluous.
         """
-        x_memory = self._wrap("x", x, self.problem.x_shape)
-        y = _new_like(x, self.problem.y_shape) if out is None else out
-        y_memory = self._wrap("out", y, self.problem.y_shape)
-        b_memory = None if bias is None else self._wrap("bias", bias, (self.problem.k,))
-        self.run(x_memory, packed_w, y_memory, b_memory, stream)
+        pr = self.problem
+        x_memory = self._wrap("x", x, pr.x_shape)
+        y = _new_like(x, pr.y_shape, pr.dtype_out) if out is None else out
+        y_memory = self._wrap("out", y, pr.y_shape)
+        b_memory = None if bias is None else self._wrap("bias", bias, (pr.k,))
+        z_memory = None if z is None else self._wrap("z", z, pr.z_shape)
+        self.run(x_memory, packed_w, y_memory, b_memory, z_memory, stream)
         if self.device.backend != "cuda":
             self.runtime.synchronize()
             if not self.runtime.unified:
@@ -192,11 +207,10 @@ class Plan:
     def _wrap(self, name: str, array: Any, shape: tuple[int, ...]) -> Memory:
         given = tuple(getattr(array, "shape", ()))
         dtype = getattr(array, "dtype", type(array).__name__)
-        if dtype not in self._float32:
-            text = str(dtype).removeprefix("torch.")
-            if text != "float32":
-                raise ArrayError(f"{name}: dtype {text} was given; must be float32")
-            self._float32.add(dtype)
+        text = self._names.get(dtype) or self._names.setdefault(dtype, name_of(dtype))
+        want = FULL[self.problem.dtype if name in ("x", "w") else self.problem.dtype_out]
+        if text != want:
+            raise ArrayError(f"{name}: dtype {text} was given; must be {want}")
         if given != shape:
             raise ArrayError(f"{name}: shape {given} was given; must be {shape} for {self.problem}")
         if name == "out":
@@ -209,10 +223,10 @@ class Plan:
             raise ArrayError(f"{name}: {error}") from error
 
     def _unused(self) -> Memory:
-        """Return something to bind where the problem has no bias."""
-        if self._no_bias is None:
-            self._no_bias = self.runtime.alloc(64)
-        return self._no_bias
+        """Return something to bind where the problem has no bias or no z."""
+        if self._nothing is None:
+            self._nothing = self.runtime.alloc(64)
+        return self._nothing
 
     def _variant_for(self, bound: Mapping[str, Memory]) -> _Variant:
         if all(memory.aligned for memory in bound.values()):
@@ -235,11 +249,17 @@ class Plan:
         return _Variant(blueprint, built, loaded, workspace)
 
 
-def _new_like(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return a new array of the same library, dtype and device."""
-    if hasattr(x, "new_empty"):  # torch
-        return x.new_empty(shape)
+def _unwanted(problem: Problem, bias: Memory | None, z: Memory | None) -> ArrayError:
+    """Return the error of an input that is missing or superfluous."""
+    name, given = ("bias", bias) if (bias is None) == problem.epilogue.bias else ("z", z)
+    what = "missing" if given is None else "given, but the problem has none"
+    return ArrayError(f"{name}: is {what} ({problem})")
+
+
+def _new_like(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return a new array of the same library and device."""
     import sys
 
-    library = sys.modules[type(x).__module__.partition(".")[0]]
-    return library.empty(shape, dtype=x.dtype)
+    if hasattr(x, "new_empty"):  # torch
+        return x.new_empty(shape, dtype=getattr(sys.modules["torch"], FULL[dtype]))
+    return sys.modules[type(x).__module__.partition(".")[0]].empty(shape, dtype=numpy_dtype(dtype))

@@ -170,7 +170,7 @@ class LayerPlan:
             lane = self._lane(stream)
             packed = self._repack(lane, w, stream) if isinstance(w, Seen) else w
             shift = None if bias is None else in_place(bias)
-            lane.plan(source, packed, shift, target, stream)
+            lane.plan(source, packed, shift, None, target, stream)
         return result
 
     def _at_home(self, seen: Seen) -> None:

@@ -12,7 +12,7 @@ from tilewright.errors import CompileError
 from tilewright.kernels import tools
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.reference import reference_f64
-from tilewright.problem import Problem
+from tilewright.problem import DTYPES, Problem
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -43,16 +43,32 @@ def test_helpers_compile_without_spills(arch: str) -> None:
     for blueprint in (
         reference_f64(LAYER, device),
         tools.pack(LAYER, device, (("PACK_K", 8), ("PACK_C", 16)), 4 * 2 * 2 * 16 * 9 * 8),
-        tools.check(device, 1000),
+        tools.check(LAYER, device),
+        tools.same(LAYER, device),
         tools.flush(device, 1 << 28),
     ):
-        built = compile_cuda(blueprint, arch)
-        assert {launch.kernel for launch in blueprint.launches} <= set(built.resources)
-        assert all(0 < r.registers <= 255 and r.local_bytes == 0 for r in built.resources.values())
+        _fits(blueprint, arch)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_helpers_compile_for_every_dtype_and_epilogue(dtype: str) -> None:
+    device = for_architecture("sm_90")
+    whole = ("", "+bias+add+relu+maxpool3u2p1")
+    more = ("+alpha0.5+add0.25+leaky0.1+avgpool2", "+silu", "+clamp0:6+maxpool2")
+    for words in whole + more * (dtype != "i8"):
+        problem = Problem.parse(f"n1c20h9w9k18r3s3p1g2-{dtype}-nhwc2nchw{words}")
+        for blueprint in (reference_f64(problem, device), tools.check(problem, device)):
+            _fits(blueprint, "sm_90")
+
+
+def _fits(blueprint: Blueprint, arch: str) -> None:
+    built = compile_cuda(blueprint, arch)
+    assert {launch.kernel for launch in blueprint.launches} <= set(built.resources)
+    assert all(0 < r.registers <= 255 and r.local_bytes == 0 for r in built.resources.values())
 
 
 def test_second_compile_comes_from_the_cache() -> None:
-    blueprint = tools.check(for_architecture("sm_90"), 77)
+    blueprint = tools.check(Problem.parse("n77c1h1k1r1"), for_architecture("sm_90"))
     first, second = compile_cuda(blueprint, "sm_90"), compile_cuda(blueprint, "sm_90")
     assert first.compile_s > 0 and second.compile_s == 0
     assert (first.binary, first.resources) == (second.binary, second.resources)

@@ -50,7 +50,8 @@ def problems(draw: st.DrawFn) -> Problem:
     pad = (draw(pads), draw(pads), draw(pads), draw(pads))
     stride, dilation = (draw(small), draw(small)), (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     for i, (extent, taps) in enumerate(("hr", "ws")):  # one filter at least fits
-        sizes[extent] += max(0, dilation[i] * (sizes[taps] - 1) - sizes[extent] - pad[2 * i] - pad[2 * i + 1] + 1)
+        span = dilation[i] * (sizes[taps] - 1) + 1
+        sizes[extent] += max(0, span - sizes[extent] - pad[2 * i] - pad[2 * i + 1])
     dtype = draw(st.sampled_from(DTYPES))
     most = min(
         count_outputs(sizes[e], pad[2 * i], pad[2 * i + 1], sizes[t], stride[i], dilation[i])

@@ -48,7 +48,7 @@ class Host(NumpyRuntime):
         else:
             super().launch(loaded, launch, memories, stream)
         if launch.kernel == "reference" and self.fault:
-            y, x = memories[3], memories[0]
+            y, x = memories[4], memories[0]
             self.fault(self.runs, y.owner.view(np.float32), x.owner.view(np.float32))
         self.runs += launch.kernel == "reference"
 
@@ -56,11 +56,11 @@ class Host(NumpyRuntime):
 def _check(y: Memory, ref: Memory, size: Memory, limits: Memory, found: Memory) -> None:
     """Do in NumPy what check.cu does, all in the first thread."""
     got, want = y.owner.view(np.float32).astype(np.float64), ref.owner.view(np.float64)
-    slope, unit = limits.owner.view(np.float64)
+    slope, unit, least, _ = limits.owner.view(np.float64)
     finite, good = np.isfinite(want), np.isfinite(got)
     rows = found.owner.view(np.float64).reshape(-1, 8)
     rows[:] = 0
-    bound = slope * size.owner.view(np.float64) + unit * np.abs(want) + 1e-44
+    bound = slope * size.owner.view(np.float64) + unit * np.abs(want) + least
     both = finite & good
     error = np.abs(got[both] - want[both])
     if error.size:

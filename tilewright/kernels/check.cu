@@ -1,36 +1,47 @@
-// check: y (f32) against ref and size (f64) of the reference, each thread over its share of elements.
+// check: y (out_t) against ref and size (f64) of the reference, each thread over its share of elements.
 //
-//   bound = limits[0] * size + limits[1] * |ref|          error = |y - ref|
+//   bound = limits[0] * size + limits[1] * |ref| + limits[2]          error = |y - ref|
+//   limits[3]: where |ref| + bound reaches it, an infinity of ref's sign is no error
 //
 // Each thread leaves 8 figures, which the host puts together:
 //   0 largest error / bound    1 the bound there           2 largest error     3 errors over bound
-//   4 not equal to (float)ref  5 NaN where ref is a number 6 Inf where ref is a number
+//   4 not equal to (out_t)ref  5 NaN where ref is a number 6 Inf where ref is a number
 //   7 a number where ref is NaN or Inf
-// An element that was never written is still the NaN it was filled with: it counts under 5.
+// An element that was never written is still the NaN it was filled with: it counts under 5; an i32 is
+// then -1, which is no answer either unless the answer is -1.
 
 #include "loop.h"
+#include "types.h"
 
 #define LARGEST 1.7e308
 #define FINITE(v) ((v) >= -LARGEST && (v) <= LARGEST)
 #define SIZE_OF(v) ((v) < 0 ? -(v) : (v))
+#if DTYPE == 4
+#define ROUNDED(v) (v)
+#else
+#define ROUNDED(v) (double)widened(narrowed((acc_t)(v)))
+#endif
 
-KERNEL(check)(GLOBAL const float *RESTRICT y, GLOBAL const double *RESTRICT ref,
+KERNEL(check)(GLOBAL const out_t *RESTRICT y, GLOBAL const double *RESTRICT ref,
               GLOBAL const double *RESTRICT size, GLOBAL const double *RESTRICT limits,
               GLOBAL double *RESTRICT found) {
     double worst = 0, worst_bound = 0, largest = 0;
     double over = 0, unequal = 0, not_written = 0, infinite = 0, missed = 0;
     FOR_EACH(i, ELEMENTS) {
-        double value = y[i], want = ref[i];
+        double value = out_load(y + i), want = ref[i];
         if (!FINITE(want)) {
             missed += FINITE(value);
             continue;
         }
-        unequal += value != (double)(float)want;
+        double bound = limits[0] * size[i] + limits[1] * SIZE_OF(want) + limits[2];
+        unequal += value != ROUNDED(want);
         not_written += value != value;
-        infinite += value == value && !FINITE(value);
-        if (!FINITE(value)) continue;
+        if (!FINITE(value)) {
+            int right = SIZE_OF(want) + bound >= limits[3] && (value > 0) == (want > 0);
+            infinite += value == value && !right;
+            continue;
+        }
         double error = SIZE_OF(value - want);
-        double bound = limits[0] * size[i] + limits[1] * SIZE_OF(want) + 1e-44;  // last: denormals
         over += error > bound;
         largest = error > largest ? error : largest;
         if (error >= worst * bound) {

@@ -96,7 +96,7 @@ INLINE int dot4(int a, int b, int sum) {  // sum + a . b, four i8 each
     asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
     return sum;
 }
-#define EXP(v) expf(v)
+#define EXP(v) exp(v)  // that of f32 for an f32
 INLINE unsigned atomic_count(unsigned *p) { return atomicAdd(p, 1u); }
 INLINE float load_fresh(const float *p) { return __ldcg(p); }      // what another block has written
 INLINE void vec_add_fresh(vec *a, const float *p) {
@@ -195,7 +195,7 @@ INLINE float atomic_add(volatile __global float *p, float v) {  // no float atom
     } while (atomic_cmpxchg((volatile __global unsigned *)p, was.u, sum.u) != was.u);
     return was.f;
 }
-#define bits_float(bits) as_float(bits)
+#define bits_float(bits) as_float((uint)(bits))
 #define float_bits(v) as_uint(v)
 INLINE float half_float(ushort half_bits) { return vload_half(0, (const half *)&half_bits); }
 INLINE ushort float_half(float v) {

@@ -1,19 +1,23 @@
-// reference: y[n,k,p,q] = act(bias[k] + sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
-// in f64, straight from the formula. One thread makes STRIP outputs of a row; x is 0 in the padding
-// and is multiplied there too, so a NaN or Inf in w shows wherever the formula has it.
+// reference: y = pool(act(ALPHA * sum + BETA * z + bias)), with sum[n,k,p,q] = sum over c,r,s of
+// x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s]; in f64, straight from the formula. One thread makes
+// STRIP sums of a row; x is 0 in the padding and is multiplied there too, so a NaN or Inf in w shows
+// wherever the formula has it. If there is a pool, a second launch takes its values from the first's.
 //
-// x, y: nchw or nhwc (X_NHWC, Y_NHWC).  w: kcrs as given.
-// reference_f64 also writes conv(|x|, |w|) + |bias|, of which the error bound is a multiple.
+// x: nchw or nhwc (X_NHWC), w: kcrs as given, both in_t.  bias, z, y: out_t, z and y in Y_NHWC's layout.
+// size = |ALPHA| conv(|x|, |w|) + |BETA z| + |bias|, of which the error bound is a multiple (bound.py);
+// a pool takes the largest of its window, or their mean, as it does with the values.
 // Example: one f32 product has 48 bits, so 32 of them add up in f64 without any rounding.
 
 #include "loop.h"
+#include "types.h"
 
 #define STRIPS ((SIZE_Q + STRIP - 1) / STRIP)
 #define ITEMS ((offset_t)SIZE_N * SIZE_K * SIZE_P * STRIPS)
 #define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * SIZE_H + (h)) * SIZE_W + (w)) * SIZE_C + (c) \
                                  : (((offset_t)(n) * SIZE_C + (c)) * SIZE_H + (h)) * SIZE_W + (w))
-#define Y_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * SIZE_P + (p)) * SIZE_Q + (q)) * SIZE_K + (k) \
+#define Z_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * SIZE_P + (p)) * SIZE_Q + (q)) * SIZE_K + (k) \
                                  : (((offset_t)(n) * SIZE_K + (k)) * SIZE_P + (p)) * SIZE_Q + (q))
+#define SIZE_OF(v) ((v) < 0 ? -(v) : (v))
 
 // Where a strip is.
 typedef struct {
@@ -32,73 +36,120 @@ INLINE Strip find_strip(offset_t item) {
 }
 
 // Adds one filter row of one channel to the sums and to the sums of magnitudes.
-INLINE void add_row(double *sum, double *size, GLOBAL const float *x, GLOBAL const float *w, Strip at,
+INLINE void add_row(double *sum, double *size, GLOBAL const in_t *x, GLOBAL const in_t *w, Strip at,
                     int c, int h) {
     int inside_h = h >= 0 && h < SIZE_H;
     for (int s = 0; s < SIZE_S; s++) {
         int w0 = at.q * STRIDE_W + s * DILATION_W - PAD_LEFT;
-        double weight = w[s], weight_size = weight < 0 ? -weight : weight;
+        double weight = in_load(w + s), weight_size = SIZE_OF(weight);
         if (inside_h && w0 >= 0 && w0 + (STRIP - 1) * STRIDE_W < SIZE_W) {
             UNROLL for (int i = 0; i < STRIP; i++) {
-                double value = x[X_AT(at.n, c, h, w0 + i * STRIDE_W)];
+                double value = in_load(x + X_AT(at.n, c, h, w0 + i * STRIDE_W));
                 sum[i] += value * weight;
-                size[i] += (value < 0 ? -value : value) * weight_size;
+                size[i] += SIZE_OF(value) * weight_size;
             }
         } else {
             UNROLL for (int i = 0; i < STRIP; i++) {
                 int column = w0 + i * STRIDE_W, inside = inside_h && column >= 0 && column < SIZE_W;
-                double value = inside ? x[X_AT(at.n, c, h, column)] : 0.0f;
+                double value = inside ? in_load(x + X_AT(at.n, c, h, column)) : 0;
                 sum[i] += value * weight;
-                size[i] += (value < 0 ? -value : value) * weight_size;
+                size[i] += SIZE_OF(value) * weight_size;
             }
         }
     }
 }
 
-INLINE void make_strip(double *sum, double *size, GLOBAL const float *x, GLOBAL const float *w,
-                       GLOBAL const float *bias, Strip at) {
+// As in epilogue.h, but in f64. NaN stays NaN.
+INLINE double activated_f64(double v) {
+#if ACT == 1
+    return v < 0 ? 0 : v;
+#elif ACT == 2
+    return v < 0 ? v * bits_float(ACT_LOW) : v;
+#elif ACT == 3
+    return v / (1 + EXP(-v));
+#elif ACT == 4
+    return v < bits_float(ACT_LOW) ? bits_float(ACT_LOW) : v > bits_float(ACT_HIGH) ? bits_float(ACT_HIGH) : v;
+#else
+    return v;
+#endif
+}
+
+INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL const in_t *w,
+                       GLOBAL const out_t *bias, GLOBAL const out_t *z, Strip at) {
     UNROLL for (int i = 0; i < STRIP; i++) sum[i] = size[i] = 0.0;
     for (int c = 0; c < CG; c++) {
         for (int r = 0; r < SIZE_R; r++) {
             int h = at.p * STRIDE_H + r * DILATION_H - PAD_TOP;
-            GLOBAL const float *row = w + (((offset_t)at.k * CG + c) * SIZE_R + r) * SIZE_S;
+            GLOBAL const in_t *row = w + (((offset_t)at.k * CG + c) * SIZE_R + r) * SIZE_S;
             add_row(sum, size, x, row, at, at.k / KG * CG + c, h);
         }
     }
+    double alpha = bits_float(ALPHA), shift = BIAS ? out_load(bias + at.k) : 0;
     UNROLL for (int i = 0; i < STRIP; i++) {
-#if BIAS
-        double b = bias[at.k];
-        sum[i] += b;
-        size[i] += b < 0 ? -b : b;
-#endif
-#if ACT == 1
-        sum[i] = sum[i] < 0 ? 0 : sum[i];  // NaN stays NaN
-#endif
+        double more = 0;
+        if (ADD && at.q + i < SIZE_Q)
+            more = (double)bits_float(BETA) * out_load(z + Z_AT(at.n, at.k, at.p, at.q + i));
+        sum[i] = activated_f64(alpha * sum[i] + more + shift);
+        size[i] = SIZE_OF(alpha) * size[i] + SIZE_OF(more) + SIZE_OF(shift);
     }
 }
 
-KERNEL(reference)(GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT w,
-                  GLOBAL const float *RESTRICT bias, GLOBAL float *RESTRICT y) {
+KERNEL(reference)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT w, GLOBAL const out_t *RESTRICT bias,
+                  GLOBAL const out_t *RESTRICT z, GLOBAL out_t *RESTRICT y) {
     FOR_EACH(item, ITEMS) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
-        make_strip(sum, size, x, w, bias, at);
+        make_strip(sum, size, x, w, bias, z, at);
         UNROLL for (int i = 0; i < STRIP; i++)
-            if (at.q + i < SIZE_Q) y[Y_AT(at.n, at.k, at.p, at.q + i)] = (float)sum[i];
+            if (at.q + i < SIZE_Q) out_store(y + Z_AT(at.n, at.k, at.p, at.q + i), (acc_t)sum[i]);
     }
 }
 
-KERNEL(reference_f64)(GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT w,
-                      GLOBAL const float *RESTRICT bias, GLOBAL double *RESTRICT y,
-                      GLOBAL double *RESTRICT sizes) {
+KERNEL(reference_f64)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT w,
+                      GLOBAL const out_t *RESTRICT bias, GLOBAL const out_t *RESTRICT z,
+                      GLOBAL double *RESTRICT sums, GLOBAL double *RESTRICT sizes) {
     FOR_EACH(item, ITEMS) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
-        make_strip(sum, size, x, w, bias, at);
+        make_strip(sum, size, x, w, bias, z, at);
         UNROLL for (int i = 0; i < STRIP; i++) {
             if (at.q + i >= SIZE_Q) continue;
-            y[Y_AT(at.n, at.k, at.p, at.q + i)] = sum[i];
-            sizes[Y_AT(at.n, at.k, at.p, at.q + i)] = size[i];
+            sums[Z_AT(at.n, at.k, at.p, at.q + i)] = sum[i];
+            sizes[Z_AT(at.n, at.k, at.p, at.q + i)] = size[i];
         }
     }
 }
+
+#if POOL  // --------------------------------------------------------------------- the second launch
+
+#define POOLED ((offset_t)SIZE_N * SIZE_K * Y_P * Y_Q)
+
+// Pools the window of one element of y, in y's layout. NaN wins over every number.
+INLINE double pooled(offset_t item, GLOBAL const double *from) {
+    int k = Y_NHWC ? item % SIZE_K : item / (Y_P * Y_Q) % SIZE_K;
+    offset_t rest = Y_NHWC ? item / SIZE_K : item % (Y_P * Y_Q);
+    int q = rest % Y_Q, p = rest / Y_Q % Y_P, n = item / ((offset_t)SIZE_K * Y_P * Y_Q), count = 0;
+    double value = 0;
+    for (int i = 0; i < POOL_SIZE * POOL_SIZE; i++) {
+        int row = p * POOL_STRIDE - POOL_PAD + i / POOL_SIZE;
+        int column = q * POOL_STRIDE - POOL_PAD + i % POOL_SIZE;
+        if (row < 0 || row >= SIZE_P || column < 0 || column >= SIZE_Q) continue;
+        double v = from[Z_AT(n, k, row, column)];
+        value = POOL == 2 ? value + v : count == 0 || v > value || v != v ? v : value;
+        count++;
+    }
+    return POOL == 2 ? value / count : value;
+}
+
+KERNEL(pool)(GLOBAL const double *RESTRICT sums, GLOBAL out_t *RESTRICT y) {
+    FOR_EACH(item, POOLED) out_store(y + item, (acc_t)pooled(item, sums));
+}
+
+KERNEL(pool_f64)(GLOBAL const double *RESTRICT sums, GLOBAL const double *RESTRICT sizes,
+                 GLOBAL double *RESTRICT ref, GLOBAL double *RESTRICT size) {
+    FOR_EACH(item, POOLED) {
+        ref[item] = pooled(item, sums);
+        size[item] = pooled(item, sizes);
+    }
+}
+#endif

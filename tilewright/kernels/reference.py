@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.device import Device
 from tilewright.epilogue import Epilogue
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
-from tilewright.problem import Problem
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.problem import DTYPES, Problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     F64 = np.ndarray[Any, np.dtype[np.float64]]
 
 _LARGE = 1 << 31
+_INPUTS = ("x", "w", "bias", "z")
 
 
 def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
@@ -31,13 +32,13 @@ def sizes(problem: Problem) -> dict[str, int]:
     pr = problem
     return dict(
         SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_R=pr.r, SIZE_S=pr.s,
-        SIZE_P=pr.p, SIZE_Q=pr.q, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups,
+        SIZE_P=pr.p, SIZE_Q=pr.q, Y_P=pr.y_p, Y_Q=pr.y_q, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups,
         PAD_TOP=pr.pad[0], PAD_BOTTOM=pr.pad[1], PAD_LEFT=pr.pad[2], PAD_RIGHT=pr.pad[3],
         STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
-        DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
+        DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1], DTYPE=DTYPES.index(pr.dtype),
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
         **pr.epilogue.defines(),
-        OFFSET64=int(max(pr.x_bytes, pr.y_bytes, pr.w_bytes) >= _LARGE),
+        OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE),
     )  # fmt: skip
 
 
@@ -48,9 +49,8 @@ def problem_of(defines: dict[str, int]) -> Problem:
         n=d["SIZE_N"], c=d["SIZE_C"], h=d["SIZE_H"], w=d["SIZE_W"], k=d["SIZE_K"], r=d["SIZE_R"],
         s=d["SIZE_S"], pad=(d["PAD_TOP"], d["PAD_BOTTOM"], d["PAD_LEFT"], d["PAD_RIGHT"]),
         stride=(d["STRIDE_H"], d["STRIDE_W"]), dilation=(d["DILATION_H"], d["DILATION_W"]),
-        groups=d["GROUP_COUNT"], layout_in="nhwc" if d["X_NHWC"] else "nchw",
-        layout_out="nhwc" if d["Y_NHWC"] else "nchw",
-        epilogue=Epilogue.of(d),
+        groups=d["GROUP_COUNT"], dtype=DTYPES[d["DTYPE"]], layout_in="nhwc" if d["X_NHWC"] else "nchw",
+        layout_out="nhwc" if d["Y_NHWC"] else "nchw", epilogue=Epilogue.of(d),
     )  # fmt: skip
 
 
@@ -73,60 +73,112 @@ class Reference(Family):
         return ()
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out the one launch that writes y in f32."""
+        """Lay out the launch that writes y in its dtype, or the two where there is a pool."""
         full = reference_f64(problem, device)
-        main = replace(full.launches[0], kernel="reference", args=("x", "w", "bias", "y"))
+        if problem.epilogue.pool:
+            sums, pool = full.launches
+            return replace(full, launches=(sums, replace(pool, kernel="pool", args=("sums", "y"))))
+        main = replace(full.launches[0], kernel="reference", args=(*_INPUTS, "y"))
         return replace(full, launches=(main,))
 
     def chain(self, problem: Problem, config: Config) -> int:
-        """Return 1: f64 sums round once, to f32, as far as f32 can tell."""
+        """Return 1: f64 sums round once, to the output's dtype."""
         return 1
 
 
 def reference_f64(problem: Problem, device: Device) -> Blueprint:
-    """Return the launch that writes y and conv(|x|, |w|) + |bias|, both f64, in y's layout.
+    """Return the launches that write y and its size (see ``numpy_conv``), both f64, in y's layout.
 
-    Its buffers are x, w (kcrs), bias, ref, size.
+    Their buffers are x, w (kcrs), bias, z, ref, size; with a pool, what goes into it is workspace.
     """
     strip = 8 if device.lanes != 32 else 1
     items = problem.n * problem.k * problem.p * -(-problem.q // strip)
     blocks, defines = spread(device, items)
-    threads = defines["MAX_THREADS"]
-    launch = Launch("reference_f64", (blocks, 1, 1), (threads, 1, 1), ("x", "w", "bias", "ref", "size"))
-    return Blueprint(
+    one = Launch("reference_f64", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), (*_INPUTS, "ref", "size"))
+    full = Blueprint(
         source="reference.cu",
         defines=tuple((sizes(problem) | defines | dict(STRIP=strip)).items()),
-        launches=(launch,),
+        launches=(one,),
         packed_bytes=problem.w_bytes,
     )
+    if not problem.epilogue.pool:
+        return full
+    first = replace(one, args=(*_INPUTS, "sums", "sizes"))
+    second = replace(one, kernel="pool_f64", args=("sums", "sizes", "ref", "size"))
+    room = tuple(Buffer(name, 8 * problem.z_elements) for name in ("sums", "sizes"))
+    return replace(full, launches=(first, second), workspace=room)
 
 
-def numpy_conv(problem: Problem, x: Any, w: Any, bias: Any = None) -> tuple[F64, F64]:
-    """Compute y and conv(|x|, |w|) + |bias| with NumPy in f64.
+def numpy_conv(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None) -> tuple[F64, F64]:
+    """Compute y and its size, |alpha| conv(|x|, |w|) + |beta z| + |bias|, with NumPy in f64.
+
+    A pool takes the largest size of a window, or their mean, as it does with the values: so a multiple
+    of the size bounds the error of y whatever the pool (see ``bound.py``).
 
     Args:
-        problem: the layer; its epilogue is applied to y.
+        problem: the layer with its epilogue.
         x: input of shape ``problem.x_shape``.
         w: filter of shape ``problem.w_shape`` (kcrs).
         bias: shape (K,), where the problem has one.
+        z: residual of shape ``problem.z_shape``, where the problem adds one.
 
     Returns:
         Two f64 arrays of shape ``problem.y_shape``.
     """
+    return numpy_pool(problem, *numpy_sums(problem, x, w, bias, z))
+
+
+def numpy_sums(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None) -> tuple[F64, F64]:
+    """Return what goes into the pool, or is y if there is none, and its size; of ``problem.z_shape``."""
     import numpy as np
 
-    pr = problem
+    pr, e = problem, problem.epilogue
     x, w = np.asarray(x, np.float64).reshape(pr.x_shape), np.asarray(w, np.float64).reshape(pr.w_shape)
     with np.errstate(all="ignore"):
-        y, size = _conv(pr, x, w), _conv(pr, np.abs(x), np.abs(w))
-        if pr.epilogue.bias:
-            b = np.asarray(bias, np.float64).reshape(1, pr.k, 1, 1)
+        y, size = _conv(pr, x, w) * e.alpha, _conv(pr, np.abs(x), np.abs(w)) * abs(e.alpha)
+        if pr.layout_out == "nhwc":
+            y, size = y.transpose(0, 2, 3, 1), size.transpose(0, 2, 3, 1)
+        if e.add:
+            more = e.beta * np.asarray(z, np.float64).reshape(pr.z_shape)
+            y, size = y + more, size + np.abs(more)
+        if e.bias:
+            b = np.asarray(bias, np.float64).reshape((pr.k, 1, 1) if pr.layout_out == "nchw" else (pr.k,))
             y, size = y + b, size + np.abs(b)
-        if pr.epilogue.act == "relu":
-            y = np.where(y < 0, 0.0, y)
-    if pr.layout_out == "nhwc":
-        y, size = y.transpose(0, 2, 3, 1), size.transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(y), np.ascontiguousarray(size)
+        return np.ascontiguousarray(_activated(e, y)), np.ascontiguousarray(size)
+
+
+def _activated(e: Epilogue, v: F64) -> F64:
+    """Apply the activation; NaN stays NaN."""
+    import numpy as np
+
+    if e.act == "relu":
+        return np.where(v < 0, 0.0, v)
+    if e.act == "leaky":
+        return np.where(v < 0, v * e.low, v)
+    if e.act == "silu":
+        return np.asarray(v / (1 + np.exp(-v)))
+    return np.where(v < e.low, e.low, np.where(v > e.high, e.high, v)) if e.act == "clamp" else v
+
+
+def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
+    """Pool values and sizes of ``problem.z_shape``; without a pool they are returned as they are."""
+    import numpy as np
+
+    pool = problem.epilogue.pool
+    if pool is None:
+        return sums, sizes
+    axes = (2, 3) if problem.layout_out == "nchw" else (1, 2)
+    padding = [(pool.pad, pool.pad) if axis in axes else (0, 0) for axis in range(4)]
+    step = tuple(slice(None, None, pool.stride if axis in axes else 1) for axis in range(4))
+
+    def pooled(values: F64) -> F64:
+        padded = np.pad(values, padding, constant_values=-np.inf)  # less than everything; a mean has no pad
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (pool.size, pool.size), axis=axes)[step]
+        over = np.max if pool.kind == "max" else np.mean
+        return np.ascontiguousarray(over(windows, axis=(4, 5)))
+
+    with np.errstate(all="ignore"):
+        return pooled(sums), pooled(sizes)
 
 
 def _conv(pr: Problem, x: F64, w: F64) -> F64:

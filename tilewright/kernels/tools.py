@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.reference import sizes, spread
-from tilewright.problem import Problem
+from tilewright.problem import DTYPES, Problem
 
 CHECK_FIGURES = 8
 CHAINS = {True: 8, False: 12}  # of multiply-adds, on a GPU, on a CPU: more than latency times issue rate
@@ -27,13 +27,14 @@ def pack(problem: Problem, device: Device, geometry: tuple[tuple[str, int], ...]
     )
 
 
-def check(device: Device, elements: int) -> Blueprint:
+def check(problem: Problem, device: Device) -> Blueprint:
     """Return the launch that compares y with the reference: buffers y, ref, size, limits, found.
 
-    ``found`` takes CHECK_FIGURES f64 for each thread of the launch.
+    ``limits`` are the four numbers of a ``Bound``; ``found`` takes CHECK_FIGURES f64 for each thread.
     """
+    elements = problem.y_elements
     blocks, defines = spread(device, elements)
-    defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28))
+    defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28), DTYPE=DTYPES.index(problem.dtype))
     return Blueprint(
         source="check.cu",
         defines=tuple(defines.items()),
@@ -43,6 +44,16 @@ def check(device: Device, elements: int) -> Blueprint:
         ),
         packed_bytes=0,
     )  # fmt: skip
+
+
+def same(problem: Problem, device: Device) -> Blueprint:
+    """Return the launch that counts differing words of two outputs: buffers a, b, found."""
+    word = 4 if problem.y_bytes % 4 == 0 else 2
+    words = problem.y_bytes // word
+    blocks, defines = spread(device, words)
+    launch = Launch("same", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("a", "b", "found"))
+    defines |= dict(ELEMENTS=words, WORD_BYTES=word, OFFSET64=int(words >= 1 << 28))
+    return Blueprint("same.cu", tuple(defines.items()), (launch,), packed_bytes=0)
 
 
 def flush(device: Device, nbytes: int) -> Blueprint:

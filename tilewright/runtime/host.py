@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.device import Device, Rates
+from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, CompileError, OutOfMemory
 from tilewright.kernels.family import Blueprint, Launch
-from tilewright.kernels.reference import numpy_conv, problem_of
+from tilewright.kernels.reference import numpy_pool, numpy_sums, problem_of
 from tilewright.kernels.source import full_source
+from tilewright.problem import Problem
 from tilewright.runtime import cache
 from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
 
@@ -102,16 +105,7 @@ class NumpyRuntime:
         if launch.kernel == "zero":
             self.fill(memories[0], 0)
             return
-        problem = loaded.kernels[launch.kernel]
-        x, w, bias = (_typed(m, np.float32) for m in memories[:3])
-        count = problem.k if problem.epilogue.bias else 0
-        y, size = numpy_conv(problem, x[: problem.x_bytes // 4], w[: problem.w_bytes // 4], bias[:count])
-        with np.errstate(all="ignore"):
-            if launch.kernel == "reference":
-                _typed(memories[3], np.float32)[: y.size] = y.reshape(-1)
-                return
-        _typed(memories[3], np.float64)[: y.size] = y.reshape(-1)
-        _typed(memories[4], np.float64)[: y.size] = size.reshape(-1)
+        _compute(loaded.kernels[launch.kernel], launch.kernel, memories)
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
@@ -132,7 +126,26 @@ class NumpyRuntime:
         return {"numpy": np.__version__, "python": platform.python_version(), "note": NOTE}
 
 
-def _typed(memory: Memory, dtype: Any) -> Any:
-    """Return the whole elements of a dtype that fit in memory."""
-    size = np.dtype(dtype).itemsize
-    return memory.owner[: memory.nbytes // size * size].view(dtype)
+def _compute(problem: Problem, kernel: str, memories: Sequence[Memory]) -> None:
+    """Do what a kernel of reference.cu does; what it writes comes last."""
+    pr, dtype, dtype_out = problem, numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
+    if kernel.startswith("pool"):
+        sums, sizes = (_typed(memories[i], np.float64, pr.z_shape) for i in (0, int("64" in kernel)))
+        y, size = numpy_pool(pr, sums, sizes)
+    else:
+        x, w = _typed(memories[0], dtype, pr.x_shape), _typed(memories[1], dtype, pr.w_shape)
+        bias = _typed(memories[2], dtype_out, (pr.k,)) if pr.epilogue.bias else None
+        z = _typed(memories[3], dtype_out, pr.z_shape) if pr.epilogue.add else None
+        y, size = numpy_sums(pr, x, w, bias, z)
+    with np.errstate(all="ignore"):
+        if "64" not in kernel:
+            _typed(memories[-1], dtype_out, y.shape)[...] = y
+            return
+    _typed(memories[-2], np.float64, y.shape)[...] = y
+    _typed(memories[-1], np.float64, size.shape)[...] = size
+
+
+def _typed(memory: Memory, dtype: Any, shape: Sequence[int]) -> Any:
+    """Return memory as an array."""
+    count = math.prod(shape)
+    return memory.owner[: count * np.dtype(dtype).itemsize].view(dtype).reshape(shape)

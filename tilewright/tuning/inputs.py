@@ -2,50 +2,96 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.dtypes import numpy_dtype
 from tilewright.problem import Problem
 
-Array = Any  # numpy.ndarray of f32
+Array = Any  # numpy.ndarray of the problem's dtypes
 
-_EXACT_SUM = 1 << 24  # f32 adds integers below this without rounding
+_MOST = 8  # of the integers: with sums this small a missing term shows, in bf16 too
+_EXACT_SUMS = {"f64": 1 << 53, "i8": (1 << 31) - 1}  # up to where integers are added without rounding
+_EXACT_SUMS |= dict.fromkeys(("f32", "f16", "bf16"), 1 << 24)
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Host arrays of one problem: x and y's layouts are the problem's, w is kcrs, bias has K elements."""
+    """Host arrays of one problem: x and w (kcrs) in its dtype, bias (K elements) and z in that of y.
+
+    x and z have the problem's layouts. z is None where the problem adds none.
+    """
 
     x: Array
     w: Array
     bias: Array
+    z: Array | None = None
 
 
 def exact_inputs(problem: Problem, seed: int) -> Inputs:
-    """Small integers, chosen so that every partial sum is exact in f32, in whatever order."""
+    """Small integers, chosen so that every partial sum is exact in the accumulator, in whatever order.
+
+    Where ``stays_exact`` says that there are none such, as small as there are.
+    """
     import numpy as np
 
     rng = np.random.default_rng([seed, 1])
-    terms = problem.cg * problem.r * problem.s
-    most = max(1, min(8, math.isqrt((_EXACT_SUM - 8) // terms)))
+    most = max(1, _largest(problem))
 
-    def integers(*shape: int) -> Array:
-        return rng.integers(-most, most, shape, dtype=np.int8, endpoint=True).astype(np.float32)
+    def integers(dtype: str, *shape: int) -> Array:
+        return rng.integers(-most, most, shape, dtype=np.int8, endpoint=True).astype(numpy_dtype(dtype))
 
-    return Inputs(integers(*problem.x_shape), integers(*problem.w_shape), integers(problem.k))
+    return _inputs(problem, integers)
+
+
+def stays_exact(problem: Problem) -> bool:
+    """Whether every partial sum of ``exact_inputs`` is exact: then answers are compared bit by bit."""
+    return problem.epilogue.exact and _largest(problem) > 0
+
+
+def _largest(problem: Problem) -> int:
+    """Return the largest integer for the inputs; 0 if none keeps all sums exact.
+
+    In the unit of the smallest factor, a sum with all that is added to it must be a whole number that
+    the accumulator has; and so must a sum of a window of them, for its mean.
+    """
+    e, terms = problem.epilogue, problem.cg * problem.r * problem.s
+    factors = [abs(e.alpha)] + [abs(e.beta)] * e.add + [1.0] * e.bias
+    window = e.pool.size**2 if e.pool and e.pool.kind == "avg" else 1
+    room = _EXACT_SUMS[problem.dtype]
+    for most in range(_MOST, 0, -1):
+        total = abs(e.alpha) * terms * most**2 + (abs(e.beta) + e.bias) * most
+        if max(terms * most**2, total / min(factors) * window) <= room:
+            return most
+    return 0
 
 
 def normal_inputs(problem: Problem, seed: int) -> Inputs:
-    """Numbers of the standard normal distribution."""
+    """Numbers of the standard normal distribution, rounded to the dtype; for i8 all that there are.
+
+    i8 sums of more terms than an i32 has room for are made of smaller numbers.
+    """
     import numpy as np
 
     rng = np.random.default_rng([seed, 2])
+    terms = problem.cg * problem.r * problem.s
+    most = next(m for m in (127, 63, 31, 15, 7, 3, 1) if terms * m**2 < 1 << 30 or m == 1)
 
-    def normal(*shape: int) -> Array:
-        return rng.standard_normal(shape, dtype=np.float32)
+    def normal(dtype: str, *shape: int) -> Array:
+        if dtype in ("i8", "i32"):
+            return rng.integers(-most, most, shape, dtype=np.int8, endpoint=True).astype(numpy_dtype(dtype))
+        wide = np.float64 if dtype == "f64" else np.float32
+        return rng.standard_normal(shape, dtype=wide).astype(numpy_dtype(dtype), copy=False)
 
-    return Inputs(normal(*problem.x_shape), normal(*problem.w_shape), normal(problem.k))
+    return _inputs(problem, normal)
+
+
+def _inputs(problem: Problem, make: Any) -> Inputs:
+    """Make arrays of numbers for a problem, always in the same order."""
+    dtype, dtype_out = problem.dtype, problem.dtype_out
+    x, w = make(dtype, *problem.x_shape), make(dtype, *problem.w_shape)
+    bias = make(dtype_out, problem.k)
+    return Inputs(x, w, bias, make(dtype_out, *problem.z_shape) if problem.epilogue.add else None)
 
 
 def with_nonfinite(array: Array, seed: int) -> Array:

@@ -9,21 +9,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from tilewright.execution import Plan
 from tilewright.kernels import tools
+from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import Blueprint, Config, Launch
-from tilewright.kernels.reference import reference_f64, spread
+from tilewright.kernels.reference import reference_f64
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Loaded, Memory, Runtime
 from tilewright.tuning.fence import POISON, Fence
-from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, with_nonfinite
+from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
 
 LEVELS = ("quick", "full")
-_U_F32 = 2.0**-24  # unit roundoff of f32: of the accumulator and of the output; f32 inputs add none
 _BIG = 1e300
 
 Array = Any  # numpy.ndarray
@@ -54,13 +54,17 @@ class Figures:
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """Inputs on the device with their reference (f64, in y's layout)."""
+    """Inputs on the device with their reference (f64, in y's layout).
+
+    ``bias`` and ``z`` are None where the problem has none.
+    """
 
     host: Inputs
+    ref: Memory
     x: Memory
     w: Memory
-    bias: Memory | None
-    ref: Memory
+    bias: Memory | None = None
+    z: Memory | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +89,8 @@ class Verifier:
         self._kernels: dict[Blueprint, Loaded] = {}
         self._y = self._fence.alloc(problem.y_bytes, "y")
         self._again = self._fence.alloc(problem.y_bytes, "y")
-        self._size = runtime.alloc(2 * problem.y_bytes)
-        self._limits = runtime.alloc(16)
+        self._size = runtime.alloc(8 * problem.y_elements)
+        self._limits = runtime.alloc(32)
         self._exact = self._place(exact_inputs(problem, seed), self._size, self._fence)
         # Last, so that _size is conv(|x|, |w|) of these inputs: the exact ones need no bound.
         self._normal = self._place(normal_inputs(problem, seed), self._size, self._fence)
@@ -101,7 +105,7 @@ class Verifier:
         plan = Plan.make(fence.guarded, self.problem, config)
         packed = plan.pack(self._normal.w)
         data = self._normal
-        return Candidate(plan, fence, packed, lambda: plan.run(data.x, packed, self._y, data.bias))
+        return Candidate(plan, fence, packed, lambda: plan.run(data.x, packed, self._y, data.bias, data.z))
 
     def check(
         self,
@@ -135,7 +139,7 @@ class Verifier:
         self._enqueue(candidate, self._normal, candidate.packed, self._again)
         differ = self._differences(self._y, self._again)
         reasons = [self._misses(exact, found, candidate), self._repeats(differ, candidate)]
-        if level == "full" and not any(reasons) and not candidate.plan.family.spreads_nonfinite:
+        if level == "full" and not any(reasons) and self._has_nonfinite(candidate):
             reasons += [self._nonfinite(candidate, stage, where) for where in ("x", "w")]
         outside = [candidate.fence.damage(), self._fence.damage()]
         if level == "full" or any(reasons) or any(outside):
@@ -159,7 +163,7 @@ class Verifier:
                 return f"{what}: {figures.nan} elements were not written or are NaN"
             if figures.misplaced:
                 return f"{what}: {figures.misplaced} elements are infinite"
-        if exact.unequal and candidate.plan.family.exact:
+        if exact.unequal and candidate.plan.family.exact and stays_exact(self.problem):
             return f"integers: {exact.unequal} elements differ from the exact answer"
         if found.over:
             return f"normal numbers: {found.over} elements beyond the bound, at worst {found.worst:.3g} times"
@@ -171,16 +175,17 @@ class Verifier:
             return ""
         return f"two runs differ in {differ} elements, but the family says it is deterministic"
 
+    def _has_nonfinite(self, candidate: Candidate) -> bool:
+        """Whether NaN and infinity can be put in, and must stay where they have a part."""
+        return self.problem.dtype != "i8" and not candidate.plan.family.spreads_nonfinite
+
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""
         stage("run")
-        x, w, bias = self._normal.host.x, self._normal.host.w, self._normal.host.bias
-        if where == "x":
-            x = with_nonfinite(x, self._seed)
-        else:
-            w = with_nonfinite(w, self._seed)
+        host = self._normal.host
+        host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
         fence = Fence(self.runtime)
-        data = self._place(Inputs(x, w, bias), self.runtime.alloc(2 * self.problem.y_bytes), fence)
+        data = self._place(host, self.runtime.alloc(8 * self.problem.y_elements), fence)
         figures = self._figures(candidate, data, candidate.plan.pack(data.w))
         if damage := fence.damage():
             return damage
@@ -192,10 +197,13 @@ class Verifier:
         """Say which inputs a candidate changed."""
         import numpy as np
 
-        for name, memory, host in (("x", data.x, data.host.x), ("w", data.w, data.host.w)):
-            now = np.empty_like(host)
+        for name in ("x", "w", "bias", "z"):
+            memory, host = getattr(data, name), getattr(data.host, name)
+            if memory is None:
+                continue
+            now = np.empty(host.nbytes, np.uint8)
             self.runtime.download(memory, now)
-            if not np.array_equal(now.view(np.uint32), host.view(np.uint32)):
+            if not np.array_equal(now, host.reshape(-1).view(np.uint8)):
                 return f"the kernel changed {name}"
         return ""
 
@@ -204,39 +212,39 @@ class Verifier:
     def _place(self, host: Inputs, size: Memory, fence: Fence) -> _Data:
         """Put inputs between canaries on the device and compute their reference there."""
         runtime, problem = self.runtime, self.problem
-        placed = []
-        for array, name in ((host.x, "x"), (host.w, "w"), (host.bias, "bias")):
-            placed.append(fence.alloc(array.nbytes, name))
-            runtime.upload(placed[-1], array)
-        x, w, bias = placed
-        ref = runtime.alloc(2 * problem.y_bytes)
-        blueprint = reference_f64(problem, runtime.device)
-        self._launch(blueprint, [x, w, bias, ref, size])
+        names = ["x", "w"] + ["bias"] * problem.epilogue.bias + ["z"] * problem.epilogue.add
+        placed = {name: fence.alloc(getattr(host, name).nbytes, name) for name in names}
+        for name, memory in placed.items():
+            runtime.upload(memory, getattr(host, name))
+        unused, ref = runtime.alloc(64), runtime.alloc(8 * problem.y_elements)
+        known = {"bias": unused, "z": unused, **placed, "ref": ref, "size": size}
+        self._launch(reference_f64(problem, runtime.device), known)
         runtime.synchronize()  # size may go as soon as this returns
-        return _Data(host, x, w, bias if problem.epilogue.bias else None, ref)
+        return _Data(host, ref, **placed)
 
     def _enqueue(self, candidate: Candidate, data: _Data, packed: Memory, y: Memory) -> None:
         """Poison y and run."""
         self.runtime.fill(y, POISON)
-        candidate.plan.run(data.x, packed, y, data.bias)
+        candidate.plan.run(data.x, packed, y, data.bias, data.z)
         self.runtime.synchronize()
 
     def _figures(self, candidate: Candidate, data: _Data, packed: Memory) -> Figures:
         """Run on some data and compare y with its reference."""
         self._enqueue(candidate, data, packed, self._y)
         chain = candidate.plan.family.chain(self.problem, candidate.plan.config)
-        return self._compare(data.ref, 4 * math.sqrt(chain) * _U_F32)
+        return self._compare(data.ref, bound(self.problem, chain))
 
-    def _compare(self, ref: Memory, slope: float) -> Figures:
-        """Compare y with a reference: |y - ref| <= slope * size + u_out * |ref|."""
+    def _compare(self, ref: Memory, limits: Bound) -> Figures:
+        """Compare y with a reference."""
         import numpy as np
 
         runtime = self.runtime
-        runtime.upload(self._limits, np.array([slope, _U_F32], np.float64))
-        blueprint = _few_threads(tools.check(runtime.device, self.problem.y_bytes // 4), runtime)
+        runtime.upload(self._limits, np.array(astuple(limits), np.float64))
+        blueprint = _few_threads(tools.check(self.problem, runtime.device), runtime)
         threads = _threads(blueprint.launches[0])
         found = runtime.alloc(8 * tools.CHECK_FIGURES * threads)
-        self._launch(blueprint, [self._y, ref, self._size, self._limits, found])
+        bound_to = dict(y=self._y, ref=ref, size=self._size, limits=self._limits, found=found)
+        self._launch(blueprint, bound_to)
         rows = np.empty((threads, tools.CHECK_FIGURES), np.float64)
         runtime.download(found, rows)
         worst = rows[rows[:, 0].argmax()]
@@ -249,26 +257,24 @@ class Verifier:
         """Count the words in which two outputs differ."""
         import numpy as np
 
-        blueprint = _few_threads(same(self.runtime, self.problem.y_bytes // 4), self.runtime)
+        blueprint = _few_threads(tools.same(self.problem, self.runtime.device), self.runtime)
         threads = _threads(blueprint.launches[0])
         found = self.runtime.alloc(4 * threads)
-        self._launch(blueprint, [a, b, found])
+        self._launch(blueprint, dict(a=a, b=b, found=found))
         counts = np.empty(threads, np.uint32)
         self.runtime.download(found, counts)
         return int(counts.sum(dtype=np.int64))
 
-    def _launch(self, blueprint: Blueprint, memories: list[Memory]) -> None:
+    def _launch(self, blueprint: Blueprint, memories: dict[str, Memory]) -> None:
+        """Run a blueprint on buffers by name."""
+        runtime = self.runtime
         if blueprint not in self._kernels:
-            self._kernels[blueprint] = self.runtime.load(self.runtime.compile(blueprint))
-        self.runtime.launch(self._kernels[blueprint], blueprint.launches[0], memories)
-
-
-def same(runtime: Runtime, words: int) -> Blueprint:
-    """Return the launch that counts differing words: buffers a, b, found."""
-    blocks, defines = spread(runtime.device, words)
-    launch = Launch("same", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("a", "b", "found"))
-    defines |= dict(ELEMENTS=words, OFFSET64=int(words >= 1 << 28))
-    return Blueprint("same.cu", tuple(defines.items()), (launch,), packed_bytes=0)
+            self._kernels[blueprint] = runtime.load(runtime.compile(blueprint))
+        held = memories | {b.name: runtime.alloc(b.nbytes) for b in blueprint.workspace}
+        for launch in blueprint.launches:
+            runtime.launch(self._kernels[blueprint], launch, [held[name] for name in launch.args])
+        if blueprint.workspace:
+            runtime.synchronize()  # the workspace goes as soon as this returns
 
 
 def _few_threads(blueprint: Blueprint, runtime: Runtime) -> Blueprint:

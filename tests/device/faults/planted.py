@@ -52,9 +52,9 @@ KERNEL(faulty)(GLOBAL float *x, GLOBAL const float *RESTRICT w, GLOBAL const flo
     for (int item = 0; item < ITEMS; item++) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
-        make_strip(sum, size, x, w, bias, at);
+        make_strip(sum, size, x, w, bias, bias, at);
         for (int i = 0; i < STRIP; i++) {
-            int place = Y_AT(at.n, at.k, at.p, at.q + i);
+            int place = Z_AT(at.n, at.k, at.p, at.q + i);
             if (at.q + i < SIZE_Q && !(IS(UNWRITTEN) && place == FLOATS / 2)) y[place] = (float)sum[i];
         }
     }

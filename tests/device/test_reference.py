@@ -1,0 +1,108 @@
+"""The reference kernels against NumPy: every dtype, every part of the epilogue, on every backend here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.dtypes import numpy_dtype
+from tilewright.errors import DeviceError
+from tilewright.execution import Plan
+from tilewright.kernels.bound import bound
+from tilewright.kernels.family import Config
+from tilewright.kernels.reference import numpy_conv
+from tilewright.problem import Problem
+from tilewright.runtime import Memory, Runtime, open_runtime
+from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
+from tilewright.tuning.verify import Verifier
+
+REFERENCE = Config.parse("reference:v=1")
+LAYER = "n2c6h9w11k10r3s2p1.2.0.1u2x1d1x2g2"
+TEXTS = (
+    f"{LAYER}-f32-nhwc2nchw",
+    f"{LAYER}-f64-nchw2nhwc+alpha0.25+bias+add0.5+leaky0.125+maxpool3u2p1",
+    f"{LAYER}-f64+silu",
+    f"{LAYER}-f32-nhwc+bias+add+silu+avgpool2",
+    f"{LAYER}-f32+alpha-2+bias+add-1+clamp-1:2+avgpool3u1",
+    f"{LAYER}-f16+bias+add+relu+maxpool2",
+    f"{LAYER}-f16-nhwc+clamp0:6",
+    f"{LAYER}-bf16+bias+add+leaky+avgpool2u1",
+    f"{LAYER}-bf16-nhwc2nchw+alpha0.1",
+    f"{LAYER}-i8-nchw2nhwc+bias+add+relu+maxpool2u1p1",
+    f"{LAYER}-i8",
+    "n1c1h1w1k1r1s1-bf16+bias+add+silu+maxpool1",
+)
+
+
+@pytest.fixture(params=["cpu", "cuda", "numpy"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    try:
+        found = open_runtime(request.param)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if request.param == "cpu" and found.device.backend == "numpy":
+        pytest.skip("no OpenCL")
+    return found
+
+
+def _put(runtime: Runtime, array: Any) -> Memory | None:
+    if array is None:
+        return None
+    memory = runtime.alloc(array.nbytes)
+    runtime.upload(memory, array)
+    return memory
+
+
+def _run(runtime: Runtime, problem: Problem, data: Inputs) -> Any:
+    """Run the reference as a family; return y."""
+    plan = Plan.make(runtime, problem, REFERENCE)
+    x, w, z = _put(runtime, data.x), _put(runtime, data.w), _put(runtime, data.z)
+    y, bias = runtime.alloc(problem.y_bytes), _put(runtime, data.bias) if problem.epilogue.bias else None
+    runtime.fill(y, 0xFF)
+    assert x is not None and w is not None
+    plan.run(x, plan.pack(w), y, bias, z)
+    out = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
+    runtime.download(y, out)
+    return out
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_family_is_within_its_bound_and_exact_on_integers(text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    data = normal_inputs(problem, 3)
+    y = _run(runtime, problem, data)
+    ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+    assert bound(problem, 1).allows(y, ref, size).all()
+    if stays_exact(problem):
+        data = exact_inputs(problem, 3)
+        y = _run(runtime, problem, data)
+        ref, _ = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+        assert (y == ref.astype(y.dtype)).all()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_f64_kernel_is_numpys(text: str, runtime: Runtime) -> None:
+    if runtime.device.backend == "numpy":
+        pytest.skip("NumPy is what it is compared with")
+    problem = Problem.parse(text)
+    verifier = Verifier(runtime, problem, 3)
+    data = verifier._normal
+    want, size = numpy_conv(problem, data.host.x, data.host.w, data.host.bias, data.host.z)
+    for memory, right in ((data.ref, want), (verifier._size, size)):
+        found = np.empty(problem.y_shape, np.float64)
+        runtime.download(memory, found)
+        np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_verifier_passes_it(text: str, runtime: Runtime) -> None:
+    if runtime.device.backend == "numpy":
+        pytest.skip("NumPy has no kernel to compare with")
+    problem = Problem.parse(text)
+    verifier = Verifier(runtime, problem, 3)
+    found = verifier.check(verifier.candidate(REFERENCE), "full")
+    assert found.ok, found.reason
+    assert found.exact or not stays_exact(problem)
+    assert found.repeatable and found.worst <= 1

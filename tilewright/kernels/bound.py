@@ -1,0 +1,88 @@
+"""How far a right answer may be from the reference: an a-priori bound for each element.
+
+    |y - ref| <= slope * size + unit * |ref| + least,    size = |alpha| conv(|x|, |w|) + |beta z| + |bias|
+
+Where an answer within the bound would be rounded to infinity (an f16 ends at 65504), infinity is right.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.problem import Problem
+
+_U_F64, _U_F32 = 2.0**-53, 2.0**-24
+
+# Of each dtype of y: unit roundoff; what its denormals may be off by (an i32 is right if it is ref);
+# the number from which on rounding gives an infinity.
+_OUT = {
+    "f64": (_U_F64, 1e-322, math.inf),
+    "f32": (_U_F32, 1e-44, 2.0**128 - 2.0**103),
+    "f16": (2.0**-11, 2.0**-25, 65520.0),
+    "bf16": (2.0**-8, 2.0**-134, 2.0**128 - 2.0**119),
+    "i32": (0.0, 0.25, math.inf),
+}
+
+# An activation takes an error at most so many times as large: the steepest that it is.
+_SILU_SLOPE = 1.1
+_SILU_UNITS = 16  # roundings of u: OpenCL's exp has 6, its quotient 5, the sum 1
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The coefficients of the bound; ``overflow``: from there on y is infinite."""
+
+    slope: float
+    unit: float
+    least: float
+    overflow: float
+
+    def of(self, ref: Any, size: Any) -> Any:
+        """Return the bound of NumPy arrays, elementwise."""
+        return self.slope * size + self.unit * abs(ref) + self.least
+
+    def allows(self, y: Any, ref: Any, size: Any) -> Any:
+        """Say of which finite ``ref`` the answer y is within the bound, elementwise."""
+        import numpy as np
+
+        y, ref = np.asarray(y, np.float64), np.asarray(ref, np.float64)
+        bound = self.of(ref, size)
+        with np.errstate(invalid="ignore"):
+            overflown = np.isinf(y) & (y * ref > 0) & (abs(ref) + bound >= self.overflow)
+            return (abs(y - ref) <= bound) | overflown
+
+
+def bound(problem: Problem, chain: int) -> Bound:
+    """Return the bound of a kernel whose longest sequential chain of adds is ``chain``.
+
+    Products are exact, or rounded once in an FMA, in the accumulator's precision u (f32 holds products
+    of f16 and bf16 whole): |error| <= 4 sqrt(chain) u size. alpha, beta z and the bias lengthen the
+    chain by a step each. An activation stretches the error by its steepest slope. The maximum of a
+    window is off by no more than the largest error in it, and its size is the largest there; the mean
+    by no more than their mean, and by the steps of its own sum. The reference has an error of its own.
+    """
+    unit, least, overflow = _OUT[problem.dtype_out]
+    if problem.dtype == "i8":
+        return Bound(0.0, unit, least, overflow)
+    u = _U_F64 if problem.dtype == "f64" else _U_F32
+    terms, more = problem.cg * problem.r * problem.s, _steps(problem)
+    error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(terms + more) * _U_F64
+    slope, silu = _steepest(problem), problem.epilogue.act == "silu"
+    return Bound(slope * error + (_SILU_UNITS * u if silu else 0.0), unit, least, overflow)
+
+
+def _steps(problem: Problem) -> int:
+    """Count the roundings of the epilogue, one after the other."""
+    e = problem.epilogue
+    steps = int(e.alpha != 1.0) + 2 * e.add + e.bias + (e.act == "leaky")
+    return steps + (e.pool.size**2 if e.pool and e.pool.kind == "avg" else 0)
+
+
+def _steepest(problem: Problem) -> float:
+    """Return the Lipschitz constant of the activation."""
+    e = problem.epilogue
+    if e.act == "leaky":
+        return max(1.0, abs(e.low))
+    return _SILU_SLOPE if e.act == "silu" else 1.0
