@@ -103,7 +103,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q, OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles"))
-    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), ("products", "bias", "bias", "y"),
+    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), ("products", "bias", "z", "y"),
                   chained=True)
     return Blueprint(
         source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last),
