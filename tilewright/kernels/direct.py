@@ -115,7 +115,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("cs", (1, 2, 3, 4, 8, 16, 32, 64), "channels staged per step"),
         Param("x", (0, 1), "input from global memory or staged in shared memory", ("global", "shared")),
         Param("f", (0, 1), "filter from global memory or staged in shared memory", ("global", "shared")),
-        Param("stages", (1, 2, 3), "buffers of the staging pipeline"),
+        Param("stages", (1, 2, 3, 4, 6, 8), "buffers of the staging pipeline"),
         Param("sc", clusters, "shares of C across a cluster, summed in distributed shared memory"),
         Param("sg", SHARES, "shares of C across the grid"),
         Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet",
