@@ -57,7 +57,9 @@ def test_helpers_compile_for_every_dtype_and_epilogue(dtype: str) -> None:
     more = ("+alpha0.5+add0.25+leaky0.1+avgpool2", "+silu", "+clamp0:6+maxpool2")
     for words in whole + more * (dtype != "i8"):
         problem = Problem.parse(f"n1c20h9w9k18r3s3p1g2-{dtype}-nhwc2nchw{words}")
-        for blueprint in (reference_f64(problem, device), tools.check(problem, device)):
+        geometry = (("PACK_K", 8), ("PACK_C", 3))
+        helpers = reference_f64(problem, device), tools.check(problem, device), tools.same(problem, device)
+        for blueprint in (*helpers, tools.pack(problem, device, geometry, 4 * 2 * 2 * 3 * 9 * 8)):
             _fits(blueprint, "sm_90")
 
 

@@ -197,7 +197,13 @@ INLINE float atomic_add(volatile __global float *p, float v) {  // no float atom
 }
 #define bits_float(bits) as_float((uint)(bits))
 #define float_bits(v) as_uint(v)
-INLINE float half_float(ushort half_bits) { return vload_half(0, (const half *)&half_bits); }
+INLINE float half_float(ushort half_bits) {  // by hand: vload_half is a call for each element in PoCL
+    uint bits = (half_bits & 0x7fffu) << 13, exponent = bits & 0x0f800000u;
+    bits += 112u << 23;                              // the bias of f32 in place of that of f16
+    if (exponent == 0x0f800000u) bits += 112u << 23; // infinity, NaN
+    float v = exponent ? as_float(bits) : as_float(bits + (1u << 23)) - as_float(113u << 23);
+    return as_float(as_uint(v) | (uint)(half_bits & 0x8000u) << 16);
+}
 INLINE ushort float_half(float v) {
     ushort half_bits;
     vstore_half_rte(v, 0, (half *)&half_bits);

@@ -15,9 +15,9 @@ ROUNDS = {True: 4096, False: 1 << 18}  # on a GPU, on a CPU: a few milliseconds
 def pack(problem: Problem, device: Device, geometry: tuple[tuple[str, int], ...], nbytes: int) -> Blueprint:
     """Return the launch that packs a kcrs filter: buffers w, packed.
 
-    ``geometry`` is ``Blueprint.pack`` of the family: PACK_K, PACK_C.
+    ``geometry`` is ``Blueprint.pack`` of the family: PACK_K, PACK_C, the latter in words (see pack.cu).
     """
-    blocks, defines = spread(device, nbytes // 4)
+    blocks, defines = spread(device, nbytes // (8 if problem.dtype == "f64" else 4))
     big = dict(OFFSET64=int(nbytes >= 1 << 31))
     return Blueprint(
         source="pack.cu",
