@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.dtypes import numpy_dtype
+from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Blueprint, Config, Launch
-from tilewright.kernels.reference import numpy_conv
-from tilewright.problem import Problem
+from tilewright.kernels.reference import numpy_conv, numpy_pool
+from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Resources
 from tilewright.runtime.host import NumpyRuntime
-from tilewright.tuning.fence import GUARD_BYTES, Fence
-from tilewright.tuning.inputs import exact_inputs, normal_inputs, with_nonfinite
+from tilewright.tuning.fence import GUARD_BYTES, POISON, Fence
+from tilewright.tuning.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.tuning.verify import TooSlow, Verifier
 
 PROBLEM = Problem.parse("n1c3h5w6k4r3s3p1-f32-nhwc+bias")
@@ -26,9 +28,10 @@ Fault = Callable[[int, Any, Any], None]  # number of the run, y, x
 class Host(NumpyRuntime):
     """NumPy, able to check and compare, with a fault after each run of a candidate."""
 
-    def __init__(self, fault: Fault | None = None) -> None:
+    def __init__(self, fault: Fault | None = None, problem: Problem = PROBLEM) -> None:
         super().__init__()
         self.fault, self.runs = fault, 0
+        self.dtype, self.dtype_out = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
 
     def compile(self, blueprint: Blueprint) -> Built:
         if blueprint.source == "reference.cu":
@@ -42,21 +45,21 @@ class Host(NumpyRuntime):
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
         if launch.kernel == "check":
-            _check(*memories)
+            _check(memories[0].owner.view(self.dtype_out), *memories[1:])
         elif launch.kernel == "same":
             _same(*memories)
         else:
             super().launch(loaded, launch, memories, stream)
-        if launch.kernel == "reference" and self.fault:
-            y, x = memories[4], memories[0]
-            self.fault(self.runs, y.owner.view(np.float32), x.owner.view(np.float32))
-        self.runs += launch.kernel == "reference"
+        if launch.kernel in ("reference", "pool") and self.fault:
+            first, last = memories[0], memories[-1]
+            self.fault(self.runs, last.owner.view(self.dtype_out), first.owner.view(self.dtype))
+        self.runs += launch.kernel in ("reference", "pool")
 
 
-def _check(y: Memory, ref: Memory, size: Memory, limits: Memory, found: Memory) -> None:
+def _check(y: Any, ref: Memory, size: Memory, limits: Memory, found: Memory) -> None:
     """Do in NumPy what check.cu does, all in the first thread."""
-    got, want = y.owner.view(np.float32).astype(np.float64), ref.owner.view(np.float64)
-    slope, unit, least, _ = limits.owner.view(np.float64)
+    got, want = y.astype(np.float64), ref.owner.view(np.float64)
+    slope, unit, least, overflow = limits.owner.view(np.float64)
     finite, good = np.isfinite(want), np.isfinite(got)
     rows = found.owner.view(np.float64).reshape(-1, 8)
     rows[:] = 0
@@ -67,21 +70,97 @@ def _check(y: Memory, ref: Memory, size: Memory, limits: Memory, found: Memory) 
         at = int((error / bound[both]).argmax())
         rows[0, :3] = (error / bound[both])[at], bound[both][at], error.max()
     rows[0, 3] = (error > bound[both]).sum()
-    rows[0, 4] = (got != want.astype(np.float32))[finite].sum()
-    rows[0, 5:7] = np.isnan(got[finite]).sum(), np.isinf(got[finite]).sum()
+    with np.errstate(all="ignore"):
+        rows[0, 4] = (y != want.astype(y.dtype))[finite].sum()
+    overflown = np.isinf(got) & (np.sign(got) == np.sign(want)) & (np.abs(want) + bound >= overflow)
+    rows[0, 5:7] = np.isnan(got[finite]).sum(), (np.isinf(got) & ~overflown)[finite].sum()
     rows[0, 7] = (good & ~finite).sum()
 
 
 def _same(a: Memory, b: Memory, found: Memory) -> None:
     counts = found.owner.view(np.uint32)
     counts[:] = 0
-    counts[0] = (a.owner.view(np.uint32) != b.owner.view(np.uint32)).sum()
+    counts[0] = (a.owner.view(np.uint16) != b.owner.view(np.uint16)).sum()
 
 
-def check(fault: Fault | None = None, level: str = "quick", **options: Any) -> tuple[Any, Verifier]:
-    runtime = Host(fault)
-    verifier = Verifier(runtime, PROBLEM, seed=1)
+def check(
+    fault: Fault | None = None, level: str = "quick", problem: Problem = PROBLEM, **options: Any
+) -> tuple[Any, Verifier]:
+    runtime = Host(fault, problem)
+    verifier = Verifier(runtime, problem, seed=1)
     return verifier.check(verifier.candidate(CONFIG), level, **options), verifier
+
+
+OTHERS = (
+    "n1c3h5w6k4r3s3p1-f64-nhwc+bias+add0.5+leaky0.25",
+    "n1c3h5w6k4r3s3p1-f16-nhwc+add+relu",
+    "n1c3h5w6k3r3s3p1-bf16+alpha0.5+bias+add+maxpool3u2p1",
+    "n1c3h5w6k4r3s3p1-f32+alpha0.3+add+silu+avgpool2",
+    "n1c3h5w6k4r3s3p1-i8+bias+add+relu+maxpool2",
+)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_every_dtype_and_epilogue(text: str) -> None:
+    problem = Problem.parse(text)
+    found, _ = check(level="full", problem=problem)
+    assert found.ok, found.reason
+    assert found.repeatable and found.worst <= 1
+    assert found.exact or not stays_exact(problem)
+
+    def wrong(run: int, y: Any, x: Any) -> None:
+        y[3] = y[3] + y.dtype.type(1)
+
+    found, _ = check(wrong, problem=problem)
+    assert not found.ok
+    assert ("integers: 1 elements differ" if stays_exact(problem) else "1 elements beyond") in found.reason
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_unwritten_elements_of_every_dtype_are_seen(text: str) -> None:
+    def fault(run: int, y: Any, x: Any) -> None:
+        y.view(np.uint8)[: y.itemsize] = POISON
+
+    reason = check(fault, problem=Problem.parse(text))[0].reason
+    assert ("1 elements differ" if "-i8" in text else "1 elements were not written") in reason
+
+
+@pytest.mark.parametrize("name", ["bias", "z"])
+def test_a_changed_residual_or_bias_is_seen(name: str) -> None:
+    problem = Problem.parse(OTHERS[1] if name == "z" else OTHERS[0])
+    verifier = Verifier(Host(None, problem), problem, seed=1)
+    candidate = verifier.candidate(CONFIG)
+    memory = getattr(verifier._normal, name)
+    memory.owner.view(verifier.runtime.dtype_out)[0] += 1  # type: ignore[attr-defined]
+    assert f"the kernel changed {name}" in verifier.check(candidate, "full").reason
+
+
+def test_writing_past_the_residual_is_seen() -> None:
+    problem = Problem.parse(OTHERS[1])
+    verifier = Verifier(Host(None, problem), problem, seed=1)
+    z = verifier._normal.z
+    assert z is not None
+    np.frombuffer(z.owner.base, np.uint8)[z.address - z.owner.base.ctypes.data + z.nbytes] = 0
+    assert "wrote 1 bytes past the end of z" in verifier.check(verifier.candidate(CONFIG)).reason
+
+
+def test_infinity_is_right_where_f16_overflows() -> None:
+    problem = Problem.parse("n1c3h5w6k4r3s3p1-f16+alpha65536")
+    found, verifier = check(problem=problem)
+    assert found.ok and found.exact, found.reason
+    y = np.empty(problem.y_shape, np.float16)
+    verifier.runtime.download(verifier._y, y)
+    assert np.isinf(y).any() and not np.isinf(y).all()
+
+    def opposite(run: int, y: Any, x: Any) -> None:
+        y[np.isinf(y)] *= -1
+
+    assert "elements are infinite" in check(opposite, problem=problem)[0].reason
+
+    def largest(run: int, y: Any, x: Any) -> None:
+        y[y == np.inf] = np.float16(65504)
+
+    assert not check(largest, problem=problem)[0].ok
 
 
 def test_the_right_answer_passes_everything() -> None:
@@ -235,17 +314,82 @@ def _touched(fence: Fence, memory: Memory) -> str:
     return fence.damage()
 
 
-@pytest.mark.parametrize(
-    "text", ["n1c3h5w6k4r3s3p1-f32", "n1c40000h2w2k2r1s1-f32", "n1c2000000h1w1k1r1s1-f32"]
-)
+EXACT = {  # and the unit that all sums are whole multiples of, the mean of a window among them
+    "n1c3h5w6k4r3s3p1-f32": 1, "n1c40000h2w2k2r1s1-f32": 1, "n1c2000000h1w1k1r1s1-f32": 1,
+    "n1c3h9w9k4r3s3-f32+alpha0.125+bias+add-4+clamp-9:70+avgpool4": 2**-7,
+    "n1c9h4w4k4r3s3-f16+bias+add": 1, "n1c9h4w4k4r3s3-bf16+relu+maxpool2": 1,
+    "n1c9h4w4k4r3s3-f64+alpha0.0001220703125+add+avgpool2": 2**-15,
+    "n1c99h4w4k4r3s3-i8+bias+add+relu": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EXACT)
 def test_exact_inputs_are_exact(text: str) -> None:
-    problem = Problem.parse(text)
+    problem, unit = Problem.parse(text), EXACT[text]
+    assert stays_exact(problem)
     data = exact_inputs(problem, 0)
-    assert np.array_equal(data.x, np.round(data.x)) and np.any(data.x) and np.any(data.w)
-    terms = problem.cg * problem.r * problem.s
-    assert terms * np.abs(data.x).max() * np.abs(data.w).max() + np.abs(data.bias).max() <= 2**24
-    y, _ = numpy_conv(problem, data.x, data.w, data.bias)
-    assert np.array_equal(y, y.astype(np.float32))
+    assert (data.z is None) == (not problem.epilogue.add)
+    for array in (data.x, data.w, data.bias) + ((data.z,) if problem.epilogue.add else ()):
+        wide = array.astype(np.float64)
+        assert np.array_equal(wide, np.round(wide)) and np.any(wide)
+    y, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+    bits = {"f64": 53, "i8": 31}.get(problem.dtype, 24)
+    assert size.max() / unit <= 2**bits
+    assert np.array_equal(y / unit, np.round(y / unit))
+
+
+@pytest.mark.parametrize("text", [
+    "n1c3h5w6k4r3s3-f32+silu", "n1c3h5w6k4r3s3-f32+add0.3", "n1c3h5w6k4r3s3-f32+avgpool3",
+    "n1c3h5w6k4r3s3-f32+alpha1e-9+add", "n1c3h5w6k4r3s3-f32+alpha9.5367431640625e-07+add16+avgpool2",
+    "n1c16000000h2w2k1r2s2-f32",
+])  # fmt: skip
+def test_what_cannot_stay_exact_is_known(text: str) -> None:
+    assert not stays_exact(Problem.parse(text))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inputs_have_the_dtypes_of_the_problem(dtype: str) -> None:
+    problem = Problem.parse(f"n1c3h5w6k4r3s3p1-{dtype}+add")
+    for data in (normal_inputs(problem, 1), exact_inputs(problem, 1)):
+        assert data.x.dtype == data.w.dtype == numpy_dtype(dtype)
+        assert data.z is not None and data.bias.dtype == data.z.dtype == numpy_dtype(problem.dtype_out)
+        assert (data.x.shape, data.z.shape) == (problem.x_shape, problem.z_shape)
+    assert np.unique(normal_inputs(problem, 1).x).size > 40
+
+
+def test_i8_sums_fit_an_i32() -> None:
+    problem = Problem.parse("n1c400000h1w1k1r1s1-i8")
+    data = normal_inputs(problem, 1)
+    assert problem.c * int(abs(data.x).max()) * int(abs(data.w).max()) < 2**31
+
+
+def rounded_chain(values: Any, dtype: Any) -> Any:
+    """Sum one after the other, rounding each time."""
+    total = np.zeros(values.shape[:-1], dtype)
+    for i in range(values.shape[-1]):
+        total = (total + values[..., i].astype(dtype)).astype(dtype)
+    return total
+
+
+@pytest.mark.parametrize("words", [
+    "", "+bias+add-3", "+alpha0.3+bias+leaky-2", "+silu", "+add+silu+avgpool3u1", "+clamp-1:1+maxpool3u2p1",
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_the_bound_holds_for_a_naive_sum(dtype: str, words: str) -> None:
+    problem = Problem.parse(f"n1c50h8w8k9r1s1-{dtype}{words}")
+    data, e = normal_inputs(problem, 2), problem.epilogue
+    acc = np.float64 if dtype == "f64" else np.float32
+    x, w, bias = (a.astype(acc) for a in (data.x, data.w, data.bias))
+    v = rounded_chain(np.einsum("nchw,kcrs->nkhwc", x, w), acc) * acc(e.alpha)
+    v = v + acc(e.beta) * data.z.astype(acc) if data.z is not None else v
+    v = v + bias.reshape(-1, 1, 1) if e.bias else v
+    v = np.where(v < 0, v * acc(e.low), v) if e.act == "leaky" else v
+    v = v / (1 + np.exp(-v)) if e.act == "silu" else v.clip(e.low, e.high) if e.act == "clamp" else v
+    ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+    y = numpy_pool(problem, v, v)[0].astype(numpy_dtype(dtype))
+    limits = bound(problem, 50)
+    assert limits.allows(y, ref, size).all()
+    assert not limits.allows(y + 4 * limits.of(ref, size) + 1e-3, ref, size).any()
 
 
 def test_inputs_hang_on_the_seed() -> None:
