@@ -1,4 +1,4 @@
-// direct: y[n,k,p,q] = act(bias[k] + sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
+// direct: the sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s], then its epilogue (epilogue.h)
 //
 // x, y: nchw or nhwc (X_NHWC, Y_NHWC).  w: packed [group][k tile][c][r][s][KB], zero padded in K and C.
 //
@@ -31,6 +31,7 @@
 #define STAGE_FLOATS (X_FLOATS + F_FLOATS)  // X_FLOATS, F_FLOATS: extent of the staged tiles
 #define STAGED (X_SHARED || F_SHARED)
 #define OUT_SHARED (OUT || SB > 1 || SC > 1)
+#define POOLED_PIXELS (WINDOWS(HB) * WINDOWS(WB))
 #define FAST (Y_NHWC ? KB : PIXELS)         // the output tile in shared memory: [SLOW][PITCH]
 #define SLOW (Y_NHWC ? PIXELS : KB)
 #define PITCH (FAST + OUT_PAD)
@@ -92,9 +93,49 @@ INLINE void load_row(float row[ROW4][CV], const GLOBAL float *x, const SHARED fl
 #endif
 }
 
+#if OUT_SHARED
+// One element of the output tile, summed over its shares: of block and cluster, or (pass 1) of the grid.
+INLINE float tile_sum(const SHARED float *shared, const GLOBAL float *parts, Place at, int slow, int fast, int pass) {
+    float sum = 0.0f;
+    if (pass == 1) {
+        UNROLL for (int g = 0; g < SG; g++) sum += load_fresh(parts + (offset_t)g * (KB * PIXELS) + slow * FAST + fast);
+        return sum;
+    }
+    const SHARED float *tile = shared + slow * PITCH + fast;
+    UNROLL for (int rank = 0; rank < SC; rank++)
+        UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++) sum += cluster_load(tile + g * SLOW * PITCH, (rank + at.sc) % SC);
+    return sum;
+}
+
+// Finish the elements under each window of the tile and store what the pool makes of them.
+INLINE void store_pooled(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at,
+                         const SHARED float *shared, const GLOBAL float *parts, int warp, int lane) {
+#if POOL_HERE
+    const int fast_count = Y_NHWC ? KB : POOLED_PIXELS, slow_count = Y_NHWC ? POOLED_PIXELS : KB;
+    for (int fast = lane; fast < fast_count; fast += WARP)
+        for (int slow = warp; slow < slow_count; slow += SC * (THREADS / WARP)) {
+            int k = Y_NHWC ? fast : slow, window = Y_NHWC ? slow : fast, k_all = at.group * K + at.k0 + k, count = 0;
+            int h = window / WINDOWS(WB), w = window % WINDOWS(WB);
+            int p = (at.p0 + POOL_PAD) / POOL_STRIDE + h, q = (at.q0 + POOL_PAD) / POOL_STRIDE + w;
+            if (at.k0 + k >= K || p >= YP || q >= YQ) continue;
+            acc_t pooled = POOL_NOTHING;
+            UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
+                int i = h * POOL_STRIDE + e / POOL_SIZE, j = w * POOL_STRIDE + e % POOL_SIZE, pixel = i * WB + j;
+                if ((unsigned)(at.p0 + i) < P && (unsigned)(at.q0 + j) < Q) {
+                    float sum = tile_sum(shared, parts, at, Y_NHWC ? pixel : k, Y_NHWC ? k : pixel, COMBINE == LAST);
+                    pool_take(&pooled, before_pool(sum, bias, k_all, z, Z_AT(at.n, k_all, at.p0 + i, at.q0 + j)));
+                    count++;
+                }
+            }
+            y[Y_AT(at.n, k_all, p, q)] = pool_mean(pooled, count);
+        }
+#endif
+}
+#endif
+
 BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
- GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
+ const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     SHARED_FLAG(is_last);
 
@@ -165,9 +206,10 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
             int k = at.k0 + a * (BK * VECTOR) + me.k + v, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
             if (k >= K || p >= P || q >= Q) continue;
             k += at.group * K;
+            offset_t to = Z_AT(at.n, k, p, q);
             float one[4];
-            UNROLL for (int j = 0; j < 4; j++) one[j] = epilogue(quad[j][v], bias, k);
-            store4(y + (COMBINE == TWO_PASS ? (offset_t)at.sg * Y_FLOATS : 0) + Y_AT(at.n, k, p, q), one);
+            UNROLL for (int j = 0; j < 4; j++) one[j] = epilogue(quad[j][v], bias, k, z, to + j);
+            store4(y + SHARE_AT(at) + to, one);
         }
     }
 #else
@@ -178,12 +220,13 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
         int k = at.k0 + a * (BK * VECTOR) + me.k, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
         if (k < K && p < P && q < Q) {
             k += at.group * K;
-            UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, k + v);
-            vec_store(y + (COMBINE == TWO_PASS ? (offset_t)at.sg * Y_FLOATS : 0) + Y_AT(at.n, k, p, q), vec_pack(one));
+            offset_t to = Z_AT(at.n, k, p, q);
+            UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, k + v, z, to + v);
+            vec_store(y + SHARE_AT(at) + to, vec_pack(one));
         }
 #else
         UNROLL for (int v = 0; v < VECTOR; v++)
-            finish(y, bias, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v]);
+            finish(y, bias, z, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v]);
 #endif
     }
 #endif
@@ -208,25 +251,22 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     }
     CLUSTER_BARRIER();
     int warp = at.sc * (THREADS / WARP) + THREAD(0) / WARP, lane = THREAD(0) % WARP;
+    GLOBAL float *parts = partial + (offset_t)at.tile * SG * (KB * PIXELS);
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
             if (SC > 1) CLUSTER_BARRIER();
             if (!arrive_last(arrived, at, is_last)) return;
         }
+        if (POOL_HERE && pass == (COMBINE == LAST)) {
+            store_pooled(y, bias, z, at, shared, parts, warp, lane);
+            continue;
+        }
         for (int fast = lane; fast < FAST; fast += WARP)
             UNROLL_BY(4) for (int slow = warp; slow < SLOW; slow += SC * (THREADS / WARP)) {
-                int e = slow * PITCH + fast;
-                GLOBAL float *part = partial + (offset_t)at.tile * SG * (KB * PIXELS) + slow * FAST + fast;
-                float sum = 0.0f;
-                if (pass == 0) {
-                    UNROLL for (int rank = 0; rank < SC; rank++)
-                        UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++) sum += cluster_load(shared + g * SLOW * PITCH + e, (rank + at.sc) % SC);
-                } else {
-                    UNROLL for (int g = 0; g < SG; g++) sum += load_fresh(part + (offset_t)g * (KB * PIXELS));
-                }
                 int k = Y_NHWC ? fast : slow, pixel = Y_NHWC ? slow : fast;
-                if (COMBINE == LAST && pass == 0) part[(offset_t)at.sg * (KB * PIXELS)] = sum;
-                else finish(y, bias, at, k, pixel / WB, pixel % WB, sum);
+                float sum = tile_sum(shared, parts, at, slow, fast, pass);
+                if (COMBINE == LAST && pass == 0) parts[(offset_t)at.sg * (KB * PIXELS) + slow * FAST + fast] = sum;
+                else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum);
             }
     }
     if (SC > 1 && COMBINE != LAST) CLUSTER_BARRIER();  // a block's shared memory outlives its readers

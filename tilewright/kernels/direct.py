@@ -18,7 +18,19 @@ from tilewright.kernels.direct_tile import (
 )
 from tilewright.kernels.direct_work import work_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, SUM_THREADS, TWO_PASS, View, ceil_div
+from tilewright.kernels.tile import (
+    ATOMIC,
+    COMBINE_NAMES,
+    LAST,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    may_combine,
+    windows,
+)
 from tilewright.problem import Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  # fill any number of units
@@ -184,12 +196,20 @@ RULES = (
     ),
     Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0,
          "nothing is staged, so nothing can be buffered"),
-    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
+    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
+    Rule("pool_window", lambda problem, tw, th, bw, bh, combine: _pools_well(
+        problem, combine, th * bh, tw * bw),
+        "a tile that pools holds a window, and sums less than twice what its windows need"),
+    Rule("pool_last", lambda problem, sc, combine: not problem.epilogue.pool or combine != LAST or sc == 1,
+         "windows reach over the parts of a tile that the blocks of a cluster finish"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no thread sees the whole sum, which an epilogue needs"),
     Rule("out_forced", lambda sb, sc, out: out == 1 or (sb == 1 and sc == 1),
          "shares of a block or cluster meet in shared memory"),
+    Rule("pool_shared", lambda problem, combine, out:
+         not problem.epilogue.pool or combine == TWO_PASS or out == 1,
+         "windows are taken from the tile in shared memory"),
     Rule("out_pad", lambda out, pad: out == 1 or pad == 0, "only the shared output tile is padded"),
     Rule("shared",
          lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x, f, stages, mb, sc, sg,
@@ -199,6 +219,14 @@ RULES = (
                                             out=out, pad=pad)),
          "more shared memory than a block may have"),
 )  # fmt: skip
+
+
+def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
+    pool = pr.epilogue.pool
+    if pool is None or combine == TWO_PASS:
+        return True
+    needed = windows(pr, combine, rows) * windows(pr, combine, columns) * pool.stride**2
+    return 2 * needed >= rows * columns
 
 
 def _registers_fit(pr: Problem, device: Device, cf: dict[str, int], threads: int) -> bool:
@@ -213,11 +241,10 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
     cf = config.values if aligned else {**config.values, "cv": 1}
     geo = geometry(pr, cf)
     tile = geo.kb * geo.hb * geo.wb
-    y_floats = pr.y_bytes // 4
     blocks = geo.tiles * geo.view.n * pr.groups * cf["sc"] * cf["sg"]
     shared = shared_bytes(pr, cf, geo)
     c_padded = geo.steps * cf["cs"] * cf["sc"] * cf["sg"]
-    launches, workspace = _launches(pr, cf, geo, blocks, shared, tile, y_floats)
+    launches, workspace = _launches(pr, cf, geo, blocks, shared, tile)
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, geo, c_padded, shared, aligned).items()),
@@ -229,14 +256,14 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
 
 
 def _launches(
-    pr: Problem, cf: dict[str, int], geo: Geometry, blocks: int, shared: int, tile: int, y_floats: int
+    pr: Problem, cf: dict[str, int], geo: Geometry, blocks: int, shared: int, tile: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     all_tiles = blocks // (cf["sc"] * cf["sg"])
     target = "partial" if combine == TWO_PASS else "y"
-    partial = {TWO_PASS: cf["sg"] * y_floats, LAST: all_tiles * cf["sg"] * tile}.get(combine, 1)
+    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: all_tiles * cf["sg"] * tile}.get(combine, 1)
     main = Launch(
-        "direct", (blocks, 1, 1), (geo.threads, 1, 1), ("x", "w", "bias", target, "partial", "arrived"),
+        "direct", (blocks, 1, 1), (geo.threads, 1, 1), ("x", "w", "bias", "z", target, "partial", "arrived"),
         shared_bytes=shared, cluster=cf["sc"],
     )  # fmt: skip
     workspace = (
@@ -246,9 +273,9 @@ def _launches(
     if combine == ATOMIC:
         return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
     if combine == TWO_PASS:
-        groups = ceil_div(y_floats, SUM_THREADS)
-        block = (SUM_THREADS, 1, 1)
-        second = Launch("sum_shares", (groups, 1, 1), block, ("partial", "bias", "y"), chained=True)
+        groups = ceil_div(pr.y_elements, SUM_THREADS)
+        block, args = (SUM_THREADS, 1, 1), ("partial", "bias", "z", "y")
+        second = Launch("sum_shares", (groups, 1, 1), block, args, chained=True)
         return (main, second), workspace
     return (main,), workspace
 
@@ -262,21 +289,20 @@ def _defines(
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
     packed_bytes = 4 * c_padded * pr.r * pr.s * geo.kb * geo.k_tiles
-    largest = max(pr.x_bytes, pr.y_bytes * max(1, cf["sg"]), packed_bytes)
+    largest = max(pr.x_bytes, pr.z_bytes * max(1, cf["sg"]), packed_bytes)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],
         SW=cf["sw"], SB=cf["sb"], SC=cf["sc"], SG=cf["sg"], CS=cf["cs"], STAGES=cf["stages"],
         X_SHARED=cf["x"], F_SHARED=cf["f"], COMBINE=cf["combine"], OUT=cf["out"], OUT_PAD=cf["pad"],
         W_FASTEST=cf["wfast"], CLUSTER=cf["sc"],
-        C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, P=view.p, Q=view.q, GROUPS_=pr.groups,
+        C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(x_nhwc), Y_NHWC=int(y_nhwc),
-        **pr.epilogue.defines(),
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(x_nhwc), **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.floats, CV=cf["cv"],
         F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items,
-        Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows), Y_FLOATS=pr.y_bytes // 4,
+        Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,
         MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=int(largest >= 1 << 33), SUM_THREADS=SUM_THREADS,

@@ -114,10 +114,35 @@ INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE float *xs, const GLOBA
     }
 }
 
-INLINE wide finish_vector(wide v, const GLOBAL float *bias, int k) {
-    if (BIAS && EPILOGUE_HERE) v += *(const GLOBAL wide *)(bias + k);
-    if (ACT == 1 && EPILOGUE_HERE) v = v < 0.0f ? (wide)(0.0f) : v;
+#define TH_OUT (POOL_HERE ? TH / POOL_SIZE : TH)  // of the tile as it is stored
+#define TW_OUT (POOL_HERE ? TW / POOL_SIZE : TW)
+#define WIDE_STORE (COMBINE != ATOMIC && (Y_NHWC || !ADD || !EPILOGUE_HERE))  // z of nchw is read one by one
+
+// VECTOR channels from k on, at element `to` of the sums' image.
+INLINE wide finish_vector(wide v, const GLOBAL float *bias, int k, const GLOBAL float *z, offset_t to) {
+    if (!EPILOGUE_HERE) return v;
+    if (SCALED) v *= bits_float(ALPHA);
+    if (ADD) v += bits_float(BETA) * *(const GLOBAL wide *)(z + to);
+    if (BIAS) v += *(const GLOBAL wide *)(bias + k);
+    if (ACT == 1) return v < 0.0f ? (wide)(0.0f) : v;
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = activated(v[i]);
     return v;
+}
+
+// Output (b, i) of vector a of a tile whose first sum is (k, p, q): one sum, or the pool of a window of them.
+INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL float *bias, const GLOBAL float *z, Place at, int a, int b,
+                          int i, int k, int p, int q) {
+#if POOL_HERE
+    wide pooled = (wide)(POOL_NOTHING);
+    UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
+        int h = b * POOL_SIZE + e / POOL_SIZE, w = i * POOL_SIZE + e % POOL_SIZE;
+        wide v = finish_vector(acc[a][h][w], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + h, q + w));
+        pooled = POOL == 2 ? pooled + v : v > pooled || v != v ? v : pooled;
+    }
+    return POOL == 2 ? pooled / (float)(POOL_SIZE * POOL_SIZE) : pooled;
+#else
+    return finish_vector(acc[a][b][i], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + b, q + i));
+#endif
 }
 
 #if VECTOR == 16
@@ -132,7 +157,7 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, int k) {
 #endif
 
 // nchw: VECTOR pixels of VECTOR channels become VECTOR channels of `count` pixels, by perfect shuffles.
-INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count) {
+INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count, int plane) {
     UNROLL for (int size = 1; size < VECTOR; size *= 2) {
         wide next[VECTOR];
         UNROLL for (int j = 0; j < VECTOR / 2; j++) {
@@ -142,7 +167,7 @@ INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count) {
         UNROLL for (int j = 0; j < VECTOR; j++) rows[j] = next[j];
     }
     UNROLL for (int v = 0; v < VECTOR; v++) {
-        GLOBAL float *to = y + (offset_t)v * (P * Q);
+        GLOBAL float *to = y + (offset_t)v * plane;
         if (count == VECTOR) *(GLOBAL wide *)to = rows[v];
         else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = rows[v][j];
     }
@@ -150,43 +175,53 @@ INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count) {
 
 // Store the tile whose first output is (k, p, q) of the block; rows before `first_b` and columns before
 // `first_i` are another tile's.
-INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, Place at, int k, int p, int q, int first_b,
-                       int first_i, wide acc[TK][TH][TW]) {
-    int k_all = at.group * K + at.k0 + k;
-    if (COMBINE != ATOMIC && at.k0 + k + TILE_K <= K && at.p0 + p + TH <= P && at.q0 + q + TW <= Q) {
-        GLOBAL float *to = y + Y_AT(at.n, k_all, at.p0 + p, at.q0 + q);
-        if (COMBINE == TWO_PASS) to += (offset_t)at.sg * Y_FLOATS;
+INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int p, int q,
+                       int first_b, int first_i, wide acc[TK][TH][TW]) {
+    int k_all = at.group * K + at.k0 + k, p_all = at.p0 + p, q_all = at.q0 + q;
+    if (WIDE_STORE && at.k0 + k + TILE_K <= K && p_all + TH <= P && q_all + TW <= Q) {
+        const int rows = POOL_HERE ? YP : P, columns = POOL_HERE ? YQ : Q, step = POOL_HERE ? POOL_SIZE : 1;
+        GLOBAL float *to = y + SHARE_AT(at) + IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
         UNROLL for (int a = 0; a < TK; a++)
-            UNROLL for (int b = 0; b < TH; b++) {
+            UNROLL for (int b = 0; b < TH_OUT; b++) {
 #if Y_NHWC
-                UNROLL for (int i = 0; i < TW; i++)
-                    *(GLOBAL wide *)(to + a * VECTOR + (offset_t)(b * Q + i) * (GROUPS_ * K)) =
-                        finish_vector(acc[a][b][i], bias, k_all + a * VECTOR);
+                UNROLL for (int i = 0; i < TW_OUT; i++)
+                    *(GLOBAL wide *)(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K)) =
+                        finish_output(acc, bias, z, at, a, b, i, k_all, p_all, q_all);
 #else
-                UNROLL for (int i = 0; i < TW; i += VECTOR) {
-                    wide rows[VECTOR];
-                    int count = TW - i < VECTOR ? TW - i : VECTOR;
-                    UNROLL for (int j = 0; j < VECTOR; j++) {
-                        wide v = acc[a][b][j < count ? i + j : i];
-                        rows[j] = finish_vector(v, bias, k_all + a * VECTOR);
-                    }
-                    store_turned(to + (offset_t)a * VECTOR * (P * Q) + b * Q + i, rows, count);
+                UNROLL for (int i = 0; i < TW_OUT; i += VECTOR) {
+                    wide out[VECTOR];
+                    int count = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
+                    UNROLL for (int j = 0; j < VECTOR; j++)
+                        out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k_all, p_all, q_all);
+                    store_turned(to + (offset_t)a * VECTOR * (rows * columns) + b * columns + i, out, count, rows * columns);
                 }
 #endif
             }
         return;
     }
     float out[TILE_VECTORS * VECTOR];
-    FOR_TILE(a, b, i) *(wide *)(out + ((a * TH + b) * TW + i) * VECTOR) = acc[a][b][i];
-    NO_UNROLL for (int e = 0; e < TILE_VECTORS * VECTOR; e++) {
-        int v = e % VECTOR, i = e / VECTOR % TW, b = e / (VECTOR * TW) % TH, a = e / (VECTOR * TW * TH);
-        if (b >= first_b && i >= first_i) finish(y, bias, at, k + a * VECTOR + v, p + b, q + i, out[e]);
+#define OUT_AT(a, b, i, v) out[(((a) * TH + (b)) * TW + (i)) * VECTOR + (v)]
+    FOR_TILE(a, b, i) *(wide *)(&OUT_AT(a, b, i, 0)) = acc[a][b][i];
+    NO_UNROLL for (int e = 0; e < TK * TH_OUT * TW_OUT * VECTOR; e++) {
+        int v = e % VECTOR, i = e / VECTOR % TW_OUT, b = e / (VECTOR * TW_OUT) % TH_OUT, a = e / (VECTOR * TW_OUT * TH_OUT);
+#if POOL_HERE
+        int yp = p_all / POOL_SIZE + b, yq = q_all / POOL_SIZE + i, channel = k_all + a * VECTOR + v;
+        if (at.k0 + k + a * VECTOR + v >= K || yp >= YP || yq >= YQ) continue;
+        acc_t pooled = POOL_NOTHING;
+        for (int u = 0; u < POOL_SIZE * POOL_SIZE; u++) {
+            int h = b * POOL_SIZE + u / POOL_SIZE, w = i * POOL_SIZE + u % POOL_SIZE;
+            pool_take(&pooled, before_pool(OUT_AT(a, h, w, v), bias, channel, z, Z_AT(at.n, channel, p_all + h, q_all + w)));
+        }
+        y[Y_AT(at.n, channel, yp, yq)] = pool_mean(pooled, POOL_SIZE * POOL_SIZE);
+#else
+        if (b >= first_b && i >= first_i) finish(y, bias, z, at, k + a * VECTOR + v, p + b, q + i, OUT_AT(a, b, i, v));
+#endif
     }
 }
 
 // One block, with its share of C.
 HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w,
-                   const GLOBAL float *RESTRICT bias, GLOBAL float *RESTRICT y,
+                   const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y,
                    GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
                    SHARED float *RESTRICT shared, int id) {
     Place at = find_place(id);
@@ -227,7 +262,7 @@ HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT 
             }
             NO_UNROLL for (int g = 0; g < SG; g++) FOR_TILE(a, b, i) acc[a][b][i] += PART(g, a, b, i);
 #endif
-            store_tile(y, bias, at, k, p, q, first_b, first_i, acc);
+            store_tile(y, bias, z, at, k, p, q, first_b, first_i, acc);
         }
         FENCE();
     }
@@ -236,9 +271,9 @@ HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT 
 
 BOUNDED_KERNEL(direct, 1, 1)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
- GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
+ const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     for (int id = atomic_count(&arrived[0]); id < BLOCKS; id = atomic_count(&arrived[0]))
-        run_block(x, w, bias, y, partial, arrived, shared, id);
+        run_block(x, w, bias, z, y, partial, arrived, shared, id);
     if (atomic_count(&arrived[1]) == WORKERS - 1) arrived[0] = arrived[1] = 0;  // ready for the next run
 }

@@ -19,6 +19,8 @@ from tilewright.kernels.tile import (
     TWO_PASS,
     View,
     ceil_div,
+    image_defines,
+    may_combine,
     up_to,
 )
 from tilewright.problem import Problem
@@ -116,6 +118,12 @@ def _vectors(device: Device, v: int, tk: int, th: int, tw: int) -> int:
     return (tk * th * tw + tk + (device.lanes < 16)) * max(v, device.lanes)
 
 
+def _pools(pr: Problem, th: int, tw: int, x: int) -> bool:
+    pool = pr.epilogue.pool
+    whole = pool is not None and (pool.stride, pool.pad) == (pool.size, 0)
+    return pool is None or (whole and x == 1 and th % pool.size == 0 and tw % pool.size == 0)
+
+
 def _fits(problem: Problem, device: Device, cf: Values) -> bool:
     return cf["x"] == 0 or geometry(problem, cf).shared_bytes + 64 <= device.shared_per_block
 
@@ -139,8 +147,10 @@ RULES = (
          "one step takes all channels of a share: write that as all channels"),
     Rule("one_copy", lambda problem, nk, nh, nw, cs: nk * nh * nw == 1 or cs == problem.cg,
          "the register tiles of a block share one copy of all its channels"),
-    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
+    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
+    Rule("pool_tile", lambda problem, th, tw, x, combine: combine == TWO_PASS or _pools(problem, th, tw, x),
+         "a register tile that pools is made of whole windows, and no tile lies over its neighbour"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no core sees the whole sum, which an epilogue needs"),
     Rule("shared", lambda problem, device, v, tk, th, tw, nk, nh, nw, sg, cs, x: _fits(problem, device, dict(
@@ -167,20 +177,21 @@ def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
 def _launches(
     pr: Problem, cf: Values, geo: Geometry, workers: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, y_floats = cf["combine"], pr.y_bytes // 4
+    combine = cf["combine"]
     tiles = geo.blocks // cf["sg"]
-    partial = {TWO_PASS: cf["sg"] * y_floats, LAST: geo.blocks * geo.kb * geo.hb * geo.wb}.get(combine, 1)
+    tile = geo.kb * geo.hb * geo.wb
+    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: geo.blocks * tile}.get(combine, 1)
     main = Launch(
         "direct", (workers, 1, 1), (1, 1, 1),
-        ("x", "w", "bias", "partial" if combine == TWO_PASS else "y", "partial", "arrived"),
+        ("x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y", "partial", "arrived"),
     )  # fmt: skip
     counters = 2 + (tiles if combine == LAST else 0)
     workspace = (Buffer("partial", 4 * partial), Buffer("arrived", 4 * counters, zeroed=True))
     if combine == ATOMIC:
         return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
     if combine == TWO_PASS:
-        groups = ceil_div(y_floats, SUM_THREADS)
-        second = Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), ("partial", "bias", "y"))
+        groups = ceil_div(pr.y_elements, SUM_THREADS)
+        second = Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), ("partial", "bias", "z", "y"))
         return (main, second), workspace
     return (main,), workspace
 
@@ -188,19 +199,18 @@ def _launches(
 def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int) -> Values:
     view = geo.view
     filter_floats = geo.filter_tiles * pr.groups * geo.share * cf["sg"] * pr.r * pr.s * geo.tile_k
-    partial = geo.blocks * geo.kb * geo.hb * geo.wb if cf["combine"] == LAST else cf["sg"] * pr.y_bytes // 4
-    largest = max(pr.x_bytes // 4, pr.y_bytes // 4, filter_floats, partial)
+    partial = geo.blocks * geo.kb * geo.hb * geo.wb if cf["combine"] == LAST else cf["sg"] * pr.z_elements
+    largest = max(pr.x_bytes // 4, pr.z_elements, filter_floats, partial)
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
         X_SHARED=cf["x"], COMBINE=cf["combine"],
-        C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, P=view.p, Q=view.q, GROUPS_=pr.groups,
+        C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2],
-        X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
-        **pr.epilogue.defines(),
+        X_NHWC=int(pr.layout_in == "nhwc"), **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), Y_FLOATS=pr.y_bytes // 4, BLOCKS=geo.blocks, WORKERS=workers,
+        K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
         SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,
         OFFSET64=int(largest >= 1 << 31),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.kernels.tile import View, ceil_div
+from tilewright.kernels.tile import NONE, View, ceil_div, tiles_along
 from tilewright.problem import Problem
 
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
@@ -45,10 +45,12 @@ def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
     """Work out the tile sizes of a config."""
     view = View.of(pr)
     kb, hb, wb = cf["v"] * cf["tk"] * cf["bk"], cf["th"] * cf["bh"], cf["tw"] * cf["bw"]
-    team = cf["bk"] * cf["bh"] * cf["bw"]
+    team, combine = cf["bk"] * cf["bh"] * cf["bw"], cf.get("combine", NONE)
+    rows, columns = view.outputs(pr)
     return Geometry(
         view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * cf["sw"] * cf["sb"],
-        k_tiles=ceil_div(pr.kg, kb), p_tiles=ceil_div(view.p, hb), q_tiles=ceil_div(view.q, wb),
+        k_tiles=ceil_div(pr.kg, kb), p_tiles=tiles_along(pr, combine, view.p, rows, hb),
+        q_tiles=tiles_along(pr, combine, view.q, columns, wb),
         steps=ceil_div(pr.cg, cf["cs"] * cf["sc"] * cf["sg"]),
         xh=(hb - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
         xw=(wb - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,

@@ -28,7 +28,7 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     f_step = cf["cs"] * taps * geo.kb
     xs = staging(pr, cf, geo)
     staged = xs.items / geo.threads * (5.0 if xs.copies else 22.0) + cf["f"] * f_step / geo.threads / 4 * 1.5
-    outputs = pr.n * pr.k * geo.view.p * geo.view.q // (pr.n // geo.view.n)
+    sums = pr.z_elements
     return Work(
         blocks=blocks, threads=geo.threads, registers=registers(cf, geo.row), resident=cf["mb"],
         shared_bytes=shared_bytes(pr, cf, geo),
@@ -42,7 +42,7 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["sg"] == 1 else 4.0 * tile * blocks / cf["sc"], tile_bytes=4.0 * tile,
-        useful=outputs / (tile * blocks / shares),
+        useful=sums / (tile * blocks / shares),
         register_intensity=2.0 * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
         / (geo.rows * geo.row + taps * cf["v"] * cf["tk"]),
         block_intensity=2.0 * taps * tile * cf["cs"] / (x_step + f_step),

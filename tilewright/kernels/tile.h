@@ -11,10 +11,22 @@
 #define LAST 3
 #define SPLITS (SC * SG)
 #define EPILOGUE_HERE (COMBINE != TWO_PASS)
+#define POOL_HERE (POOL && EPILOGUE_HERE)
 #define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * H + (h)) * W + (w)) * (GROUPS_ * C) + (c) \
                                  : (((offset_t)(n) * (GROUPS_ * C) + (c)) * H + (h)) * W + (w))
-#define Y_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * P + (p)) * Q + (q)) * (GROUPS_ * K) + (k) \
-                                 : (((offset_t)(n) * (GROUPS_ * K) + (k)) * P + (p)) * Q + (q))
+// The sum, the residual z and partial sums have P x Q pixels; y has YP x YQ: fewer, where there is a pool.
+#define IMAGE_AT(n, k, p, q, rows, columns)                                                 \
+    (Y_NHWC ? (((offset_t)(n) * (rows) + (p)) * (columns) + (q)) * (GROUPS_ * K) + (k)      \
+            : (((offset_t)(n) * (GROUPS_ * K) + (k)) * (rows) + (p)) * (columns) + (q))
+#define Z_AT(n, k, p, q) IMAGE_AT(n, k, p, q, P, Q)
+#define Y_AT(n, k, p, q) IMAGE_AT(n, k, p, q, YP, YQ)
+#define SHARE_AT(at) (COMBINE == TWO_PASS ? (offset_t)(at).sg * Z_FLOATS : 0)  // of the partial sums
+
+// A tile that pools begins where a window does, and the next one where this one's last window ends: rows that
+// two windows share are summed by both.
+#define WINDOWS(extent) (POOL_HERE ? ((extent) - POOL_SIZE) / POOL_STRIDE + 1 : (extent))
+#define FORWARD(extent) (POOL_HERE ? WINDOWS(extent) * POOL_STRIDE : (extent))
+#define TILE_START (POOL_HERE ? -POOL_PAD : 0)
 
 typedef struct {
     int n, group, k0, p0, q0;  // first output of the tile
@@ -33,9 +45,9 @@ INLINE Place find_place(int id) {
     at.k0 = rest % K_TILES * KB;
     rest /= K_TILES;
 #endif
-    at.q0 = rest % Q_TILES * WB;
+    at.q0 = rest % Q_TILES * FORWARD(WB) + TILE_START;
     rest /= Q_TILES;
-    at.p0 = rest % P_TILES * HB;
+    at.p0 = rest % P_TILES * FORWARD(HB) + TILE_START;
     rest /= P_TILES;
 #if !K_FASTEST
     at.k0 = rest % K_TILES * KB;
@@ -46,19 +58,21 @@ INLINE Place find_place(int id) {
     return at;
 }
 
-INLINE float epilogue(float v, const GLOBAL float *bias, int k) {
-    return EPILOGUE_HERE ? before_pool(v, bias, k, bias, 0) : v;
+// The sum of channel k (of all groups) at element `to` of the sums' image, finished unless shares are missing.
+INLINE float epilogue(float v, const GLOBAL float *bias, int k, const GLOBAL float *z, offset_t to) {
+    return EPILOGUE_HERE ? before_pool(v, bias, k, z, to) : v;
 }
 
 // Store the sum for channel k and pixel (p, q) of the tile, or hand the partial sum on.
-INLINE void finish(GLOBAL float *y, const GLOBAL float *bias, Place at, int k, int p, int q, float v) {
+INLINE void finish(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int p, int q,
+                   float v) {
     k += at.k0, p += at.p0, q += at.q0;
     if (k >= K || p >= P || q >= Q) return;
     k += at.group * K;
-    v = epilogue(v, bias, k);
-    offset_t to = Y_AT(at.n, k, p, q);
+    offset_t to = Z_AT(at.n, k, p, q);
+    v = epilogue(v, bias, k, z, to);
     if (COMBINE == ATOMIC) atomic_add(&y[to], v);
-    else y[(COMBINE == TWO_PASS ? (offset_t)at.sg * Y_FLOATS : 0) + to] = v;
+    else y[SHARE_AT(at) + to] = v;
 }
 
 // Count this block in; the last of the SG blocks of a tile learns that it is the last.
@@ -76,13 +90,33 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, SHARED int *is_last) 
 }
 
 #if COMBINE == TWO_PASS
+// The sum over all shares at one element, finished.
+INLINE float summed(const GLOBAL float *partial, const GLOBAL float *bias, const GLOBAL float *z, int k, offset_t to) {
+    float sum = 0.0f;
+    UNROLL for (int g = 0; g < SG; g++) sum += partial[(offset_t)g * Z_FLOATS + to];
+    return before_pool(sum, bias, k, z, to);
+}
+
 BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
-(const GLOBAL float *RESTRICT partial, const GLOBAL float *RESTRICT bias, GLOBAL float *RESTRICT y) {
+(const GLOBAL float *RESTRICT partial, const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z,
+ GLOBAL float *RESTRICT y) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
     CHAIN();
     if (i >= Y_FLOATS) return;
-    float sum = 0.0f;
-    UNROLL for (int g = 0; g < SG; g++) sum += partial[(offset_t)g * Y_FLOATS + i];
-    y[i] = before_pool(sum, bias, Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K), bias, 0);
+#if POOL
+    offset_t pixel = Y_NHWC ? i / (GROUPS_ * K) : i, image = pixel / (YP * YQ);
+    int k = Y_NHWC ? i % (GROUPS_ * K) : image % (GROUPS_ * K), n = Y_NHWC ? image : image / (GROUPS_ * K);
+    int p0 = pixel / YQ % YP * POOL_STRIDE - POOL_PAD, q0 = pixel % YQ * POOL_STRIDE - POOL_PAD, count = 0;
+    acc_t pooled = POOL_NOTHING;
+    for (int p = p0; p < p0 + POOL_SIZE; p++)
+        for (int q = q0; q < q0 + POOL_SIZE; q++) {
+            if ((unsigned)p >= P || (unsigned)q >= Q) continue;
+            pool_take(&pooled, summed(partial, bias, z, k, Z_AT(n, k, p, q)));
+            count++;
+        }
+    y[i] = pool_mean(pooled, count);
+#else
+    y[i] = summed(partial, bias, z, Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K), i);
+#endif
 }
 #endif

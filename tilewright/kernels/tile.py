@@ -35,8 +35,43 @@ class View:
     def of(cls, pr: Problem) -> View:
         """Flatten the image where every output pixel needs just its own input pixel."""
         plain = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
-        if not plain:
+        if not plain or pr.epilogue.pool:
             return cls(pr.n, pr.h, pr.w, pr.p, pr.q)
         if (pr.layout_in, pr.layout_out) == ("nhwc", "nhwc"):
             return cls(1, 1, pr.n * pr.h * pr.w, 1, pr.n * pr.p * pr.q)
         return cls(pr.n, 1, pr.h * pr.w, 1, pr.p * pr.q)
+
+    def outputs(self, pr: Problem) -> tuple[int, int]:
+        """Rows and columns of y: pooled, or those of the sum as it is walked."""
+        return (pr.y_p, pr.y_q) if pr.epilogue.pool else (self.p, self.q)
+
+
+def windows(pr: Problem, combine: int, extent: int) -> int:
+    """Outputs along one side of a block's tile of ``extent`` sums: fewer where the block itself pools."""
+    pool = pr.epilogue.pool
+    if pool is None or combine == TWO_PASS:
+        return extent
+    return max(0, (extent - pool.size) // pool.stride + 1)
+
+
+def tiles_along(pr: Problem, combine: int, sums: int, outputs: int, extent: int) -> int:
+    """Tiles of ``extent`` sums along one side of an image of so many sums and outputs."""
+    if pr.epilogue.pool is None or combine == TWO_PASS:
+        return ceil_div(sums, extent)
+    return ceil_div(outputs, max(1, windows(pr, combine, extent)))
+
+
+def may_combine(pr: Problem, shares: int, combine: int) -> bool:
+    """Whether shares across the grid meet so; one share may leave its sums to a second kernel that pools."""
+    if shares > 1:
+        return combine != NONE
+    return combine == NONE or (combine == TWO_PASS and pr.epilogue.pool is not None)
+
+
+def image_defines(pr: Problem, view: View) -> dict[str, int]:
+    """The defines of tile.h that say what the images of the sums and of y are, and the epilogue's."""
+    rows, columns = view.outputs(pr)
+    return dict(
+        P=view.p, Q=view.q, YP=rows, YQ=columns, Y_FLOATS=pr.y_elements, Z_FLOATS=pr.z_elements,
+        Y_NHWC=int(pr.layout_out == "nhwc"), **pr.epilogue.defines(),
+    )  # fmt: skip

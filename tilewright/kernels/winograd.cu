@@ -58,7 +58,8 @@ INLINE void transform_input(SHARED float *to, const SHARED float *xs) {
 }
 
 // One tile of outputs: A' m A, finished.
-INLINE void transform_output(GLOBAL float *y, const GLOBAL float *bias, Place at, const SHARED float *m, int k, int t) {
+INLINE void transform_output(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at,
+                             const SHARED float *m, int k, int t) {
     float rows[2][4];
     UNROLL for (int j = 0; j < 4; j++) {
         float m0 = m[j * KC * M_PITCH], m1 = m[(4 + j) * KC * M_PITCH];
@@ -66,15 +67,28 @@ INLINE void transform_output(GLOBAL float *y, const GLOBAL float *bias, Place at
         rows[0][j] = m0 + m1 + m2, rows[1][j] = m1 - m2 - m3;
     }
     int p = t / WT * 2, q = t % WT * 2;
+#if POOL_HERE  // the tile is one window
+    int k_all = at.group * K + at.k0 + k;
+    p += at.p0, q += at.q0;
+    if (at.k0 + k >= K || p / 2 >= YP || q / 2 >= YQ) return;
+    acc_t pooled = POOL_NOTHING;
     UNROLL for (int i = 0; i < 2; i++) {
-        finish(y, bias, at, k, p + i, q, rows[i][0] + rows[i][1] + rows[i][2]);
-        finish(y, bias, at, k, p + i, q + 1, rows[i][1] - rows[i][2] - rows[i][3]);
+        offset_t to = Z_AT(at.n, k_all, p + i, q), next = Z_AT(at.n, k_all, p + i, q + 1);
+        pool_take(&pooled, before_pool(rows[i][0] + rows[i][1] + rows[i][2], bias, k_all, z, to));
+        pool_take(&pooled, before_pool(rows[i][1] - rows[i][2] - rows[i][3], bias, k_all, z, next));
     }
+    y[Y_AT(at.n, k_all, p / 2, q / 2)] = pool_mean(pooled, 4);
+#else
+    UNROLL for (int i = 0; i < 2; i++) {
+        finish(y, bias, z, at, k, p + i, q, rows[i][0] + rows[i][1] + rows[i][2]);
+        finish(y, bias, z, at, k, p + i, q + 1, rows[i][1] - rows[i][2] - rows[i][3]);
+    }
+#endif
 }
 
 BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
- GLOBAL float *RESTRICT y) {
+ const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
     SHARED_ARRAY(shared);
 
     // block and thread
@@ -131,7 +145,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
         BARRIER();
         for (int item = id; item < KC * TILES; item += THREADS) {
             int k = Y_NHWC ? item % KC : item / TILES, t = Y_NHWC ? item / KC : item % TILES;
-            transform_output(y, bias, at, shared + k * M_PITCH + t, a * KC + k, t);
+            transform_output(y, bias, z, at, shared + k * M_PITCH + t, a * KC + k, t);
         }
     }
 }

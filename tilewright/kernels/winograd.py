@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import MOST_COPIES
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, NONE, SUM_THREADS, TWO_PASS, ceil_div, up_to
+from tilewright.kernels.tile import (
+    ATOMIC,
+    COMBINE_NAMES,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    may_combine,
+    up_to,
+)
 from tilewright.problem import Problem
 
 ELEMENTS = 16  # of a transformed tile
@@ -126,6 +137,11 @@ class Winograd(Family):
         return sizes(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
 
 
+def _pools(pr: Problem) -> bool:
+    pool = pr.epilogue.pool
+    return pool is None or (pool.size, pool.stride, pool.pad) == (2, 2, 0)
+
+
 def _registers(cf: dict[str, int]) -> int:
     accumulators = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
     return accumulators + cf["tt"] + cf["v"] * cf["tk"] + 36
@@ -169,8 +185,10 @@ RULES = (
         dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb, ht=ht, cs=cs, cv=cv, stages=stages, sg=1)),
         "more shared memory than a block may have"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
-    Rule("combine_none", lambda sg, combine: (sg == 1) == (combine == NONE),
+    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
+    Rule("pool_tile", lambda problem, combine: combine == TWO_PASS or _pools(problem),
+         "a tile of 2x2 outputs holds one window of 2x2, and no other"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no thread sees the whole sum, which an epilogue needs"),
 )  # fmt: skip
@@ -178,19 +196,19 @@ RULES = (
 
 def _blueprint(pr: Problem, cf: dict[str, int]) -> Blueprint:
     sz = sizes(pr, cf)
-    blocks, y_floats = sz.blocks * pr.n * pr.groups * cf["sg"], pr.y_bytes // 4
+    blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
     c_padded = sz.steps * cf["cs"] * cf["sg"]
     target = "partial" if cf["combine"] == TWO_PASS else "y"
-    main = Launch("winograd", (blocks, 1, 1), (sz.threads, 1, 1), ("x", "w", "bias", target), sz.shared_bytes)
+    args = ("x", "w", "bias", "z", target)
+    main = Launch("winograd", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
     launches: tuple[Launch, ...] = (main,)
     workspace: tuple[Buffer, ...] = ()
     if cf["combine"] == ATOMIC:
         launches = (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main)
     if cf["combine"] == TWO_PASS:
-        workspace = (Buffer("partial", 4 * cf["sg"] * y_floats),)
-        groups = (ceil_div(y_floats, SUM_THREADS), 1, 1)
-        block = (SUM_THREADS, 1, 1)
-        launches = (main, Launch("sum_shares", groups, block, ("partial", "bias", "y"), chained=True))
+        workspace = (Buffer("partial", 4 * cf["sg"] * pr.z_elements),)
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        launches = (main, Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
     return Blueprint(
         source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()), launches=launches,
         packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,
@@ -200,19 +218,19 @@ def _blueprint(pr: Problem, cf: dict[str, int]) -> Blueprint:
 
 def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[str, int]:
     body = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
-    largest = max(pr.x_bytes, pr.y_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
+    largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
         CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"],
         COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
-        C=pr.cg, H=pr.h, W=pr.w, K=pr.kg, R=3, S=3, P=pr.p, Q=pr.q, GROUPS_=pr.groups,
+        C=pr.cg, H=pr.h, W=pr.w, K=pr.kg, R=3, S=3, GROUPS_=pr.groups,
         STR_H=1, STR_W=1, DIL_H=1, DIL_W=1, PAD_T=pr.pad[0], PAD_L=pr.pad[2],
-        X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
-        **pr.epilogue.defines(), X_SHARED=1, F_SHARED=1,
+        X_NHWC=int(pr.layout_in == "nhwc"),
+        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)), X_SHARED=1, F_SHARED=1,
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
         TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
         F_FLOATS=sz.f_floats, X_VECTOR=int(cf["cv"] == 4), X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
-        Y_FLOATS=pr.y_bytes // 4, K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
+        K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
         CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=sz.shared_bytes,
         OFFSET64=int(largest >= 1 << 33),
     )  # fmt: skip
@@ -241,7 +259,7 @@ def _work(pr: Problem, cf: dict[str, int]) -> Work:
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
         dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, cluster=1, shares=cf["sg"],
         combine=COMBINE_NAMES[cf["combine"]], partial_bytes=0.0 if cf["sg"] == 1 else 4.0 * tile * blocks,
-        tile_bytes=4.0 * tile, useful=pr.n * pr.k * pr.p * pr.q / (tile * blocks / cf["sg"]),
+        tile_bytes=4.0 * tile, useful=pr.z_elements / (tile * blocks / cf["sg"]),
         register_intensity=2.0 * vk * cf["tt"] / (vk + cf["tt"]),
         block_intensity=2.0 * 9 * tile * cf["cs"] / (x_step + f_step),
     )  # fmt: skip

@@ -53,6 +53,8 @@ def import_opencl() -> Any:
     if "POCL_CACHE_DIR" not in os.environ:
         os.environ["POCL_CACHE_DIR"] = str(cache.folder() / "pocl")
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
+    # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
+    os.environ.setdefault("POCL_WORK_GROUP_METHOD", "loops")
     try:
         import pyopencl
     except ImportError as error:
