@@ -51,6 +51,9 @@ INLINE void vec_zero(vec *a) {
 INLINE void vec_fma(vec *a, vec w, float x) {  // a += w * x, one rounding
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = fmaf(w.e[i], x, a->e[i]);
 }
+INLINE void vec_mul_add(vec *a, vec w, vec x) {
+    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = fmaf(w.e[i], x.e[i], a->e[i]);
+}
 INLINE void vec_fma_turn(int turn, vec *a, vec w, float x) {  // every other turn backwards: the
     UNROLL for (int i = 0; i < VECTOR; i++) {                 // element at the turn stays in the
         const int j = turn & 1 ? VECTOR - 1 - i : i;          // operand cache (1% on an H100)
@@ -71,6 +74,10 @@ INLINE vec vec_load_shared(const float *p) { return *(const vec *)p; }
 INLINE void load4(float *to, const float *from) {                  // from: shared, 16-byte aligned
     float4 v = *(const float4 *)from;
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+INLINE void load_once16(unsigned *to, const void *from) {          // 16 bytes that are read only once
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from));
 }
 INLINE void store4(float *to, const float *from) {                 // to: 16-byte aligned
     *(float4 *)to = make_float4(from[0], from[1], from[2], from[3]);
@@ -175,6 +182,7 @@ typedef TW_JOIN(float, VECTOR) vec;
 #endif
 INLINE void vec_zero(vec *a) { *a = (vec)(0.0f); }
 INLINE void vec_fma(vec *a, vec w, float x) { *a += w * x; }  // contracts; fma() is a slow call
+INLINE void vec_mul_add(vec *a, vec w, vec x) { *a += w * x; }
 #define vec_fma_turn(turn, a, w, x) vec_fma(a, w, x)
 #if VECTOR == 1
 #define vec_load(p) (*(p))
@@ -234,6 +242,7 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
 #endif
 INLINE void store4(__global float *to, const float *from) { vstore4(vload4(0, from), 0, to); }
 INLINE void load4(float *to, const __local float *from) { vstore4(vload4(0, from), 0, to); }
+#define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
 INLINE void async_copy4(__local float *to, const __global float *from, int keep) {
     *to = keep ? *from : 0.0f;
 }

@@ -91,15 +91,15 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, SHARED int *is_last) 
 
 #if COMBINE == TWO_PASS
 // The sum over all shares at one element, finished.
-INLINE float summed(const GLOBAL float *partial, const GLOBAL float *bias, const GLOBAL float *z, int k, offset_t to) {
+INLINE acc_t summed(const GLOBAL float *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to) {
     float sum = 0.0f;
     UNROLL for (int g = 0; g < SG; g++) sum += partial[(offset_t)g * Z_FLOATS + to];
     return before_pool(sum, bias, k, z, to);
 }
 
 BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
-(const GLOBAL float *RESTRICT partial, const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z,
- GLOBAL float *RESTRICT y) {
+(const GLOBAL float *RESTRICT partial, const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z,
+ GLOBAL out_t *RESTRICT y) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
     CHAIN();
     if (i >= Y_FLOATS) return;
@@ -114,9 +114,9 @@ BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
             pool_take(&pooled, summed(partial, bias, z, k, Z_AT(n, k, p, q)));
             count++;
         }
-    y[i] = pool_mean(pooled, count);
+    out_store(y + i, pool_mean(pooled, count));
 #else
-    y[i] = summed(partial, bias, z, Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K), i);
+    out_store(y + i, summed(partial, bias, z, Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K), i));
 #endif
 }
 #endif

@@ -1,0 +1,224 @@
+"""The gemv family: a filter over the whole image leaves one pixel, so the layer is a matrix times a vector.
+
+A classifier layer. Each number of the filter is used once for each image: what limits is how many of
+its bytes are in flight.
+"""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.tile import (
+    ATOMIC,
+    COMBINE_NAMES,
+    LAST,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    may_combine,
+    up_to,
+)
+from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
+
+MOST_IMAGES = 64
+Values = dict[str, int]
+
+
+def inputs(pr: Problem) -> int:
+    """Numbers of one image, and of one row of the filter."""
+    return pr.c * pr.r * pr.s
+
+
+def vector(pr: Problem, device: Device) -> int:
+    """Numbers of a thread's loads: 16 bytes on a GPU, the widest vector on a CPU."""
+    return 16 // DTYPE_BYTES[pr.dtype] if device.lanes == 32 else max(4, min(16, device.lanes))
+
+
+def share(pr: Problem, device: Device, cf: Values) -> int:
+    """Numbers of one share of a row, whole vectors but for the last."""
+    step = vector(pr, device) * cf["lanes"]
+    return ceil_div(ceil_div(inputs(pr), cf["sg"]), step) * step
+
+
+class Gemv(Family):
+    """Matrix times vector, or a few vectors."""
+
+    name = "gemv"
+    dtypes = ("f32", "f16", "bf16")
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers of one output pixel and at most 64 images."""
+        if reason := super().refuses(problem, device):
+            return reason
+        pr = problem
+        if device.backend not in ("cuda", "opencl"):
+            return f"the {device.backend} backend runs no kernels"
+        if (pr.r, pr.s, pr.dilation, pr.pad, pr.groups) != (pr.h, pr.w, (1, 1), (0, 0, 0, 0), 1):
+            return "the filter does not cover the whole image, unpadded"
+        if pr.layout_in == "nhwc" and pr.h * pr.w > 1 and pr.c > 1:
+            return "an image in nhwc lies in another order than the filter"
+        return None if pr.n <= MOST_IMAGES else f"more than {MOST_IMAGES} images are a matrix product"
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        gpu = device.lanes == 32
+        return (
+            Param("threads", (32, 64, 128, 256, 512, 1024) if gpu else (1,), "threads of a block"),
+            Param("lanes", (8, 16, 32, 64, 128, 256) if gpu else (1,), "threads that share rows"),
+            Param("rows", up_to(problem.k, (1, 2, 4, 8, 16)), "rows of the filter a thread"),
+            Param("images", up_to(problem.n, (1, 2, 4, 8, 16)), "images a thread"),
+            Param("unroll", (1, 2, 4, 8), "vectors of each row under way at once"),
+            Param("mb", (1, 2, 3, 4, 6, 8) if gpu else (1,),
+                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("x", (0, 1) if gpu else (0,), "input from global memory or held in shared memory",
+                  ("global", "shared")),
+            Param("sg", (1, 2, 3, 4, 6, 8, 16, 32) if gpu else (1,), "shares of a row across the grid"),
+            Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two when a second pass sums the shares. The filter is used as given."""
+        return _blueprint(problem, device, config.values, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return _work(problem, device, config.values)
+
+    def deterministic(self, config: Config) -> bool:
+        """Atomic adds come in any order; everything else sums in a fixed order."""
+        return config["combine"] != ATOMIC
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """A lane's part of a row, its vector, the lanes by halves, the shares one after the other."""
+        cf = config.values
+        lane = ceil_div(inputs(problem), cf["sg"] * cf["lanes"])
+        return lane + 16 + cf["lanes"].bit_length() + cf["sg"]
+
+
+def _registers(pr: Problem, device: Device, cf: Values) -> int:
+    width = vector(pr, device)
+    under_way = cf["unroll"] * cf["rows"] * (width if width == 4 else width + 4)
+    return cf["rows"] * cf["images"] * width + under_way + 2 * width + 34
+
+
+def _fits(pr: Problem, device: Device, cf: Values) -> bool:
+    if device.lanes != 32:
+        return cf["rows"] * cf["images"] <= 16
+    need = _registers(pr, device, cf)
+    threads = ceil_div(cf["threads"] * cf["mb"], 128) * 32
+    return need <= min(240, device.regs_per_unit // 4 // threads)
+
+
+def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
+    held = cf["images"] * share(pr, device, cf) if cf["x"] else 0
+    return 4 * max(held, cf["threads"] * cf["rows"] * cf["images"])
+
+
+def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
+    block = _shared_bytes(pr, device, cf) + 64
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+RULES = (
+    Rule("team", lambda threads, lanes: lanes <= threads, "a team lies in one block"),
+    Rule("block", lambda device, threads: threads <= device.max_threads,
+         "more threads than a block may have"),
+    Rule("rows", lambda problem, threads, lanes, rows:
+         rows <= problem.k and (threads // lanes * rows < 2 * problem.k or (threads <= 32 and rows == 1)),
+         "teams without rows"),
+    Rule("lanes", lambda problem, device, lanes: lanes * vector(problem, device) < 2 * inputs(problem)
+         or lanes <= 32, "lanes without numbers"),
+    Rule("registers", lambda problem, device, threads, rows, images, unroll, mb: _fits(
+        problem, device, dict(threads=threads, rows=rows, images=images, unroll=unroll, mb=mb)),
+        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("resident", lambda device, threads, mb:
+         device.lanes != 32 or threads * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("unroll", lambda problem, device, lanes, unroll:
+         unroll == 1 or unroll * lanes * vector(problem, device) <= inputs(problem),
+         "more under way than a row has"),
+    Rule("pieces", lambda problem, device, lanes, sg: sg == 1 or share(
+        problem, device, dict(lanes=lanes, sg=sg)) * (sg - 1) < inputs(problem),
+        "shares of a row without numbers"),
+    Rule("shared", lambda problem, device, threads, lanes, rows, images, mb, x, sg: _fits_shared(
+        problem, device,
+        dict(threads=threads, lanes=lanes, rows=rows, images=images, mb=mb, x=x, sg=sg)),
+        "more shared memory than a block may have"),
+    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
+         "shares across the grid need combining"),
+    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
+         "with atomics no thread sees the whole sum, which an epilogue needs"),
+    Rule("atomic_f32", lambda problem, combine: combine != ATOMIC or problem.dtype == "f32",
+         "atomic adds are of f32"),
+    Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
+         "only the second kernel pools"),
+)  # fmt: skip
+
+
+def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
+    block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
+    tiles = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"])
+    combine, blocks = cf["combine"], tiles * cf["sg"]
+    shared = _shared_bytes(pr, device, cf)
+    floats = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: blocks * block_rows * cf["images"]}.get(combine, 1)
+    target = "partial" if combine == TWO_PASS else "y"
+    args = ("x", "w", "bias", "z", target, "partial", "arrived")
+    launches = [Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)]
+    if combine == ATOMIC:
+        launches.insert(0, Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)))
+    if combine == TWO_PASS:
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    counters = tiles if combine == LAST else 1
+    return Blueprint(
+        source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
+        launches=tuple(launches), packed_bytes=pr.w_bytes,
+        workspace=(Buffer("partial", 4 * floats), Buffer("arrived", 4 * counters, zeroed=True)),
+    )  # fmt: skip
+
+
+def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int) -> Values:
+    width, row = vector(pr, device), inputs(pr)
+    block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
+    return dict(
+        VECTOR=width, THREADS=cf["threads"], LANES=cf["lanes"], ROWS=cf["rows"], IMAGES=cf["images"],
+        UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
+        WIDE=int(device.lanes == 32 and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
+        N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
+        CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
+        **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SUM_THREADS=SUM_THREADS, SHARED_BYTES=shared,
+        OFFSET64=int(max(pr.w_bytes, pr.x_bytes) >= 1 << 31),
+    )  # fmt: skip
+
+
+def _work(pr: Problem, device: Device, cf: Values) -> Work:
+    width, row = vector(pr, device), share(pr, device, cf)
+    block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
+    blocks = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"]) * cf["sg"]
+    numbers = row / cf["lanes"]  # of a thread, in each of its rows
+    turns = numbers / (width * cf["unroll"])
+    loads = numbers / width * (cf["rows"] + cf["images"] * (1 - cf["x"]))
+    size, sums = DTYPE_BYTES[pr.dtype], cf["rows"] * cf["images"]
+    widen = 0.0 if size == 4 else numbers * (cf["rows"] + cf["images"])
+    return Work(
+        blocks=blocks, threads=cf["threads"], registers=_registers(pr, device, cf), resident=cf["mb"],
+        shared_bytes=_shared_bytes(pr, device, cf), steps=max(1, round(turns)), buffers=1,
+        fma=numbers * sums, shared_loads=numbers * cf["images"] * cf["x"], global_loads=loads / 8,
+        staging=loads * 2.0 + widen + turns * 6.0, epilogue=40.0 + sums * cf["lanes"].bit_length() * 6.0,
+        wavefronts=cf["threads"] / 32 * numbers * cf["images"] * cf["x"],
+        load_bytes=float(size) * row * (block_rows + cf["images"]),
+        store_sectors=block_rows / 8 * cf["images"],
+        dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes, cluster=1,
+        shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=0.0 if cf["sg"] == 1 else 4.0 * pr.z_elements * cf["sg"],
+        tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (ceil_div(pr.k, block_rows) * block_rows),
+        register_intensity=2.0 * sums / (cf["rows"] + cf["images"]),
+        block_intensity=2.0 * block_rows * cf["images"] / (block_rows + cf["images"]),
+    )  # fmt: skip
