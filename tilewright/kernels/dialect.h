@@ -213,9 +213,11 @@ INLINE float half_float(ushort half_bits) {  // by hand: vload_half is a call fo
     return as_float(as_uint(v) | (uint)(half_bits & 0x8000u) << 16);
 }
 INLINE ushort float_half(float v) {
-    ushort half_bits;
-    vstore_half_rte(v, 0, (half *)&half_bits);
-    return half_bits;
+    uint bits = as_uint(v), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return 0x7e00u | sign;                                     // NaN
+    if (size >= 0x477ff000u) return 0x7c00u | sign;                                    // 65520 and more
+    if (size < 0x38800000u) return sign | (as_uint(as_float(size) + 0.5f) - 0x3f000000u);  // denormals
+    return sign | (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13;
 }
 INLINE int dot4(int a, int b, int sum) {
     char4 u = as_char4(a), v = as_char4(b);

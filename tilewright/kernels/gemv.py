@@ -105,7 +105,7 @@ class Gemv(Family):
 def _registers(pr: Problem, device: Device, cf: Values) -> int:
     width = vector(pr, device)
     under_way = cf["unroll"] * cf["rows"] * (width if width == 4 else width + 4)
-    return cf["rows"] * cf["images"] * width + under_way + 2 * width + 34
+    return cf["rows"] * cf["images"] * width + under_way + 2 * width + 46
 
 
 def _fits(pr: Problem, device: Device, cf: Values) -> bool:

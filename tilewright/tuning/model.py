@@ -78,15 +78,15 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     per_unit = ceil(work.blocks / device.units)
     together = min(work.resident, per_unit)
     full, rest = divmod(per_unit, together)
-    rounds = [together] * full + [rest] * (rest > 0)
+    rounds = {together: full, rest: 1} if rest else {together: full}  # how often so many blocks run at once
     us = 1e-3 / device.clock_ghz  # of a cycle
 
-    issue = sum(_issue(work, k, n) for n in rounds)
+    issue = sum(_issue(work, k, n) * times for n, times in rounds.items())
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
     alone = _latency(work, k) + _issue(work, k, 1)
     busiest = {n: max(_issue(work, k, n), port / per_unit * n, l2 / per_unit * n) for n in rounds}
-    compute = sum(max(busiest[n], alone) for n in rounds)
+    compute = sum(max(busiest[n], alone) * times for n, times in rounds.items())
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
     longer, shorter = max(compute * us, memory), min(compute * us, memory)
     terms = {
