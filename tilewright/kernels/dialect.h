@@ -242,8 +242,8 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
 #else
 #define vec_load_shared(p) TW_JOIN(vload, VECTOR)(0, p)
 #endif
-INLINE void store4(__global float *to, const float *from) { vstore4(vload4(0, from), 0, to); }
-INLINE void load4(float *to, const __local float *from) { vstore4(vload4(0, from), 0, to); }
+#define store4(to, from) vstore4(vload4(0, from), 0, to)  // macros: for memory of any kind
+#define load4(to, from) vstore4(vload4(0, from), 0, to)
 #define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
 INLINE void async_copy4(__local float *to, const __global float *from, int keep) {
     *to = keep ? *from : 0.0f;

@@ -192,7 +192,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     GLOBAL float *mine = partial + (offset_t)at.tile * SG * (KB * PIXELS) + me.team * VECTOR;
 #define PART(g, a, b, i) (mine + ((offset_t)(g) * (TK * TH * TW) + ((a) * TH + (b)) * TW + (i)) * (TEAM * VECTOR))
     if (me.in_warp == 0) FOR_TILE(a, b, i) vec_store(PART(at.sg, a, b, i), acc[a][b][i]);
-    if (!arrive_last(arrived, at, is_last)) return;
+    if (!arrive_last(arrived, at, SG, is_last)) return;
     FOR_TILE(a, b, i) {
         vec_zero(&acc[a][b][i]);
         UNROLL for (int g = 0; g < SG; g++) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
@@ -255,7 +255,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
             if (SC > 1) CLUSTER_BARRIER();
-            if (!arrive_last(arrived, at, is_last)) return;
+            if (!arrive_last(arrived, at, SG, is_last)) return;
         }
         if (POOL_HERE && pass == (COMBINE == LAST)) {
             store_pooled(y, bias, z, at, shared, parts, warp, lane);

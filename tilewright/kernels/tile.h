@@ -75,13 +75,13 @@ INLINE void finish(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float
     else y[SHARE_AT(at) + to] = v;
 }
 
-// Count this block in; the last of the SG blocks of a tile learns that it is the last.
-INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, SHARED int *is_last) {
+// Count this block in; the last of the blocks that share a tile learns that it is the last.
+INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED int *is_last) {
     FENCE();
     BARRIER();
     if (THREAD(0) == 0) {
         GLOBAL unsigned *count = &arrived[at.tile * SC + at.sc];
-        *is_last = atomic_count(count) == SG - 1;
+        *is_last = (int)atomic_count(count) == blocks - 1;
         if (*is_last) *count = 0;  // ready for the next run
     }
     BARRIER();

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.direct import Direct
+from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
@@ -19,7 +19,7 @@ ELEMENTS = 36  # of a transformed tile
 THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
 GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
-PRODUCTS = Direct()
+PRODUCTS = Gemm()
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,259 @@
+// gemm: y[k, px] = act(alpha * sum over c of w[k, c] * x[c, px] + beta * z[k, px] + bias[k])
+//
+// A convolution with 1x1 filters is a product of the filter (K x C) and the input (C x PIXELS); PIXELS
+// counts the outputs of all images. x: nchw or nhwc, as is y; or the columns that im2col.cu wrote.
+// w: packed [group][k tile][c][KB], zero padded in K.
+//
+//   block tile KB x PB, of warps WK x WP;  warp tile: lanes LK x LP;  a thread holds KT x PT sums
+//
+//             PB pixels                  what one thread holds of its warp's tile (LK = 4, LP = 8):
+//         +------+------+                pieces of 4 channels and VECTOR pixels, so that the lanes of
+//     KB  | warp | warp |   WK = 2       a warp read neighbouring 16 bytes of shared memory
+//         +------+------+   WP = 2         ##......##......
+//         | warp | warp |                  ................
+//         +------+------+                  ##......##......
+//
+// Each 32-bit word that comes from shared memory takes an issue slot as a multiply-add does: KT + PT words
+// for KT * PT multiply-adds, so 16 x 8 reaches 84% of peak. CS channels are staged at a time, STAGES steps
+// in flight; the first words of the next step are read before the last multiply-adds of this one.
+// The sum over C is split SB ways inside the block, and over the grid: SG shares of each tile, or (STREAM)
+// one even share of all steps of all tiles for each block, wherever in a tile that begins and ends.
+// Example: 4096^3, TK = 4, TP = 2, VECTOR = 4, WK = WP = 2: tiles of 128 x 128, 1024 of them; 264 blocks
+// at once would take 4 turns for 3.88 turns of work; with STREAM each takes 3.88.
+
+#define KT (4 * TK)
+#define PT (VECTOR * TP)
+#define LP (32 / LK)
+#define KB (WK * LK * KT)
+#define PB (WP * LP * PT)
+#define HB 1  // the tile of pixels, as tile.h has it: one row
+#define WB PB
+#define SC 1
+#define TEAM (32 * WK * WP)
+#define THREADS (TEAM * SB)
+#define CHANNELS (CS / SB)                  // of a step, for one thread; RUN of them are unrolled
+#define STAGE_FLOATS (CS * KB + X_FLOATS)   // the filter, then the input: [c][X_PITCH], or with CV = 4 [px][CS + 4]
+#define COPY (CV == 4 || X_QUADS ? 4 : 1)   // floats a copy
+#define PIXELS (N * P * Q)
+#define OUT (Y_NHWC ? 4 : VECTOR)           // neighbours in y that a thread holds
+#define OUTS (KT * PT / OUT)
+
+#include "tile.h"
+
+typedef struct {
+    int k, px;        // this thread's first output in the block tile
+    int share, team;  // its share of a step's channels; its number among the threads of that share
+    int w, x;         // what it reads first of a staged filter and of the staged input behind it
+} Lane;
+
+INLINE Lane find_lane(void) {
+    Lane me;
+    int warp = THREAD(0) / 32, lane = THREAD(0) % 32;
+    me.share = warp / (WK * WP);
+    me.team = THREAD(0) % TEAM;
+    me.k = warp % WK * (LK * KT) + lane % LK * 4;
+    me.px = warp / WK % WP * (LP * PT) + lane / LK * VECTOR;
+    me.w = me.share * CHANNELS * KB + me.k;
+    me.x = CS * KB + (CV == 4 ? me.px * (CS + 4) + me.share * CHANNELS : me.share * CHANNELS * X_PITCH + me.px);
+    return me;
+}
+
+// Where the input of pixel px lies, from its first channel on; C_STEP floats to the next channel.
+#define C_STEP (X_NHWC ? 1 : X_PITCH_C)
+INLINE offset_t x_at(int px) {
+#if STRIDED
+    int n = px / (P * Q), h = px / Q % P * STR_H, w = px % Q * STR_W;
+    return X_AT(n, 0, h, w);
+#elif X_NHWC
+    return (offset_t)px * (GROUPS_ * C);
+#else
+    return X_ROWS ? px : (offset_t)(px / (P * Q)) * (GROUPS_ * C * P * Q) + px % (P * Q);
+#endif
+}
+
+#include "gemm_stage.h"
+
+INLINE void load_w(float a[KT], const SHARED float *from) {
+    UNROLL for (int i = 0; i < TK; i++) load4(a + 4 * i, from + i * (4 * LK));
+}
+
+INLINE void load_x(float b[PT * CV], const SHARED float *from) {
+#if CV == 4
+    UNROLL for (int j = 0; j < PT; j++) load4(b + 4 * j, from + j * (LP * (CS + 4)));
+#else
+    UNROLL for (int j = 0; j < TP; j++) vec_unpack(b + j * VECTOR, vec_load_shared(from + j * (LP * VECTOR)));
+#endif
+}
+
+// Rows of channels there and back along the pixels: the input at the turn stays in the operand cache.
+INLINE void multiply_add(vec acc[KT][TP], const float a[KT], const float b[PT * CV], int u) {
+    UNROLL for (int i = 0; i < KT; i++)
+        UNROLL for (int jj = 0; jj < TP; jj++) {
+            const int j = i & 1 ? TP - 1 - jj : jj;
+            vec_fma_turn(i, &acc[i][j], CV == 4 ? vec_pack(b + 4 * j + u) : vec_pack(b + j * VECTOR), a[i]);
+        }
+}
+
+typedef struct {
+    const SHARED float *w, *x;  // what this thread reads of the staged tiles, from its next channels on
+    int slot;                   // which of the STAGES buffers
+} Reader;
+
+// Go on to the next RUN channels; behind the last ones of a step wait for the next step's.
+INLINE void advance(Reader *from, const SHARED float *shared, Lane me, int run) {
+    if (run + RUN < CHANNELS) {
+        from->w += RUN * KB, from->x += CV == 4 ? RUN : RUN * X_PITCH;
+        return;
+    }
+    ASYNC_WAIT(STAGES - 2);
+    BARRIER();
+    from->slot = from->slot + 1 == STAGES ? 0 : from->slot + 1;
+    from->w = shared + from->slot * STAGE_FLOATS + me.w;
+    from->x = shared + from->slot * STAGE_FLOATS + me.x;
+}
+
+// Sum up a tile's steps from `first` to before `last`.
+INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x, const GLOBAL float *w, Place at,
+                   Lane me, int first, int last) {
+    float a[FRAGMENTS][KT], b[FRAGMENTS][PT * CV];
+    Source source = find_source(x, w, at, first);
+    Reader from = {shared, shared, -1};
+    UNROLL for (int i = 0; i < KT; i++) UNROLL for (int j = 0; j < TP; j++) vec_zero(&acc[i][j]);
+    UNROLL for (int i = 0; i < STAGES - 1; i++) stage(shared + i * STAGE_FLOATS, &source, at, first + i, last);
+    advance(&from, shared, me, CHANNELS);
+    if (FRAGMENTS == 2) {
+        load_w(a[0], from.w);
+        load_x(b[0], from.x);
+    }
+    NO_UNROLL for (int step = first; step < last; step++) {
+        int free = from.slot == 0 ? STAGES - 1 : from.slot - 1;
+        stage(shared + free * STAGE_FLOATS, &source, at, step + STAGES - 1, last);
+        NO_UNROLL for (int run = 0; run < CHANNELS; run += RUN) {
+            UNROLL for (int c = 0; c < RUN; c++) {
+                const int next = c + FRAGMENTS - 1, at_w = next % RUN * KB;
+                const int at_x = next % RUN * (CV == 4 ? 1 : X_PITCH);
+                if (next == RUN) advance(&from, shared, me, run);
+                load_w(a[next % FRAGMENTS], from.w + at_w);
+                if (next % CV == 0) load_x(b[next / CV % FRAGMENTS], from.x + at_x);
+                multiply_add(acc, a[c % FRAGMENTS], b[c / CV % FRAGMENTS], c % CV);
+            }
+            if (FRAGMENTS == 1) advance(&from, shared, me, run);
+        }
+    }
+}
+
+// Output g of a thread: OUT neighbours in y, from channel out_k and pixel out_px of the block tile on.
+INLINE int out_k(Lane me, int g) { return me.k + (Y_NHWC ? g / PT * (4 * LK) : g / TP / 4 * (4 * LK) + g / TP % 4); }
+INLINE int out_px(Lane me, int g) {
+    return me.px + (Y_NHWC ? g % PT / VECTOR * (LP * VECTOR) + g % VECTOR : g % TP * (LP * VECTOR));
+}
+INLINE void pick(float v[OUT], vec acc[KT][TP], int g) {
+    float one[VECTOR];
+    UNROLL for (int i = 0; i < OUT; i++) {
+        vec_unpack(one, Y_NHWC ? acc[g / PT * 4 + i][g % PT / VECTOR] : acc[g / TP][g % TP]);
+        v[i] = one[Y_NHWC ? g % VECTOR : i];
+    }
+}
+#define STORE_OUT(to, v)                  \
+    do {                                  \
+        if (OUT == 4) store4(to, v);      \
+        else vec_store(to, vec_pack(v));  \
+    } while (0)
+
+INLINE offset_t y_at(int k, int px) {
+    return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
+                  : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
+}
+
+// Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
+INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int px,
+                       float v[OUT]) {
+    k += at.k0, px += at.q0;
+    const int group = at.group * K, whole = k < K && px < PIXELS;
+    y += SHARE_AT(at);
+    UNROLL for (int i = 0; i < OUT; i++) {
+        int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
+        if (whole && (Y_VECTOR || (ki < K && pi < PIXELS))) {
+            offset_t to = y_at(group + ki, pi);
+            if (EPILOGUE_HERE) v[i] = before_pool(v[i], bias, group + ki, z, to);
+            if (COMBINE == ATOMIC) atomic_add(y + to, v[i]);
+            else if (!Y_VECTOR) y[to] = v[i];
+        }
+    }
+    if (Y_VECTOR && whole) STORE_OUT(y + y_at(group + k, px), v);
+}
+
+// With STREAM every block takes as many of all tiles' steps as the next, or one more.
+#define FIRST_WORK(block) ((block) * (ALL_TURNS / GRID) + min((block), ALL_TURNS % GRID))
+#define OWNER(turn) ((turn) < (ALL_TURNS / GRID + 1) * (ALL_TURNS % GRID) ? (turn) / (ALL_TURNS / GRID + 1) \
+                     : ((turn) - ALL_TURNS % GRID) / (ALL_TURNS / GRID))
+
+BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
+(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
+ const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived) {
+    SHARED_ARRAY(shared);
+    SHARED_FLAG(is_last);
+    const int block = GROUP(0);
+    Lane me = find_lane();
+#if STREAM
+    NO_UNROLL for (int work = FIRST_WORK(block), end = FIRST_WORK(block + 1); work < end;) {
+        Place at = find_place(work / TURNS);
+        int first = work % TURNS, last = min(TURNS, first + end - work);
+        int owner = OWNER(at.tile * TURNS), parts = OWNER(at.tile * TURNS + TURNS - 1) - owner + 1;
+        int part0 = 2 * owner, part = 2 * block + (first == 0);  // a block goes on with a tile, and begins one
+        work += last - first;
+        if (SB > 1) BARRIER();
+#else
+    {
+        Place at = find_place(block);
+        int first = at.sg * TURNS / SG, last = (at.sg + 1) * TURNS / SG;
+        int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
+#endif
+        vec acc[KT][TP];
+        sum_up(acc, shared, x, w, at, me, first, last);
+
+        // the shares of a block meet in shared memory; each finishes some outputs
+        float mine[OUTS / SB][OUT];
+#if SB > 1
+        ASYNC_WAIT(0);
+        BARRIER();
+        UNROLL for (int g = 0; g < OUTS; g++) {
+            float v[OUT];
+            pick(v, acc, g);
+            SHARED float *to = shared + ((me.share * OUTS + g) * TEAM + me.team) * OUT;
+            STORE_OUT(to, v);
+        }
+        BARRIER();
+        UNROLL for (int g = 0; g < OUTS / SB; g++) {
+            UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
+            UNROLL for (int s = 0; s < SB; s++)
+                UNROLL for (int i = 0; i < OUT; i++)
+                    mine[g][i] += shared[((s * OUTS + g * SB + me.share) * TEAM + me.team) * OUT + i];
+        }
+#else
+        UNROLL for (int g = 0; g < OUTS; g++) pick(mine[g], acc, g);
+#endif
+
+        // the shares of the grid meet in memory: the block that arrives last adds them up, in a fixed order
+        int whole = 1;
+#if COMBINE == LAST
+#define PART(number, g) (partial + (((offset_t)(number) * OUTS + (g) * SB + me.share) * TEAM + me.team) * OUT)
+        if (parts > 1) {
+            UNROLL for (int g = 0; g < OUTS / SB; g++) STORE_OUT(PART(part, g), mine[g]);
+            whole = arrive_last(arrived, at, parts, is_last);
+            if (whole) {
+                UNROLL for (int g = 0; g < OUTS / SB; g++) UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
+                NO_UNROLL for (int s = 0; s < parts; s++)
+                    UNROLL for (int g = 0; g < OUTS / SB; g++)
+                        UNROLL for (int i = 0; i < OUT; i++)
+                            mine[g][i] += load_fresh(PART(part0 + (STREAM ? 2 * s + (s == 0) : s), g) + i);
+            }
+        }
+#endif
+        if (whole) UNROLL for (int g = 0; g < OUTS / SB; g++) {
+            int out = g * SB + me.share;
+            finish_out(y, bias, z, at, out_k(me, out), out_px(me, out), mine[g]);
+        }
+    }
+}

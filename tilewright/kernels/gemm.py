@@ -1,0 +1,251 @@
+"""The gemm family: a convolution with 1x1 filters is a matrix product; register, warp and block tiles of it.
+
+Source of the stream-K schedule: D. Merrill et al., "Stream-K: Work-centric Parallel Decomposition for Dense
+Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
+"""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.gemm_product import (
+    MOST_BODY,
+    MOST_COPIES,
+    Product,
+    Sizes,
+    product,
+    registers,
+    run_of,
+    sizes,
+    threads,
+)
+from tilewright.kernels.gemm_work import grid, work_of
+from tilewright.kernels.tile import (
+    ATOMIC,
+    COMBINE_NAMES,
+    LAST,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    may_combine,
+    up_to,
+)
+from tilewright.problem import Problem
+
+SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
+
+
+class Gemm(Family):
+    """Matrix products on CUDA cores."""
+
+    name = "gemm"
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers that are matrix products as they are, on a GPU."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if product(problem).columns:
+            return "it is no matrix product: the filter is not 1x1, or the input is padded"
+        return refused(problem, device)
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        pd = product(problem)
+        quads = pd.x_nhwc and pd.c % 4 == 0
+        return (
+            Param("tk", (1, 2, 3, 4), "pieces of 4 output channels a thread"),
+            Param("v", (1, 2, 4), "pixels of a piece"),
+            Param("tp", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20), "pieces of pixels a thread"),
+            Param("lk", (1, 2, 4, 8, 16, 32), "lanes of a warp over K; the others lie over pixels"),
+            Param("wk", (1, 2, 4), "warps over K"),
+            Param("wp", (1, 2, 3, 4, 8), "warps over pixels"),
+            Param("sb", (1, 2, 4, 8), "shares of C inside a block, summed in shared memory"),
+            Param("mb", (1, 2, 3, 4, 6, 8),
+                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("fd", (1, 2), "buffers of what a thread holds in registers of the staged tiles"),
+            Param("cv", (1, 4) if quads else (1,), "channels read at once (nhwc)"),
+            Param("cs", up_to(max(4, 2 * pd.c), (4, 8, 16, 32, 64)), "channels staged per step"),
+            Param("stages", (2, 3, 4), "buffers of the staging pipeline"),
+            Param("stream", (0, 1), "tiles to blocks, or even shares of all steps to all that run at once",
+                  ("tiles", "stream")),
+            Param("sg", SHARES, "shares of C across the grid"),
+            Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two when the shares are summed in a second pass."""
+        return blueprint(problem, device, config.values, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return work_of(problem, device, config.values)
+
+    def deterministic(self, config: Config) -> bool:
+        """Atomic adds come in any order; everything else sums in a fixed order."""
+        return config["combine"] != ATOMIC
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """One share of C of the longest block, then the shares one after the other."""
+        cf = config.values
+        turns = sizes(product(problem), cf).turns
+        shares = turns if cf["stream"] else cf["sg"]
+        return ceil_div(turns, cf["sg"]) * cf["cs"] // cf["sb"] + cf["sb"] + shares
+
+
+def refused(problem: Problem, device: Device) -> str | None:
+    """Say what no config of the kernel can do."""
+    if device.lanes != 32:
+        return "it is made for the threads of a GPU"
+    return None
+
+
+def _resident(device: Device, cf: dict[str, int]) -> bool:
+    need, block = registers(cf), threads(cf)
+    per_scheduler = ceil_div(block * cf["mb"], 4 * device.lanes) * device.lanes
+    return need <= device.regs_per_thread - 5 and need * per_scheduler <= device.regs_per_unit // 4
+
+
+def _fits_shared(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
+    block = max(sizes(product(pr), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _streams(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
+    """Whether even shares of all steps are anything but whole tiles."""
+    sz, blocks = sizes(product(pr), cf), device.units * cf["mb"]
+    return sz.tiles % blocks != 0 and sz.tiles * sz.turns >= 2 * blocks
+
+
+RULES = (
+    Rule("accumulators", lambda tk, v, tp: 16 <= 4 * tk * v * tp <= 192,
+         "fewer than 16 sums a thread are all loads, more than 192 do not fit its registers"),
+    Rule("k_pieces", lambda problem, tk, lk: 4 * lk * (tk - 1) < product(problem).k,
+         "pieces of K without outputs"),
+    Rule("k_lanes", lambda problem, lk: 4 * (lk - 1) < product(problem).k, "lanes along K without outputs"),
+    Rule("p_pieces", lambda problem, v, tp, lk: v * (32 // lk) * (tp - 1) < product(problem).pixels,
+         "pieces of pixels without outputs"),
+    Rule("p_lanes", lambda problem, v, lk: v * (32 // lk - 1) < max(128, product(problem).pixels),
+         "lanes along pixels without outputs"),
+    Rule("k_warps", lambda problem, tk, lk, wk: 4 * tk * lk * (wk - 1) < product(problem).k,
+         "warps along K without outputs"),
+    Rule("p_warps", lambda problem, v, tp, lk, wp: v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
+         "warps along pixels without outputs"),
+    Rule("block", lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads),
+         "more threads than a block may have"),
+    Rule("schedulers", lambda wk, wp, sb, mb: wk * wp * sb * mb >= 4,
+         "a unit has four schedulers to keep busy"),
+    Rule("resident", lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("registers", lambda device, tk, v, tp, wk, wp, sb, mb: _resident(
+        device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=1, cv=1)),
+        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("shares_meet", lambda tk, v, tp, sb: tk * v * tp % sb == 0 and tk * tp % sb == 0,
+         "each share of a block finishes as many outputs"),
+    Rule("fragments", lambda device, tk, v, tp, wk, wp, sb, mb, fd, cv: _resident(
+        device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv)),
+        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
+         "four channels of one pixel are read at once, or one channel of several"),
+    Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
+         "each share takes whole buffers of a step's channels"),
+    Rule("body", lambda tk, v, tp, sb, fd, cv, cs: 4 * tk * v * tp * run_of(
+        dict(tk=tk, v=v, tp=tp, sb=sb, fd=fd, cv=cv, cs=cs)) <= MOST_BODY,
+        "the loop's body overflows the instruction cache"),
+    Rule("x_copies", lambda problem, tk, v, tp, lk, wk, wp, sb, fd, cv, cs: sizes(product(problem), dict(
+        tk=tk, v=v, tp=tp, lk=lk, wk=wk, wp=wp, sb=sb, fd=fd, cv=cv, cs=cs, stages=2,
+        )).x_copies <= MOST_COPIES,
+        "a thread keeps the addresses of at most 16 copies in registers"),
+    Rule("shared", lambda problem, device, tk, v, tp, lk, wk, wp, sb, mb, fd, cv, cs, stages: _fits_shared(
+        problem, device, dict(tk=tk, v=v, tp=tp, lk=lk, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv, cs=cs,
+                              stages=stages)),
+        "more shared memory than a block may have"),
+    Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).c, 1),
+         "buffers without channels"),
+    Rule("stream", lambda problem, device, tk, v, tp, lk, wk, wp, sb, mb, fd, cv, cs, stream:
+         not stream or _streams(problem, device, dict(
+             tk=tk, v=v, tp=tp, lk=lk, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv, cs=cs, stages=2)),
+        "the tiles are even shares by themselves"),
+    Rule("stream_share", lambda stream, sg: not stream or sg == 1, "the stream splits C by itself"),
+    Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < product(problem).c,
+         "shares of C without channels"),
+    Rule("combine_none", lambda problem, stream, sg, combine: may_combine(problem, sg + stream, combine),
+         "shares across the grid need combining"),
+    Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
+         "only the second kernel pools"),
+    Rule("stream_last", lambda stream, combine: not stream or combine == LAST,
+         "blocks of the stream end anywhere in a tile: the last to arrive adds them up"),
+    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
+         "with atomics no thread sees the whole sum, which an epilogue needs"),
+)  # fmt: skip
+
+
+def blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool = True) -> Blueprint:
+    """Lay out the launches; the input of a product of columns is the buffer ``columns``."""
+    pd = product(pr)
+    cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
+    sz = sizes(pd, cf, aligned or pd.columns)
+    c_padded = ceil_div(sz.turns * cf["cs"], pr.r * pr.s)
+    blocks = grid(device, sz, cf)
+    launches, workspace = _launches(pr, pd, sz, cf, blocks)
+    return Blueprint(
+        source="gemm.cu",
+        defines=tuple(_defines(pr, pd, sz, cf, blocks, c_padded * pr.r * pr.s, aligned).items()),
+        launches=launches, packed_bytes=4 * pd.groups * sz.k_tiles * c_padded * pr.r * pr.s * sz.kb,
+        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded)), workspace=workspace,
+    )  # fmt: skip
+
+
+def _launches(
+    pr: Problem, pd: Product, sz: Sizes, cf: dict[str, int], blocks: int
+) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
+    combine, y_floats = cf["combine"], pr.z_elements
+    main = Launch(
+        "gemm", (blocks, 1, 1), (sz.threads, 1, 1),
+        ("columns" if pd.columns else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
+         "partial", "arrived"), shared_bytes=sz.shared_bytes,
+    )  # fmt: skip
+    parts = sz.tile * blocks * (2 if cf["stream"] else 1)
+    partial = {TWO_PASS: cf["sg"] * y_floats, LAST: parts}.get(combine, 1)
+    workspace = (
+        Buffer("partial", 4 * partial),
+        Buffer("arrived", 4 * (sz.tiles if combine == LAST else 1), zeroed=True),
+    )
+    if combine == ATOMIC:
+        return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
+    if combine == TWO_PASS:
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        second = Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True)
+        return (main, second), workspace
+    return (main,), workspace
+
+
+def _defines(
+    pr: Problem, pd: Product, sz: Sizes, cf: dict[str, int], blocks: int, c_padded: int, aligned: bool
+) -> dict[str, int]:
+    quads = pd.quads and sz.pb % 4 == 0 and (aligned or pd.columns)
+    whole = pd.k % 4 == 0 if pd.y_nhwc else pr.p * pr.q % cf["v"] == 0
+    y_vector = whole and cf["combine"] != ATOMIC and (aligned or (not pd.y_nhwc and cf["v"] == 1))
+    last = (pd.pitch if pd.columns and not pd.x_nhwc else pd.pixels) - (4 if quads else 1)
+    filter_bytes = 4 * c_padded * sz.k_tiles * sz.kb * pd.groups
+    largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes)
+    images = image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)) | dict(Y_NHWC=int(pd.y_nhwc))
+    return images | dict(
+        VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
+        CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], RUN=sz.run, MIN_BLOCKS=cf["mb"],
+        STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"], GRID=blocks, TURNS=sz.turns, STEPS=sz.turns,
+        ALL_TURNS=sz.tiles * sz.turns, K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, C_PADDED=c_padded,
+        N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], STRIDED=int(pd.strided),
+        X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,
+        X_QUADS=int(quads), X_LAST=last, X_PITCH=sz.x_pitch, X_FLOATS=sz.x_floats,
+        X_KEPT=int(sz.x_copies <= MOST_COPIES), Y_VECTOR=int(y_vector),
+        K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
+        OFFSET64=int(largest >= 1 << 33),
+    )  # fmt: skip

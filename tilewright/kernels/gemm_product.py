@@ -1,0 +1,122 @@
+"""Sizes of the gemm kernel: the matrix product behind a layer, its tiles, staging, registers, shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import Problem
+
+MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
+MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+
+
+@dataclass(frozen=True)
+class Product:
+    """The matrix product of a layer: K x C filters times C x pixels, once for each group.
+
+    Attributes:
+        k, c, groups: output and input channels of a group (for columns: c * r * s), and groups.
+        pixels: outputs of all images.
+        columns: whether the input is what im2col.cu wrote, not x itself.
+        x_nhwc, y_nhwc: whether the channels of a pixel are neighbours.
+        pitch: floats from one channel of the input to the next, where they are no neighbours.
+        quads: whether four pixels of the input are always 16 aligned bytes (nchw).
+        strided: whether pixels are left out of the input.
+    """
+
+    k: int
+    c: int
+    groups: int
+    pixels: int
+    columns: bool
+    x_nhwc: bool
+    y_nhwc: bool
+    pitch: int
+    quads: bool
+    strided: bool
+
+    @property
+    def x_floats(self) -> int:
+        """Floats of the columns."""
+        return self.c * self.groups * (self.pixels if self.x_nhwc else self.pitch)
+
+
+@lru_cache(maxsize=4096)
+def product(pr: Problem) -> Product:
+    """Return the product behind a layer; of columns where the filter is not 1x1 or the input is padded."""
+    pixels, plane = pr.n * pr.p * pr.q, pr.p * pr.q
+    columns = pr.r * pr.s > 1 or any(pr.pad)
+    strided = not columns and pr.stride != (1, 1)
+    x_nhwc = not columns and (pr.layout_in == "nhwc" or pr.h * pr.w == 1)
+    pitch = ceil_div(pixels, 4) * 4 if columns else pr.h * pr.w
+    return Product(
+        k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, pixels=pixels, columns=columns,
+        x_nhwc=x_nhwc, y_nhwc=pr.layout_out == "nhwc" or plane == 1, pitch=pitch,
+        quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes that follow from a product and a config; the kernel's defines of the same names."""
+
+    kt: int
+    pt: int
+    kb: int
+    pb: int
+    team: int
+    threads: int
+    k_tiles: int
+    p_tiles: int
+    tiles: int
+    turns: int
+    run: int
+    x_pitch: int
+    x_floats: int
+    x_copies: int
+    shared_bytes: int
+
+    @property
+    def tile(self) -> int:
+        """Outputs of a block."""
+        return self.kb * self.pb
+
+
+def threads(cf: dict[str, int]) -> int:
+    """Threads of a block."""
+    return 32 * cf["wk"] * cf["wp"] * cf["sb"]
+
+
+def run_of(cf: dict[str, int]) -> int:
+    """Channels unrolled into one loop body: as many as the instruction cache holds, and whole buffers."""
+    least, channels = cf["fd"] * cf["cv"], cf["cs"] // cf["sb"]
+    run = channels
+    while run % 2 == 0 and run // 2 % least == 0 and run * 4 * cf["tk"] * cf["v"] * cf["tp"] > MOST_BODY:
+        run //= 2
+    return run
+
+
+def sizes(pd: Product, cf: dict[str, int], aligned: bool = True) -> Sizes:
+    """Work out the sizes of a config."""
+    kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
+    kb, pb = cf["wk"] * cf["lk"] * kt, cf["wp"] * 32 // cf["lk"] * pt
+    team, cs = 32 * cf["wk"] * cf["wp"], cf["cs"]
+    x_pitch = pb + (4 - pb) % 32 if pd.x_nhwc else pb  # 8 channels x 4 pixels meet 32 banks
+    x_floats = pb * (cs + 4) if cf["cv"] == 4 else cs * x_pitch
+    wide = cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned)
+    k_tiles, p_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
+    meeting = cf["sb"] * kb * pb if cf["sb"] > 1 else 0
+    return Sizes(
+        kt=kt, pt=pt, kb=kb, pb=pb, team=team, threads=team * cf["sb"], k_tiles=k_tiles, p_tiles=p_tiles,
+        tiles=k_tiles * p_tiles * pd.groups, turns=ceil_div(pd.c, cs), run=run_of(cf), x_pitch=x_pitch,
+        x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), team * cf["sb"]),
+        shared_bytes=4 * max(cf["stages"] * (cs * kb + x_floats), meeting),
+    )  # fmt: skip
+
+
+def registers(cf: dict[str, int]) -> int:
+    """Estimate of the registers a thread needs: accumulators, fragments, addresses."""
+    kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
+    return kt * pt + cf["fd"] * (kt + pt * cf["cv"]) + 30

@@ -1,0 +1,62 @@
+// Staging of the gemm family: CS channels of the filter and of the input, from global into shared memory.
+//
+// The filter is packed as it is staged: one run of CS * KB floats. The input, COPY floats at a time:
+//   nchw           [c][X_PITCH], 16 bytes along the pixels (X_QUADS) or 4
+//   nhwc, CV = 4   [px][CS + 4], 16 bytes along the channels; the 4 spread the pixels over the banks
+//   nhwc, CV = 1   [c][X_PITCH], transposed on the way, 4 bytes a copy: a warp takes 8 channels of 4 pixels
+// Pixels past the last one are staged as the last: their sums are not stored. Channels past the last
+// one are zeros.
+
+#define CHANNEL_RUN (CS < 8 ? CS : 8)
+#define ACROSS (X_NHWC ? (CV == 4 ? CS / 4 : CHANNEL_RUN) : PB / COPY)  // copies in a row
+#define X_ITEMS (CS * PB / COPY)
+#define X_COPIES ((X_ITEMS + THREADS - 1) / THREADS)
+#define W_ITEMS (CS * KB / 4)
+
+typedef struct {
+    const GLOBAL float *x, *w;          // of the step to stage next
+    offset_t at[X_KEPT ? X_COPIES : 1];  // of this thread's copies, from x on
+} Source;
+
+// Copy j of this thread: its channel and pixel in the tile.
+INLINE int copy_row(int j) { return THREADS % ACROSS ? (j * THREADS + THREAD(0)) / ACROSS : j * (THREADS / ACROSS) + THREAD(0) / ACROSS; }
+INLINE int copy_column(int j) { return THREADS % ACROSS ? (j * THREADS + THREAD(0)) % ACROSS : THREAD(0) % ACROSS; }
+INLINE int copy_c(int j) {
+    return !X_NHWC ? copy_row(j) : CV == 4 ? copy_column(j) * 4 : copy_column(j) + copy_row(j) / PB * CHANNEL_RUN;
+}
+INLINE int copy_px(int j) { return !X_NHWC ? copy_column(j) * COPY : CV == 4 ? copy_row(j) : copy_row(j) % PB; }
+
+INLINE offset_t copy_from(Place at, int j) {
+    int px = at.q0 + copy_px(j);
+    if (PIXELS % PB) px = min(px, X_LAST);
+    return x_at(px) + (offset_t)copy_c(j) * C_STEP;
+}
+
+INLINE Source find_source(const GLOBAL float *x, const GLOBAL float *w, Place at, int step) {
+    Source from;
+    from.x = x + (offset_t)(at.group * C + step * CS) * C_STEP;
+    from.w = w + ((offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED + step * CS) * KB + THREAD(0) * 4;
+#if X_KEPT
+    UNROLL for (int j = 0; j < X_COPIES; j++) from.at[j] = copy_from(at, j);
+#endif
+    return from;
+}
+
+// Copy the tiles of a step to `to`, if it comes before `last`.
+INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) {
+    if (step < last) {
+        UNROLL for (int j = 0; j < W_ITEMS; j += THREADS)
+            if (j + THREADS <= W_ITEMS || j + THREAD(0) < W_ITEMS) async_copy16(to + (j + THREAD(0)) * 4, from->w + j * 4, 1);
+        to += CS * KB;
+        UNROLL_BY(X_KEPT ? X_COPIES : 1) for (int j = 0; j < X_COPIES; j++) {
+            int c = copy_c(j), px = copy_px(j), keep = C % CS == 0 || step * CS + c < C;
+            offset_t at_x = X_KEPT ? from->at[X_KEPT ? j : 0] : copy_from(at, j);
+            if (X_ITEMS % THREADS && j * THREADS + THREAD(0) >= X_ITEMS) continue;
+            if (COPY == 4) async_copy16(to + (CV == 4 ? px * (CS + 4) + c : c * X_PITCH + px), from->x + (keep ? at_x : 0), keep);
+            else async_copy4(to + c * X_PITCH + px, from->x + (keep ? at_x : 0), keep);
+        }
+        from->x += CS * C_STEP;
+        from->w += CS * KB;
+    }
+    ASYNC_COMMIT();
+}

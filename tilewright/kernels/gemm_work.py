@@ -1,0 +1,43 @@
+"""Counts of the gemm kernel, for the model: instructions, wavefronts, bytes."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Work
+from tilewright.kernels.gemm_product import Sizes, product, registers, sizes
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
+from tilewright.problem import Problem
+
+
+def grid(device: Device, sz: Sizes, cf: dict[str, int]) -> int:
+    """Blocks of the launch: as many as run at once, or one for each share of each tile."""
+    return device.units * cf["mb"] if cf["stream"] else sz.tiles * cf["sg"]
+
+
+def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
+    """Count what one block and one thread do."""
+    pd = product(pr)
+    sz = sizes(pd, cf)
+    blocks = grid(device, sz, cf)
+    turns = sz.tiles * sz.turns / blocks if cf["stream"] else ceil_div(sz.turns, cf["sg"])
+    tiles = max(1.0, sz.tiles / blocks) if cf["stream"] else 1.0  # that a block stores
+    channels = turns * cf["cs"] / cf["sb"]  # of one thread
+    words = (sz.kt + sz.pt) * channels
+    step = cf["cs"] * (sz.kb + sz.pb)
+    copies = cf["cs"] * sz.kb / 4 / sz.threads + sz.x_copies
+    waves = sz.threads / 32 * channels * (cf["tk"] * max(1.0, cf["lk"] / 8) + sz.pt * max(1.0, 1.0 / cf["lk"]) / 4)
+    meeting = 3.0 * sz.kt * sz.pt if cf["sb"] > 1 else 0.0
+    shares = cf["sg"] if not cf["stream"] else 2
+    return Work(
+        blocks=blocks, threads=sz.threads, registers=registers(cf), resident=cf["mb"],
+        shared_bytes=sz.shared_bytes, steps=ceil_div(int(turns), 1), buffers=cf["stages"],
+        fma=channels * sz.kt * sz.pt, shared_loads=words, global_loads=0.0,
+        staging=turns * (4.0 * copies + 20.0), epilogue=tiles * (4.0 * sz.kt * sz.pt / cf["sb"] + meeting),
+        wavefronts=waves + turns * step / 32, load_bytes=4.0 * turns * step,
+        store_sectors=tiles * sz.tile / (8.0 if pd.y_nhwc or cf["v"] * 32 // cf["lk"] >= 8 else 4.0),
+        dram_bytes=4.0 * pd.groups * pd.k * pd.c + 4.0 * pd.x_floats + pr.y_bytes,
+        cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=0.0 if shares == 1 else 4.0 * sz.tile * blocks * (2 if cf["stream"] else 1),
+        tile_bytes=4.0 * sz.tile, useful=pd.pixels * pd.k * pd.groups / (sz.tile * sz.tiles),
+        register_intensity=2.0 * sz.kt * sz.pt / (sz.kt + sz.pt), block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
+    )  # fmt: skip
