@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilewright.api import LayerPlan, conv2d, plan, tune
     from tilewright.device import Device
+    from tilewright.epilogue import Epilogue, Pool
     from tilewright.errors import (
         ArrayError,
         BudgetError,
@@ -44,6 +45,8 @@ _HOMES = {
     "plan": "api",
     "tune": "api",
     "Device": "device",
+    "Epilogue": "epilogue",
+    "Pool": "epilogue",
     "ArrayError": "errors",
     "BudgetError": "errors",
     "CompileError": "errors",
@@ -72,10 +75,12 @@ __all__ = [
     "ConfigError",
     "Device",
     "DeviceError",
+    "Epilogue",
     "LayerPlan",
     "Measurement",
     "OutOfMemory",
     "PeerError",
+    "Pool",
     "Problem",
     "ProblemError",
     "Record",

@@ -12,10 +12,11 @@ from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tilewright.arguments import problem_of, runtime_for, selected
-from tilewright.arrays import Array, look, same_home
+from tilewright.arguments import epilogue_of, problem_of, runtime_for, selected
+from tilewright.arrays import Array, look, look_at, same_home
 from tilewright.database import warn_once
 from tilewright.dispatch import MOST_PLANS, UNVERIFIED, dispatch, forget
+from tilewright.epilogue import Pool
 from tilewright.errors import ProblemError, RunError, StoreError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
@@ -32,6 +33,7 @@ __all__ = ["LayerPlan", "Packed", "conv2d", "plan", "tune"]
 
 Size = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
+Activation = str | tuple[str, float] | tuple[str, float, float] | None
 
 _layers: OrderedDict[int, LayerPlan] = OrderedDict()
 _lock = threading.Lock()
@@ -42,6 +44,11 @@ def conv2d(
     w: Array,
     bias: Array = None,
     *,
+    z: Array = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    activation: Activation = None,
+    pool: Pool | str | None = None,
     stride: Size = 1,
     padding: Padding = 0,
     dilation: Size = 1,
@@ -51,18 +58,24 @@ def conv2d(
     layout: str = "nchw",
     deterministic: bool = False,
 ) -> Array:
-    """Convolve, with the fastest kernel known for this layer on this device.
+    """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) in one kernel, the fastest known.
 
     The filter is packed anew in each call, since it may have changed in place; a network that runs
     often packs once: ``p = tw.plan(...); packed = p.pack(w); p(x, packed)``. A layer that was never
     tuned runs the model's best guess, unverified; ``tw.tune`` finds better, and checks it.
 
     Args:
-        x: f32 input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``. A NumPy array; a PyTorch
-            tensor, in channels_last too; a CuPy array. On the CPU an array with gaps is copied first,
-            on a GPU it is refused.
-        w: f32 filter, always (K, C / groups, R, S).
-        bias: f32, (K,), or None.
+        x: input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``; float64, float32, float16, bfloat16
+            or int8. A NumPy array (bfloat16: of ml_dtypes); a PyTorch tensor, in channels_last too; a
+            CuPy array. On the CPU an array with gaps is copied first, on a GPU it is refused.
+        w: filter of x's dtype, always (K, C / groups, R, S).
+        bias: (K,), or None; of the output's dtype, which is x's, but int32 for int8.
+        z: residual of the output's dtype, shaped as the convolution is before any pool; or None.
+        alpha: factor of the convolution.
+        beta: factor of z.
+        activation: None, "relu", "leaky" (slope 0.01), ("leaky", 0.1), "silu", "relu6", ("clamp", 0, 6);
+            or its word of a problem string, such as "leaky0.1".
+        pool: None, a ``Pool``, or its word of a problem string: "maxpool2", "maxpool3u2p1", "avgpool7".
         stride: of the filter: one number, or (height, width).
         padding: zeros around x: one number, (height, width), (top, bottom, left, right), or "same"
             for ceil(size / stride) outputs.
@@ -70,7 +83,7 @@ def conv2d(
         groups: independent slices of C and K.
         out: array to write; None: a new one of x's library, laid out as x is.
         device: None: where x is. "numpy" or "opencl:N" choose how CPU arrays are computed.
-        layout: "nchw" or "nhwc", of x and the output.
+        layout: "nchw" or "nhwc", of x, z and the output.
         deterministic: only kernels that give the same bits each time.
 
     Returns:
@@ -83,17 +96,21 @@ def conv2d(
 
     Example:
         >>> import numpy as np, tilewright as tw
-        >>> y = tw.conv2d(np.ones((1, 2, 5, 5), "f"), np.ones((3, 2, 3, 3), "f"), stride=2)
+        >>> x, w = np.ones((1, 2, 5, 5), "f"), np.ones((3, 2, 3, 3), "f")
+        >>> y = tw.conv2d(x, w, stride=2)
         >>> y.shape, float(y[0, 0, 0, 0])
         ((1, 3, 2, 2), 18.0)
+        >>> y = tw.conv2d(x, w, z=-y, beta=0.5, stride=2, activation=("clamp", 0, 6), pool="maxpool2")
+        >>> y.shape, float(y[0, 0, 0, 0])
+        ((1, 3, 1, 1), 6.0)
     """
     seen_x, seen_w = look("x", x), look("w", w)
-    seen_bias = None if bias is None else look("bias", bias)
-    seen_out = None if out is None else look("out", out)
-    same_home(seen_x, *(a for a in (seen_w, seen_bias, seen_out) if a is not None))
-    problem = problem_of(seen_x, seen_w, seen_bias, stride, padding, dilation, groups, layout)
+    seen_bias, seen_z, seen_out = beside = look_at(bias=bias, z=z, out=out)
+    same_home(seen_x, seen_w, *(a for a in beside if a is not None))
+    epilogue = epilogue_of(seen_bias, seen_z, alpha, beta, activation, pool)
+    problem = problem_of(seen_x, seen_w, epilogue, stride, padding, dilation, groups, layout)
     layer = _layer(dispatch(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
-    return layer.run(seen_x, seen_w, seen_bias, seen_out)
+    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out)
 
 
 def plan(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 
-from tilewright.arrays import Seen
+from tilewright.arrays import Seen, typed
 from tilewright.device import parse_selector
-from tilewright.epilogue import Epilogue
+from tilewright.dtypes import FULL
+from tilewright.epilogue import Epilogue, Pool
 from tilewright.errors import ArrayError, DeviceError, ProblemError
-from tilewright.problem import LAYOUTS, Problem
+from tilewright.problem import DTYPES, LAYOUTS, Problem
 from tilewright.runtime import Runtime, open_runtime
 
+ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
+POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
 PADDINGS = 'an integer, (height, width), (top, bottom, left, right) or "same"'
 
 Pad = tuple[int, int, int, int]
@@ -66,21 +70,67 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
     return numbers[0], numbers[0], numbers[-1], numbers[-1]
 
 
+def epilogue_of(
+    bias: Seen | None, z: Seen | None, alpha: object, beta: object, activation: object, pool: object
+) -> Epilogue:
+    """Read what is done to the sum.
+
+    Raises:
+        ProblemError: an argument is malformed, or beta is given without z.
+    """
+    factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
+    if z is None and factors.beta != 1.0:
+        raise ProblemError(f"beta={_shown(beta)}: is the factor of z, but no z was given")
+    if z is not None and not factors.add:
+        raise ProblemError(f"beta={_shown(beta)}: leaves nothing of z; leave z out")
+    act = Epilogue() if activation is None else _word("activation", activation, ACTIVATIONS_TAKEN)
+    if pool is not None and not isinstance(pool, Pool):
+        pool = _word("pool", pool, POOLS_TAKEN).pool
+    beta = 0.0 if z is None else factors.beta
+    return replace(act, alpha=factors.alpha, bias=bias is not None, beta=beta, pool=pool)
+
+
+def _word(name: str, value: object, taken: str) -> Epilogue:
+    """Read one word of the epilogue's grammar; in a tuple its numbers follow it."""
+    wrong = ProblemError(f"{name}={_shown(value)}: must be {taken}")
+    head, *numbers = value if isinstance(value, tuple) and value else (value,)
+    if not isinstance(head, str):
+        raise wrong
+    try:
+        found = Epilogue.parse([head + ":".join(f"{float(n)!r}".replace("e+", "e") for n in numbers)])
+    except (ProblemError, TypeError, ValueError, OverflowError):
+        raise wrong from None
+    act = Epilogue(act=found.act, low=found.low, high=found.high)
+    if not found or found != (Epilogue(pool=found.pool) if name == "pool" else act):
+        raise wrong
+    return found
+
+
+def _shown(value: object) -> str:
+    """Return a value as part of one line of bearable length."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
 def problem_of(
-    x: Seen, w: Seen, bias: Seen | None, stride: object, padding: object, dilation: object, groups: object,
+    x: Seen, w: Seen, epilogue: Epilogue, stride: object, padding: object, dilation: object, groups: object,
     layout: object,
 ) -> Problem:  # fmt: skip
     """Read a layer from its arrays and arguments.
 
     Raises:
         ProblemError: an argument is malformed, or the output would be empty.
-        ArrayError: the shapes do not fit each other.
+        ArrayError: the shapes or dtypes do not fit each other.
     """
     if layout not in LAYOUTS:
         raise ProblemError(f"layout={layout!r}: must be one of {', '.join(LAYOUTS)}")
     count = whole(groups)
     if count is None or count < 1:
         raise ProblemError(f"groups={groups!r}: must be an integer of 1 or more")
+    if x.dtype not in DTYPES:
+        known = ", ".join(FULL[short] for short in DTYPES)
+        raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}")
+    typed(w, x.dtype, ", as x is")
     axes = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
     n, a, b, c = _four(x, axes)
     channels, extent = (a, (b, c)) if layout == "nchw" else (c, (a, b))
@@ -92,14 +142,12 @@ def problem_of(
         raise ArrayError(
             f"w: shape {w.shape} was given; its second size must be {want}, as x has shape {x.shape}"
         )
-    if bias is not None and bias.shape != (k,):
-        raise ArrayError(f"bias: shape {bias.shape} was given; must be ({k},), one for each filter")
     steps, spread = pair("stride", stride), pair("dilation", dilation)
     lies = "nhwc" if layout == "nhwc" or x.channels_last else "nchw"
     return Problem(
         n=n, c=channels, h=extent[0], w=extent[1], k=k, r=r, s=s, groups=count, stride=steps, dilation=spread,
-        pad=pads(padding, extent, (r, s), steps, spread), layout_in=lies, layout_out=lies,
-        epilogue=Epilogue(bias=bias is not None),
+        pad=pads(padding, extent, (r, s), steps, spread), dtype=x.dtype, layout_in=lies, layout_out=lies,
+        epilogue=epilogue,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Callers' arrays: what library, where, how they lie in memory; checked and used in place, never converted.
+"""Callers' arrays: what library, dtype, where, how they lie in memory; used in place, never converted.
 
 A library is only ever looked up among those that the caller has imported already.
 """
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.dtypes import FULL, SHORT, name_of, numpy_dtype
 from tilewright.errors import ArrayError
+from tilewright.problem import DTYPE_BYTES, DTYPES
 
 Array = Any  # numpy.ndarray, torch.Tensor or cupy.ndarray
 Shape = tuple[int, ...]
@@ -21,6 +23,7 @@ _COPY = {
     "torch": "{}.contiguous()",
     "cupy": "cupy.ascontiguousarray({})",
 }
+_CAST = {"numpy": "{}.astype(np.{})", "torch": "{}.to(torch.{})", "cupy": "{}.astype(cupy.{})"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,7 @@ class Seen:
         array: the array itself (a detached view of a tensor).
         library: numpy, torch or cupy.
         place: cpu, or cuda:N.
+        dtype: f64, f32, f16, bf16, i8 or i32.
         shape: sizes as the caller sees them.
         strides: in elements, as the caller sees them.
         address: of the first element.
@@ -41,6 +45,7 @@ class Seen:
     array: Array
     library: str
     place: str
+    dtype: str
     shape: Shape
     strides: Shape
     address: int
@@ -49,6 +54,11 @@ class Seen:
     def index(self) -> int:
         """Number of the CUDA device; 0 on a CPU."""
         return int(self.place.partition(":")[2] or 0)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether it starts at a multiple of its elements' size."""
+        return self.address % DTYPE_BYTES[self.dtype] == 0
 
     @property
     def contiguous(self) -> bool:
@@ -64,12 +74,13 @@ class Seen:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Addresses of the first byte and past the last one, of an f32 array."""
+        """Addresses of the first byte and past the last one."""
+        size = DTYPE_BYTES[self.dtype]
         if 0 in self.shape:
             return self.address, self.address
         reach = [s * (n - 1) for n, s in zip(self.shape, self.strides, strict=True)]
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
-        return self.address + 4 * low, self.address + 4 * (high + 1)
+        return self.address + size * low, self.address + size * (high + 1)
 
     def where(self) -> str:
         """Say what it is, for an error."""
@@ -92,8 +103,8 @@ def look(name: str, array: Array) -> Seen:
     """Find out what an argument is, without importing anything.
 
     Raises:
-        ArrayError: it is no array of a library that we know, no f32, sparse, masked, on a device
-            that is neither a CPU nor a CUDA GPU, or it wants a gradient.
+        ArrayError: it is no array of a library or dtype that we know, it is sparse, masked, on a
+            device that is neither a CPU nor a CUDA GPU, or it wants a gradient.
     """
     for library, kind in _LIBRARIES:
         module = sys.modules.get(library)
@@ -108,19 +119,28 @@ def look(name: str, array: Array) -> Seen:
     raise ArrayError(f"{name}: a {what} was given; must be an array, e.g. np.asarray({name}, np.float32)")
 
 
+def look_at(**arrays: Array) -> list[Seen | None]:
+    """Look at arguments by their names; None stays None."""
+    return [None if array is None else look(name, array) for name, array in arrays.items()]
+
+
 def _numpy(name: str, array: Array) -> Seen:
     if hasattr(array, "mask"):
         raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
-    if array.dtype.char == "f" and not array.dtype.isnative:
-        raise ArrayError(
-            f"{name}: dtype {array.dtype} (other byte order) was given; call {name}.astype(np.float32)"
-        )
-    if array.dtype.char != "f":
-        raise _not_float32(name, array.dtype, f"{name}.astype(np.float32)")
-    if any(stride % 4 for stride in array.strides) and array.size:
-        raise ArrayError(f"{name}: strides {array.strides} are no multiple of 4 bytes; call {name}.copy()")
-    strides = tuple(s // 4 for s in array.strides)
-    return Seen(name, array, "numpy", "cpu", tuple(array.shape), strides, int(array.ctypes.data))
+    if not array.dtype.isnative:
+        native = f"{name}.astype(np.{array.dtype.newbyteorder('=')})"
+        raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; call {native}")
+    dtype = _dtype(name, array, "numpy")
+    strides = _in_elements(name, array, dtype)
+    return Seen(name, array, "numpy", "cpu", dtype, tuple(array.shape), strides, int(array.ctypes.data))
+
+
+def _in_elements(name: str, array: Array, dtype: str) -> Shape:
+    size = DTYPE_BYTES[dtype]
+    if any(stride % size for stride in array.strides) and array.size:
+        text = f"strides {array.strides} are no multiple of {size} bytes"
+        raise ArrayError(f"{name}: {text}; call {name}.copy()")
+    return tuple(stride // size for stride in array.strides)
 
 
 def _torch(name: str, tensor: Array) -> Seen:
@@ -129,8 +149,7 @@ def _torch(name: str, tensor: Array) -> Seen:
         raise ArrayError(f"{name}: a tensor on {tensor.device} was given; must be on cpu or cuda")
     if tensor.layout != torch.strided:
         raise ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
-    if tensor.dtype != torch.float32:
-        raise _not_float32(name, tensor.dtype, f"{name}.float()")
+    dtype = _dtype(name, tensor, "torch")
     if tensor.requires_grad:
         if torch.is_grad_enabled():
             raise ArrayError(
@@ -138,22 +157,38 @@ def _torch(name: str, tensor: Array) -> Seen:
             )
         tensor = tensor.detach()
     place = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index or 0}"
-    return Seen(
-        name, tensor, "torch", place, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.data_ptr())
-    )
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    return Seen(name, tensor, "torch", place, dtype, shape, strides, int(tensor.data_ptr()))
 
 
 def _cupy(name: str, array: Array) -> Seen:
-    if array.dtype.char != "f":
-        raise _not_float32(name, array.dtype, f"{name}.astype(cupy.float32)")
-    strides = tuple(s // 4 for s in array.strides)
-    place = f"cuda:{int(array.device.id)}"
-    return Seen(name, array, "cupy", place, tuple(array.shape), strides, int(array.data.ptr))
+    dtype = _dtype(name, array, "cupy")
+    strides, place = _in_elements(name, array, dtype), f"cuda:{int(array.device.id)}"
+    return Seen(name, array, "cupy", place, dtype, tuple(array.shape), strides, int(array.data.ptr))
 
 
-def _not_float32(name: str, dtype: object, call: str) -> ArrayError:
-    given = str(dtype).removeprefix("torch.")
-    return ArrayError(f"{name}: dtype {given} was given; must be float32: call {call}")
+def _dtype(name: str, array: Array, library: str) -> str:
+    """Return the short name of an array's dtype."""
+    full = name_of(array.dtype)
+    if full not in SHORT:
+        known = ", ".join(FULL[short] for short in (DTYPES if name in ("x", "w") else FULL))
+        call = _cast(name, library, "f32")
+        raise ArrayError(f"{name}: dtype {full} was given; must be one of {known}: call e.g. {call}")
+    return SHORT[full]
+
+
+def _cast(name: str, library: str, dtype: str) -> str:
+    """Return the call that converts an array."""
+    if dtype == "bf16" and library == "numpy":
+        return f"{name}.astype(ml_dtypes.bfloat16)"
+    return _CAST[library].format(name, FULL[dtype])
+
+
+def typed(seen: Seen, dtype: str, why: str) -> None:
+    """Refuse an array of another dtype than the problem's or that of its output."""
+    if seen.dtype != dtype:
+        given, call = FULL[seen.dtype], _cast(seen.name, seen.library, dtype)
+        raise ArrayError(f"{seen.name}: dtype {given} was given; must be {FULL[dtype]}{why}: call {call}")
 
 
 def same_home(x: Seen, *others: Seen) -> None:
@@ -176,17 +211,16 @@ def shaped(seen: Seen, shape: Shape, why: str) -> None:
 
 
 def in_place(seen: Seen, advice: str = "") -> Array:
-    """Return the array if its rows lie one after the other; on a CPU an input that does not is copied.
+    """Return the array if its rows lie one after the other; on a CPU an input that does not, is copied.
 
     Raises:
         ArrayError: it cannot be used in place on a GPU; says what to call.
     """
-    if seen.contiguous:
-        return on_host(seen.array) if seen.place == "cpu" else seen.array
     if seen.place == "cpu":
-        import numpy as np
-
-        return np.ascontiguousarray(on_host(seen.array))
+        host = on_host(seen.array)
+        return host if seen.contiguous and seen.aligned else host.copy(order="C")
+    if seen.contiguous:
+        return seen.array
     call = _COPY[seen.library].format(seen.name)
     raise ArrayError(
         f"{seen.name}: strides {seen.strides} of shape {seen.shape} are not contiguous; call {call}{advice}"
@@ -195,7 +229,11 @@ def in_place(seen: Seen, advice: str = "") -> Array:
 
 def on_host(array: Array) -> Array:
     """Return a CPU array as a NumPy array over the same bytes."""
-    return array if hasattr(array, "ctypes") else array.numpy()
+    if hasattr(array, "ctypes"):
+        return array
+    if name_of(array.dtype) == "bfloat16":  # torch hands out none
+        return array.view(sys.modules["torch"].int16).numpy().view(numpy_dtype("bf16"))
+    return array.numpy()
 
 
 def to_nhwc(array: Array) -> Array:
@@ -208,15 +246,15 @@ def to_nchw(array: Array) -> Array:
     return array.permute(0, 3, 1, 2) if hasattr(array, "permute") else array.transpose(0, 3, 1, 2)
 
 
-def empty(like: Seen, shape: Shape) -> Array:
-    """Return a new contiguous f32 array of the caller's library, where ``like`` is."""
-    if like.library == "torch":
-        return like.array.new_empty(shape)
+def empty(like: Seen, shape: Shape, dtype: str) -> Array:
+    """Return a new contiguous array of the caller's library, where ``like`` is."""
     module = sys.modules[like.library]
+    if like.library == "torch":
+        return like.array.new_empty(shape, dtype=getattr(module, FULL[dtype]))
     if like.library == "cupy":
         with module.cuda.Device(like.index):
-            return module.empty(shape, "float32")
-    return module.empty(shape, "float32")
+            return module.empty(shape, numpy_dtype(dtype))
+    return module.empty(shape, numpy_dtype(dtype))
 
 
 def writable(seen: Seen, *inputs: Seen | None) -> None:
@@ -228,6 +266,9 @@ def writable(seen: Seen, *inputs: Seen | None) -> None:
     flags = getattr(seen.array, "flags", None)
     if seen.library == "numpy" and not flags.writeable:  # type: ignore[union-attr]
         raise ArrayError(f"{seen.name}: is read-only; must be writable")
+    if not seen.aligned:
+        size = DTYPE_BYTES[seen.dtype]
+        raise ArrayError(f"{seen.name}: starts at no multiple of {size} bytes; must, as a new array does")
     low, high = seen.span
     for other in inputs:
         if other is not None and low < other.span[1] and other.span[0] < high:

@@ -42,7 +42,9 @@ class Pool:
     pad: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in POOLS or not 1 <= self.size <= MAX_POOL or not 1 <= self.stride <= MAX_POOL:
+        whole = all(type(value) is int for value in (self.size, self.stride, self.pad))
+        in_range = whole and 1 <= self.size <= MAX_POOL and 1 <= self.stride <= MAX_POOL and self.pad >= 0
+        if self.kind not in POOLS or not in_range:
             raise ProblemError(f"{self}: a pool is max or avg, its size and stride from 1 to {MAX_POOL}")
         if self.pad and (self.kind != "max" or self.pad > self.size // 2):
             raise ProblemError(f"{self}: only a maximum is padded, by half its size at most")

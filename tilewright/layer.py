@@ -12,11 +12,13 @@ from tilewright.arrays import (
     empty,
     in_place,
     look,
+    look_at,
     on_host,
     same_home,
     shaped,
     to_nchw,
     to_nhwc,
+    typed,
     writable,
 )
 from tilewright.device import Device
@@ -25,6 +27,8 @@ from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
+
+_TURNED = "channels_last, as x is"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +114,8 @@ class LayerPlan:
         """Bring a filter into the kernel's order, once.
 
         Args:
-            w: f32 filter of shape (K, C / groups, R, S), where the plan runs. Contiguous on a GPU.
+            w: filter of shape (K, C / groups, R, S) in the problem's dtype, where the plan runs.
+                Contiguous on a GPU.
 
         Returns:
             The packed filter. Changing ``w`` in place later may or may not change it: pack again.
@@ -120,27 +125,32 @@ class LayerPlan:
         """
         seen = look("w", w)
         self._at_home(seen)
+        typed(seen, self.problem.dtype, f" for {self._name}")
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
             memory = self.plan.pack(in_place(seen), current_stream(seen))
         return Packed(memory, self.problem, self.config, self.device.key)
 
-    def __call__(self, x: Array, packed_w: Packed, bias: Array = None, out: Array = None) -> Array:
+    def __call__(
+        self, x: Array, packed_w: Packed, bias: Array = None, z: Array = None, out: Array = None
+    ) -> Array:
         """Run the layer.
 
         Args:
-            x: f32 input of shape ``problem.x_shape``. For a problem in nhwc a PyTorch tensor may also
-                be (N, C, H, W) in channels_last, and so is the answer then. On a CPU an input with
-                gaps is copied first; on a GPU it is refused.
+            x: input of shape ``problem.x_shape`` in the problem's dtype. For a problem in nhwc a PyTorch
+                tensor may also be (N, C, H, W) in channels_last, and so are z and the answer then. On a
+                CPU an input with gaps is copied first; on a GPU it is refused.
             packed_w: what ``pack`` returned.
-            bias: f32 of shape (K,), if and only if the problem has a bias.
-            out: f32 output of shape ``problem.y_shape`` to write; None: a new one of x's library.
+            bias: shape (K,) in ``problem.dtype_out``, if and only if the problem has a bias.
+            z: residual of shape ``problem.z_shape`` in that dtype, if and only if the problem adds one.
+            out: output of shape ``problem.y_shape`` in that dtype to write; None: a new one of x's library.
 
         Returns:
             ``out``, or the new array. On CUDA it is computed on the caller's current stream.
 
         Raises:
-            ArrayError: wrong dtype, shape, device, strides; out overlaps an input.
+            ArrayError: wrong dtype, shape, device, strides; bias or z missing or superfluous; out
+                overlaps an input.
         """
         if not isinstance(packed_w, Packed):
             raise ArrayError(
@@ -148,21 +158,18 @@ class LayerPlan:
             )
         if (packed_w.problem, packed_w.config) != (self.problem, self.config):
             raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")
-        seen = look("x", x)
-        seen_bias = None if bias is None else look("bias", bias)
-        seen_out = None if out is None else look("out", out)
-        return self.run(seen, packed_w.memory, seen_bias, seen_out)
+        beside = look_at(bias=bias, z=z, out=out)
+        return self.run(look("x", x), packed_w.memory, *beside)
 
-    def run(self, x: Seen, w: Seen | Memory, bias: Seen | None, out: Seen | None) -> Array:
+    def run(
+        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None
+    ) -> Array:
         """Run on arrays that were looked at; a filter that is not packed yet is packed on the way."""
-        self._at_home(x)
-        same_home(x, *(a for a in (w, bias, out) if isinstance(a, Seen)))
-        if bias is not None:
-            shaped(bias, (self.problem.k,), self._name)
+        self._fit(x, w, bias, z, out)
         source, seen_as_nchw = self._input(x)
-        target, result = self._output(x, out, seen_as_nchw)
-        if out is not None:
-            writable(out, x, bias, w if isinstance(w, Seen) else None)
+        turned = seen_as_nchw and self.problem.layout_out == "nhwc"
+        residual = None if z is None else self._residual(z, turned)
+        target, result = self._output(x, out, turned)
         if self.problem.n == 0:
             return result
         stream = current_stream(x)
@@ -170,8 +177,26 @@ class LayerPlan:
             lane = self._lane(stream)
             packed = self._repack(lane, w, stream) if isinstance(w, Seen) else w
             shift = None if bias is None else in_place(bias)
-            lane.plan(source, packed, shift, None, target, stream)
+            lane.plan(source, packed, shift, residual, target, stream)
         return result
+
+    def _fit(
+        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None
+    ) -> None:
+        """Refuse what is elsewhere, of another dtype, or lies over the output."""
+        pr, filters = self.problem, (w,) if isinstance(w, Seen) else ()
+        beside = tuple(a for a in (bias, z, out) if a is not None)
+        self._at_home(x)
+        same_home(x, *filters, *beside)
+        why = f" for {self._name}"
+        for seen in (x, *filters):
+            typed(seen, pr.dtype, why)
+        for seen in beside:
+            typed(seen, pr.dtype_out, why)
+        if bias is not None:
+            shaped(bias, (pr.k,), f"{self._name}: one for each filter")
+        if out is not None:
+            writable(out, x, bias, z, *filters)
 
     def _at_home(self, seen: Seen) -> None:
         if seen.place != self._home:
@@ -187,17 +212,28 @@ class LayerPlan:
         shaped(x, pr.x_shape, self._name)
         return in_place(x, " or plan for nhwc" if x.channels_last else ""), False
 
-    def _output(self, x: Seen, out: Seen | None, seen_as_nchw: bool) -> tuple[Array, Array]:
+    def _residual(self, z: Seen, turned: bool) -> Array:
+        """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
+        pr = self.problem
+        if not turned:
+            shaped(z, pr.z_shape, self._name)
+            return in_place(z)
+        shaped(z, (pr.n, pr.k, pr.p, pr.q), self._name + " in channels_last")
+        view = look("z", to_nhwc(z.array))
+        if z.place != "cpu" and not view.contiguous:
+            raise ArrayError(f"z: strides {z.strides} of shape {z.shape} were given; must be {_TURNED}")
+        return in_place(view)
+
+    def _output(self, x: Seen, out: Seen | None, turned: bool) -> tuple[Array, Array]:
         """Return what the kernel writes, and the same as the caller gets it."""
         pr = self.problem
-        turned = seen_as_nchw and pr.layout_out == "nhwc"
         if out is None:
-            y = empty(x, pr.y_shape)
+            y = empty(x, pr.y_shape, pr.dtype_out)
             return (on_host(y) if x.place == "cpu" else y), (to_nchw(y) if turned else y)
-        shaped(out, (pr.n, pr.k, pr.p, pr.q) if turned else pr.y_shape, self._name)
+        shaped(out, (pr.n, pr.k, pr.y_p, pr.y_q) if turned else pr.y_shape, self._name)
         view = to_nhwc(out.array) if turned else out.array
         if not look("out", view).contiguous:
-            how = "channels_last, as x is" if turned else f"contiguous, as {x.library}.empty makes it"
+            how = _TURNED if turned else f"contiguous, as {x.library}.empty makes it"
             raise ArrayError(f"out: strides {out.strides} of shape {out.shape} were given; must be {how}")
         return (on_host(view) if x.place == "cpu" else view), out.array
 

@@ -27,8 +27,8 @@ def some(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(F)
 
 
-def expected(text: str, x: Any, w: Any, bias: Any = None) -> Any:
-    return numpy_conv(Problem.parse(text), x, w, bias)[0]
+def expected(text: str, x: Any, w: Any, bias: Any = None, z: Any = None) -> Any:
+    return numpy_conv(Problem.parse(text), x, w, bias, z)[0]
 
 
 def near(y: Any, want: Any) -> None:
@@ -37,3 +37,4 @@ def near(y: Any, want: Any) -> None:
 
 
 X, W, B = some(2, 4, 7, 9), some(6, 4, 3, 2, seed=1), some(6, seed=2)
+Z = some(2, 6, 5, 8, seed=3)

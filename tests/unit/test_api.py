@@ -10,15 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_samples import B, F, W, X, expected, near, own_cache, some
+from api_samples import B, F, W, X, Z, expected, near, own_cache, some
 from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
 from tilewright import api, arguments
 from tilewright.arrays import current_stream, look
+from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, RunError
-from tilewright.problem import Problem
+from tilewright.kernels.bound import bound
+from tilewright.kernels.reference import numpy_conv
+from tilewright.problem import DTYPES, Problem
 from tilewright.tuning.events import TuneResult
+from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 
@@ -38,6 +42,65 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("text", "options"), CALLS, ids=[t for t, _ in CALLS])
 def test_conv2d(text: str, options: dict[str, Any], device: str | None) -> None:
     near(tw.conv2d(X, W, device=device, **options), expected(text, X, W, options.get("bias")))
+
+
+EPILOGUES: list[tuple[str, dict[str, Any]]] = [
+    ("+add", {"z": Z}),
+    ("+bias+add0.5+relu", {"bias": B, "z": Z, "beta": 0.5, "activation": "relu"}),
+    ("+alpha-0.25", {"alpha": -0.25}),
+    ("+alpha0.1", {"alpha": np.float32(0.1), "beta": np.float64(1)}),
+    ("+leaky0.01", {"activation": "leaky"}),
+    ("+leaky0.2", {"activation": ("leaky", 0.2)}),
+    ("+leaky0.2", {"activation": "leaky0.2"}),
+    ("+leaky1e-05", {"activation": ("leaky", 1e-5)}),
+    ("+silu", {"activation": "silu"}),
+    ("+clamp0:6", {"activation": "relu6"}),
+    ("+clamp-1:2.5", {"activation": ("clamp", -1, np.float32(2.5))}),
+    ("+maxpool2", {"pool": "maxpool2"}),
+    ("+maxpool3u2p1", {"pool": tw.Pool("max", 3, 2, 1)}),
+    ("+bias+add+silu+avgpool2u1", {"bias": B, "z": Z, "activation": "silu", "pool": "avgpool2u1"}),
+]
+
+
+@pytest.mark.parametrize("device", ["numpy", None])
+@pytest.mark.parametrize(("words", "options"), EPILOGUES, ids=[t for t, _ in EPILOGUES])
+def test_conv2d_with_an_epilogue(words: str, options: dict[str, Any], device: str | None) -> None:
+    text = f"n2c4h7w9k6r3s2-f32{words}"
+    want = expected(text, X, W, options.get("bias"), options.get("z"))
+    near(tw.conv2d(X, W, device=device, **options), want)
+    plan = tw.plan(text, device=device or "cpu")
+    near(plan(X, plan.pack(W), options.get("bias"), options.get("z")), want)
+
+
+@pytest.mark.parametrize("device", ["numpy", None])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_conv2d_of_every_dtype(dtype: str, device: str | None) -> None:
+    problem = Problem.parse(f"n2c4h7w9k6r3s2p1-{dtype}-nhwc+bias+add+relu+maxpool2")
+    data = normal_inputs(problem, 4)
+    options = dict(z=data.z, padding=1, activation="relu", pool="maxpool2", layout="nhwc", device=device)
+    y = tw.conv2d(data.x, data.w, data.bias, **options)
+    assert y.dtype == numpy_dtype(problem.dtype_out) and y.shape == problem.y_shape
+    ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+    assert bound(problem, 1).allows(y, ref, size).all()
+    out = np.empty_like(y)
+    assert tw.conv2d(data.x, data.w, data.bias, out=out, **options) is out
+    assert np.array_equal(out, y)
+
+
+def test_residual_with_gaps_and_of_an_empty_batch() -> None:
+    text = "n2c4h7w9k6r3s2-f32+add"
+    wide = some(2, 6, 5, 16)
+    near(tw.conv2d(X, W, z=wide[..., ::2]), expected(text, X, W, z=np.ascontiguousarray(wide[..., ::2])))
+    assert tw.conv2d(X[:0], W, z=Z[:0]).shape == (0, 6, 5, 8)
+    before = Z.copy()
+    tw.conv2d(X, W, z=Z)
+    assert np.array_equal(Z, before)
+
+
+def test_inputs_that_start_anywhere() -> None:
+    raw = np.zeros(X.nbytes + 1, np.uint8)[1:].view(F).reshape(X.shape)
+    raw[:] = X
+    near(tw.conv2d(raw, W), expected("n2c4h7w9k6r3s2-f32", X, W))
 
 
 def test_same_padding_gives_as_many_outputs_as_inputs() -> None:
@@ -163,6 +226,39 @@ def test_tensors() -> None:
     )
 
 
+def test_tensors_with_a_residual_in_channels_last() -> None:
+    torch = pytest.importorskip("torch")
+    x, w, z = (torch.from_numpy(a) for a in (X, W, Z))
+    last = torch.channels_last
+    want = expected("n2c4h7w9k6r3s2-f32+add+relu+maxpool2", X, W, z=Z)
+    for residual in (z, z.contiguous(memory_format=last)):
+        y = tw.conv2d(x.contiguous(memory_format=last), w, z=residual, activation="relu", pool="maxpool2")
+        assert y.is_contiguous(memory_format=last) and y.shape == (2, 6, 2, 4)
+        near(y.numpy(), want)
+        near(tw.conv2d(x, w, z=residual, activation="relu", pool="maxpool2").numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_tensors_of_every_dtype(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    kinds = {short: getattr(torch, full) for short, full in FULL.items()}
+    x, w, z, b = (torch.from_numpy(a * 8).round() for a in (X, W, Z, B))
+    x, w, out = x.to(kinds[dtype]), w.to(kinds[dtype]), kinds["i32" if dtype == "i8" else dtype]
+    want = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1)
+    want = torch.relu(want + z_of(want).double())
+    for array in (x, x.contiguous(memory_format=torch.channels_last)):
+        y = tw.conv2d(array, w, b.to(out), z=z_of(want).to(out), padding=1, activation="relu")
+        assert y.dtype == out
+        assert torch.equal(y, want.to(torch.float32).to(out) if dtype != "f64" else want)
+
+
+def z_of(like: Any) -> Any:
+    """Whole numbers that all dtypes have, in the shape of a tensor."""
+    import torch
+
+    return torch.arange(like.numel()).reshape(like.shape) % 100
+
+
 def test_tensors_through_a_plan_of_nhwc() -> None:
     torch = pytest.importorskip("torch")
     plan = tw.plan("n2c4h7w9k6r3s2-f32-nhwc", device="numpy")
@@ -183,16 +279,29 @@ def test_cuda_arrays_are_used_on_their_stream(cupy: FakeCupy) -> None:
     assert current_stream(x) == 1001 and current_stream(look("x", X)) is None
 
 
+def test_every_dtype_on_a_gpu(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    for dtype in DTYPES:
+        problem = Problem.parse(f"n2c4h7w9k6r3s2-{dtype}+bias+add")
+        data = normal_inputs(problem, 4)
+        x, w, b, z = (cupy.array(a) for a in (data.x, data.w, data.bias, data.z))
+        y = tw.conv2d(x, w, b, z=z)
+        assert y.dtype == numpy_dtype(problem.dtype_out) and cupy.launched[-1] == cupy.stream
+        ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+        assert bound(problem, 1).allows(y.data_, ref, size).all()
+
+
 def test_gaps_on_a_gpu_are_refused_not_copied(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
     x, w = cupy.array(X), cupy.array(W)
     for wrong, words in (
         ((cupy.array(X[:, :, :, ::2]), w), r"x: strides .*; call cupy.ascontiguousarray\(x\)"),
         ((x, cupy.array(W[:, :, ::-1])), r"w: strides .*; call cupy.ascontiguousarray\(w\)"),
+        ((x, w, None, cupy.array(Z[:, :, ::-1])), r"z: strides .*; call cupy.ascontiguousarray\(z\)"),
         ((x, w, cupy.array(np.zeros(12, F)[::2])), r"bias: strides .*; call cupy.ascontiguousarray\(bias\)"),
     ):
         with pytest.raises(ArrayError, match=words):
-            tw.conv2d(*wrong)
+            tw.conv2d(*wrong[:3], z=wrong[3] if len(wrong) > 3 else None)
 
 
 def test_cuda_launches_go_to_the_callers_stream(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:

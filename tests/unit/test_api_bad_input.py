@@ -11,6 +11,7 @@ from api_samples import B, F, W, X, expected, near, own_cache, some
 from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
+from tilewright.dtypes import numpy_dtype
 from tilewright.errors import (
     ArrayError,
     BudgetError,
@@ -23,6 +24,8 @@ from tilewright.errors import (
 __all__ = ["cupy", "own_cache"]  # fixtures
 
 OUT = (2, 6, 5, 8)
+Z = np.zeros(OUT, F)
+BF16 = numpy_dtype("bf16")
 
 
 def masked() -> Any:
@@ -56,12 +59,32 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "x text": (conv("image.png", W), ArrayError, "x: a str was given"),
     "x scalar": (conv(np.float32(1), W), ArrayError, "x: a float32 was given"),
     "x unknown dlpack": (conv(Exported(), W), ArrayError, r"Exported was given; pass torch.from_dlpack\(x\)"),
-    "x float64": (conv(X.astype(float), W), ArrayError, r"x: dtype float64.*x.astype\(np.float32\)"),
-    "x int": (conv(X.astype(int), W), ArrayError, "x: dtype int64 was given; must be float32"),
-    "x half": (conv(X.astype("e"), W), ArrayError, "x: dtype float16 was given"),
+    "x int": (
+        conv(X.astype(int), W),
+        ArrayError,
+        r"x: dtype int64 was given; must be one of float64, .*, int8: call e.g. x.astype\(np.float32\)",
+    ),
+    "x int32": (conv(X.astype("i4"), W), ArrayError, "x: dtype int32 was given; must be one of float64"),
+    "x unsigned": (conv(X.astype("u1"), W), ArrayError, "x: dtype uint8"),
+    "x long double": (conv(X.astype("g"), W), ArrayError, "x: dtype (float128|longdouble)"),
+    "x half, w single": (
+        conv(X.astype("e"), W),
+        ArrayError,
+        r"w: dtype float32 was given; must be float16, as x is: call w.astype\(np.float16\)",
+    ),
+    "x brain": (
+        conv(X.astype(BF16), W),
+        ArrayError,
+        r"w: dtype float32.*bfloat16, as x is: call w.astype\(ml_dtypes.bfloat16\)",
+    ),
     "x complex": (conv(X.astype("F"), W), ArrayError, "x: dtype complex64"),
     "x object": (conv(X.astype(object), W), ArrayError, "x: dtype object"),
-    "x byte order": (conv(X.astype(">f4"), W), ArrayError, "x: dtype >f4 .other byte order"),
+    "x byte order": (
+        conv(X.astype(">f4"), W),
+        ArrayError,
+        r"x: dtype >f4 .other byte order.*call x.astype\(np.float32\)",
+    ),
+    "x byte order of half": (conv(X.astype(">f2"), W), ArrayError, r"call x.astype\(np.float16\)"),
     "x masked": (conv(masked(), W), ArrayError, r"x: a masked array.*x.filled\(0\)"),
     "x odd strides": (
         conv(
@@ -86,6 +109,60 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "bias rank": (conv(X, W, B[None]), ArrayError, r"bias: shape \(1, 6\).*must be \(6,\)"),
     "bias length": (conv(X, W, B[:5]), ArrayError, r"bias: shape \(5,\).*one for each filter"),
     "bias dtype": (conv(X, W, B.astype(int)), ArrayError, "bias: dtype int64"),
+    "bias dtype of i8": (
+        conv(X.astype("b"), W.astype("b"), B),
+        ArrayError,
+        r"bias: dtype float32 was given; must be int32 for n2c4.*call bias.astype\(np.int32\)",
+    ),
+    "z shape": (
+        conv(z=np.zeros((2, 6, 5, 9), F)),
+        ArrayError,
+        r"z: shape \(2, 6, 5, 9\) was given; must be \(2, 6, 5, 8\) for n2c4",
+    ),
+    "z shape of the pooled": (
+        conv(z=np.zeros((2, 6, 2, 4), F), pool="maxpool2"),
+        ArrayError,
+        r"z: shape .* must be \(2, 6, 5, 8\)",
+    ),
+    "z dtype": (conv(z=np.zeros(OUT)), ArrayError, "z: dtype float64 was given; must be float32 for n2c4"),
+    "z list": (conv(z=[]), ArrayError, "z: a list was given"),
+    "z number": (conv(z=1.0), ArrayError, "z: a float was given"),
+    "beta without z": (conv(beta=0.5), ProblemError, "beta=0.5: is the factor of z, but no z was given"),
+    "beta zero without z": (conv(beta=0), ProblemError, "beta=0: is the factor of z"),
+    "beta zero": (conv(z=Z, beta=0.0), ProblemError, "beta=0.0: leaves nothing of z; leave z out"),
+    "beta tiny": (conv(z=Z, beta=1e-60), ProblemError, "beta=1e-60: leaves nothing of z"),
+    "beta text": (conv(z=Z, beta="1"), ProblemError, "beta=1: must be a finite number"),
+    "beta array": (conv(z=Z, beta=np.ones(2)), ProblemError, "beta=.*: must be a finite number"),
+    "beta nan": (conv(z=Z, beta=np.nan), ProblemError, "beta=nan: must be a finite number"),
+    "alpha zero": (conv(alpha=0), ProblemError, "alpha=0: leaves nothing of the sum"),
+    "alpha None": (conv(alpha=None), ProblemError, "alpha=None: must be a finite number"),
+    "alpha bool": (conv(alpha=True), ProblemError, "alpha=True: must be a finite number"),
+    "alpha infinite": (conv(alpha=float("inf")), ProblemError, "alpha=inf: must be a finite number"),
+    "alpha complex": (conv(alpha=1j), ProblemError, "alpha=1j: must be a finite number"),
+    "activation name": (conv(activation="gelu"), ProblemError, "activation='gelu': must be \"relu\", \"leak"),
+    "activation empty": (conv(activation=""), ProblemError, "activation=''"),
+    "activation is no activation": (conv(activation="bias"), ProblemError, "activation='bias': must be"),
+    "activation two": (conv(activation="relu+silu"), ProblemError, r"activation='relu\+silu'"),
+    "activation function": (conv(activation=abs), ProblemError, "activation=<built-in function abs>:"),
+    "activation list": (conv(activation=["relu"]), ProblemError, r"activation=\['relu'\]"),
+    "activation ()": (conv(activation=()), ProblemError, r"activation=\(\)"),
+    "activation relu of": (conv(activation=("relu", 1)), ProblemError, r"activation=\('relu', 1\)"),
+    "activation clamp": (conv(activation="clamp"), ProblemError, r"clamp.*\(\"clamp\", low, high\)"),
+    "activation clamp order": (conv(activation=("clamp", 6, 0)), ProblemError, r"\('clamp', 6, 0\): must be"),
+    "activation slope": (conv(activation=("leaky", "x")), ProblemError, r"\('leaky', 'x'\): must be"),
+    "activation slope nan": (conv(activation=("leaky", np.nan)), ProblemError, r"'leaky', nan\): must be"),
+    "pool number": (conv(pool=2), ProblemError, "pool=2: must be a Pool, or its word: \"maxpool2\""),
+    "pool short": (conv(pool="max2"), ProblemError, "pool='max2': must be a Pool"),
+    "pool is an activation": (conv(pool="relu"), ProblemError, "pool='relu': must be a Pool"),
+    "pool padded mean": (conv(pool="avgpool3p1"), ProblemError, "pool='avgpool3p1': must be"),
+    "pool too large": (conv(pool="maxpool6"), ProblemError, "maxpool6: larger than the 5x8 image"),
+    "pool of nothing": (lambda: tw.Pool("max", 0, 1), ProblemError, "a pool is max or avg"),
+    "i8 silu": (
+        conv(X.astype("b"), W.astype("b"), activation="silu"),
+        ProblemError,
+        r"\+silu: sums of i8 stay whole numbers",
+    ),
+    "i8 alpha": (conv(X.astype("b"), W.astype("b"), alpha=0.5), ProblemError, r"\+alpha0.5: sums of i8"),
     "bias number": (conv(X, W, 0.5), ArrayError, "bias: a float was given"),
     "groups divide": (conv(groups=3), ProblemError, "groups=3: must divide C=4 of x and K=6"),
     "groups zero": (conv(groups=0), ProblemError, "groups=0: must be an integer of 1 or more"),
@@ -123,6 +200,22 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "layout None": (conv(layout=None), ProblemError, "layout=None"),
     "out shape": (conv(out=np.empty((2, 6, 5, 9), F)), ArrayError, r"out: shape .* must be \(2, 6, 5, 8\)"),
     "out dtype": (conv(out=np.empty(OUT)), ArrayError, "out: dtype float64"),
+    "out dtype of i8": (
+        conv(X.astype("b"), W.astype("b"), out=np.empty(OUT, "b")),
+        ArrayError,
+        "out: dtype int8 was given; must be int32",
+    ),
+    "out shape of the pooled": (
+        conv(pool="maxpool2", out=np.empty(OUT, F)),
+        ArrayError,
+        r"out: shape .* must be \(2, 6, 2, 4\)",
+    ),
+    "out unaligned": (
+        conv(out=np.zeros(4 * 480 + 1, np.uint8)[1:].view(F).reshape(OUT)),
+        ArrayError,
+        "out: starts at no multiple of 4 bytes",
+    ),
+    "out is z": (lambda: tw.conv2d(X, W, z=Z, out=Z), ArrayError, "out: overlaps z in memory"),
     "out gaps": (conv(out=np.empty((2, 6, 5, 16), F)[..., ::2]), ArrayError, "out: strides.*contiguous"),
     "out fortran": (conv(out=np.empty(OUT, F, order="F")), ArrayError, "out: strides.*contiguous"),
     "out read-only": (conv(out=frozen()), ArrayError, "out: is read-only"),
@@ -163,6 +256,9 @@ def test_wrong_call_is_one_clear_line(name: str) -> None:
     assert "\n" not in str(error.value) and len(str(error.value)) < 700
 
 
+ADDS = "n2c4h7w9k6r3s2-f32+add"
+
+
 def plan_of(text: str = "n2c4h7w9k6r3s2-f32") -> Any:
     return tw.plan(text, device="numpy")
 
@@ -178,7 +274,16 @@ WRONG_PLAN: dict[str, tuple[Callable[[], object], str]] = {
         lambda: plan_of().pack(W[:5]),
         r"w: shape \(5, 4, 3, 2\) was given; must be \(6, 4, 3, 2\)",
     ),
-    "pack dtype": (lambda: plan_of().pack(W.astype(int)), "w: dtype int64"),
+    "pack dtype": (lambda: plan_of().pack(W.astype("e")), "w: dtype float16 was given; must be float32"),
+    "x dtype": (
+        lambda: plan_of()(X.astype(float), plan_of().pack(W)),
+        r"x: dtype float64 was given; must be float32 for n2c4.*call x.astype\(np.float32\)",
+    ),
+    "z missing": (lambda: plan_of(ADDS)(X, plan_of(ADDS).pack(W)), "z: is missing"),
+    "z superfluous": (lambda: plan_of()(X, plan_of().pack(W), z=Z), "z: is given, but the problem has none"),
+    "z shape": (lambda: plan_of(ADDS)(X, plan_of(ADDS).pack(W), z=Z[:1]), r"z: shape \(1, 6, 5, 8\)"),
+    "z dtype": (lambda: plan_of(ADDS)(X, plan_of(ADDS).pack(W), z=Z.astype("e")), "z: dtype float16"),
+    "z is out": (lambda: plan_of(ADDS)(X, plan_of(ADDS).pack(W), z=Z, out=Z), "out: overlaps z"),
     "x shape": (lambda: plan_of()(X[:1], plan_of().pack(W)), r"x: shape .* must be \(2, 4, 7, 9\) for n2c4"),
     "bias missing": (
         lambda: plan_of("n2c4h7w9k6r3s2+bias")(X, plan_of("n2c4h7w9k6r3s2+bias").pack(W)),
@@ -212,8 +317,11 @@ def test_wrong_tensors() -> None:
     last = x.contiguous(memory_format=torch.channels_last)
     y = torch.empty(2, 6, 5, 8)
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: tw.conv2d(x.double(), w), "x: dtype float64.*x.float\\(\\)"),
-        (lambda: tw.conv2d(x.half(), w), "x: dtype float16"),
+        (lambda: tw.conv2d(x.double(), w), r"w: dtype float32.*as x is: call w.to\(torch.float64\)"),
+        (lambda: tw.conv2d(x.long(), w), "x: dtype int64 .* e.g. x.to\\(torch.float32\\)"),
+        (lambda: tw.conv2d(x.bool(), w), "x: dtype bool was given"),
+        (lambda: tw.conv2d(x, w, z=Z), "z: is a numpy array on cpu, but x is a torch"),
+        (lambda: tw.conv2d(last, w, z=y[:, :, :, :7]), r"z: .* must be \(2, 6, 5, 8\) .* channels_last"),
         (lambda: tw.conv2d(x.clone().requires_grad_(), w), "x: requires grad.*no_grad"),
         (lambda: tw.conv2d(x, torch.nn.Parameter(w.clone())), "w: requires grad.*w.detach"),
         (lambda: tw.conv2d(x.to_sparse(), w), "x: a tensor of layout torch.sparse_coo.*to_dense"),
@@ -246,7 +354,9 @@ def test_wrong_cuda_arrays(cupy: FakeCupy) -> None:
         (lambda: tw.conv2d(x, cupy.array(W, device=1)), "w: is a cupy array on cuda:1, but x"),
         (lambda: tw.conv2d(x, w, device="cpu"), "x: is on cuda:0, but device='cpu'; leave device out"),
         (lambda: tw.conv2d(x, w, device="cuda:1"), "x: is on cuda:0, but device='cuda:1'"),
-        (lambda: tw.conv2d(cupy.array(X.astype(float)), w), r"x: dtype float64.*astype\(cupy.float32\)"),
+        (lambda: tw.conv2d(cupy.array(X.astype(float)), w), r"w: dtype float32.*astype\(cupy.float64\)"),
+        (lambda: tw.conv2d(cupy.array(X.astype(int)), w), r"x: dtype int64.*astype\(cupy.float32\)"),
+        (lambda: tw.conv2d(x, w, z=Z), "z: is a numpy array on cpu, but x is a cupy array on cuda:0"),
         (
             lambda: plan_of()(x, plan_of().pack(W)),
             "x: is a cupy array on cuda:0; must be on cpu, where the plan",

@@ -75,7 +75,9 @@ def test_wrong_field_is_named(fields: dict[str, object], words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pool", [("min", 2, 2), ("max", 0, 1), ("max", 65, 1), ("max", 2, 0), ("max", 3, 1, 2), ("avg", 3, 1, 1)]
+    "pool",
+    [("min", 2, 2), ("max", 0, 1), ("max", 65, 1), ("max", 2, 0), ("max", 3, 1, 2), ("avg", 3, 1, 1),
+             ("max", 2.0, 2), ("max", 2, True), ("max", 2, 2, -1), ("max", "2", 2), (None, 2, 2)],
 )
 def test_wrong_pools(pool: tuple[object, ...]) -> None:
     with pytest.raises(ProblemError):
