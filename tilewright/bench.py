@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.contest import Entered, enter, wrong
 from tilewright.device import parse_selector
 from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget
+from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError, RunError, TilewrightError
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
@@ -181,7 +182,7 @@ class _Bound:
 
     def once(self) -> F32:
         """Run, and return y on the host."""
-        y = np.empty(self.plan.problem.y_shape, np.float32)
+        y = np.empty(self.plan.problem.y_shape, numpy_dtype(self.plan.problem.dtype_out))
         self.run()
         self.runtime.download(self._y, y)
         return y

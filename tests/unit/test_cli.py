@@ -13,7 +13,9 @@ import pytest
 from tilewright import __version__
 from tilewright.cli import main, options
 from tilewright.cli.screen import Progress, emit
+from tilewright.errors import DeviceError
 from tilewright.report.table import Table
+from tilewright.runtime import open_runtime
 
 COMMANDS = ("bench", "tune", "explain", "run", "doctor", "calibrate", "model-report", "cache")
 
@@ -84,6 +86,27 @@ def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.Cap
     assert json.loads(file.read_text()) == {"a": 1}
     assert capsys.readouterr().out == "a  b\nx  1\n"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["x.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-f16+bias+add0.5+silu",
+        "-i8-nhwc+bias+add+relu+maxpool2",
+        "-f64+alpha0.3+leaky0.2+avgpool3",
+        "-bf16+clamp0:6",
+    ],
+)
+def test_run_takes_every_dtype_and_epilogue(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        if open_runtime("cpu").device.backend == "numpy":
+            pytest.skip("no OpenCL")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    layer = f"n1c4h7w6k5r3s3p1{text}"
+    assert main(["run", layer, "--device", "cpu", "--config", "reference:v=1", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["problem"] == layer and 0 <= found["error_over_bound"] <= 1
 
 
 def test_progress_in_a_pipe_is_a_line_for_each_layer(capsys: pytest.CaptureFixture[str]) -> None:
