@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, DeviceError
 from tilewright.kernels import family
+from tilewright.problem import DTYPES
 from tilewright.runtime import open_runtime
 from tilewright.tuning.search import rank
 
@@ -65,6 +67,27 @@ def test_torch_layouts(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
     near(torch, tw.conv2d(nhwc, w, b, padding=1, layout="nhwc").permute(0, 3, 1, 2), want)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_torch_dtypes_with_a_residual(torch: Any, dtype: str) -> None:
+    kind, out = (getattr(torch, FULL[short]) for short in (dtype, "i32" if dtype == "i8" else dtype))
+    x, w, b, z = (
+        torch.randint(-3, 4, shape, device="cuda")
+        for shape in ((2, 16, 14, 14), (24, 16, 3, 3), (24,), (2, 24, 14, 14))
+    )
+    want = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1) + z
+    want = torch.nn.functional.max_pool2d(want.relu(), 2).float().to(out)
+    for form in (torch.contiguous_format, torch.channels_last):
+        given, residual = (a.contiguous(memory_format=form) for a in (x.to(kind), z.to(out)))
+        y = tw.conv2d(given, w.to(kind), b.to(out), z=residual, padding=1, activation="relu", pool="maxpool2")
+        assert y.dtype == out and y.is_contiguous(memory_format=form)
+        assert torch.equal(y, want)
+        plan = tw.plan(f"n2c16h14w14k24r3s3p1-{dtype}{'-nhwc' * (form != torch.contiguous_format)}+bias+add")
+        full = torch.empty_like(residual)
+        assert plan(given, plan.pack(w.to(kind)), b.to(out), residual, full) is full
+        pooled = torch.nn.functional.max_pool2d(full.double().relu(), 2).float().to(out)
+        assert torch.equal(pooled, want)
+
+
 def test_torch_is_refused_what_would_need_a_copy(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
     x, w, b, _ = layer
     wide = torch.zeros(1, 64, 28, 56, device="cuda")
@@ -74,7 +97,9 @@ def test_torch_is_refused_what_would_need_a_copy(torch: Any, layer: tuple[Any, A
         (lambda: tw.conv2d(x, w.cpu()), "w: is a torch array on cpu, but x is a torch array on cuda:0"),
         (lambda: tw.conv2d(x, w, device="cpu"), "x: is on cuda:0"),
         (lambda: tw.conv2d(x, w, out=torch.empty(1, 96, 26, 26)), "out: is a torch array on cpu"),
-        (lambda: tw.conv2d(x.half(), w), "float16"),
+        (lambda: tw.conv2d(x.half(), w), r"w: dtype float32 .* float16, as x is: call w.to\(torch.float16\)"),
+        (lambda: tw.conv2d(x, w, padding=1, z=torch.zeros(1, 96, 28, 28)), "z: is a torch array on cpu"),
+        (lambda: tw.conv2d(x, w, padding=1, z=wide[:, :1, :, ::2].expand(1, 96, 28, 28)), "z: strides"),
     ]
     for call, words in wrong:
         with pytest.raises(ArrayError, match=words):

@@ -15,6 +15,7 @@ from tilewright.kernels.reference import numpy_conv, problem_of, reference_f64, 
 from tilewright.kernels.source import full_source, source_key
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, list_devices, open_runtime
+from tilewright.tuning.inputs import exact_inputs
 
 REFERENCE = Config.parse("reference:v=1")
 LAYER = Problem.parse("n1c4h5w6k3r3s3p1-f32-nchw2nhwc+bias+relu")
@@ -96,6 +97,48 @@ def test_bias_that_is_not_in_the_problem_is_refused() -> None:
         plan(x, plan.pack(w), b)
 
 
+ADDS = Problem.parse("n1c4h5w6k3r1s1-i8+bias+add+relu+maxpool2")
+
+
+def test_plan_adds_a_residual_and_pools_in_the_dtype_of_y() -> None:
+    plan = Plan.make(open_runtime("numpy"), ADDS, REFERENCE)
+    data = exact_inputs(ADDS, 1)
+    y = plan(data.x, plan.pack(data.w), data.bias, data.z)
+    assert y.dtype == np.int32 and y.shape == ADDS.y_shape == (1, 3, 2, 3)
+    sums = np.einsum("chw,kc->khw", data.x[0].astype(int), data.w[:, :, 0, 0].astype(int))
+    sums = np.maximum(sums + data.bias.reshape(-1, 1, 1) + data.z[0], 0)
+    assert np.array_equal(y[0], sums[:, :4].reshape(3, 2, 2, 3, 2).max((2, 4)))
+    assert plan.workspace_bytes == 2 * 8 * ADDS.z_elements
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("x", lambda a: a.astype(np.float32), "x: dtype float32 was given; must be int8"),
+        ("bias", lambda a: a.astype(np.int8), "bias: dtype int8 was given; must be int32"),
+        ("bias", lambda a: None, "bias: is missing"),
+        ("z", lambda a: None, "z: is missing"),
+        ("z", lambda a: a.astype(np.float32), "z: dtype float32 was given; must be int32"),
+        ("z", lambda a: a[:, :, :4], r"z: shape \(1, 3, 4, 6\) was given; must be \(1, 3, 5, 6\)"),
+        ("out", lambda a: np.empty((1, 3, 5, 6), np.int32), r"out: shape .* must be \(1, 3, 2, 3\)"),
+        ("out", lambda a: np.empty((1, 3, 2, 3), np.int8), "out: dtype int8"),
+    ],
+)
+def test_bad_arrays_of_another_problem_are_named(name: str, change: Any, said: str) -> None:
+    plan = Plan.make(open_runtime("numpy"), ADDS, REFERENCE)
+    data = exact_inputs(ADDS, 1)
+    given = {"x": data.x, "bias": data.bias, "z": data.z, "out": None}
+    given[name] = change(given[name])
+    with pytest.raises(ArrayError, match=said):
+        plan(given["x"], plan.pack(data.w), given["bias"], given["z"], given["out"])
+
+
+def test_a_residual_that_is_not_in_the_problem_is_refused(plan: Plan) -> None:
+    x, w, b = _arrays()
+    with pytest.raises(ArrayError, match="z: is given, but the problem has none"):
+        plan(x, plan.pack(w), b, np.zeros(LAYER.z_shape, np.float32))
+
+
 def test_nothing_is_launched_for_a_batch_of_zero() -> None:
     problem = Problem.parse("n0c4h5w6k3r1s1-f32")
     plan = Plan.make(open_runtime("numpy"), problem, REFERENCE)
@@ -123,7 +166,13 @@ def test_families_have_names_and_files() -> None:
 
 
 def test_problem_survives_the_defines() -> None:
-    for text in (str(LAYER), "n2c6h7w11k10r3s2p1.2.0.1u2x1d1x2g2-f32-nhwc2nchw+bias", "c3h8k2r1-f32-nhwc"):
+    for text in (
+        str(LAYER),
+        "n2c6h7w11k10r3s2p1.2.0.1u2x1d1x2g2-bf16-nhwc2nchw+alpha-0.3+bias+add0.1+leaky0.2+maxpool3u2p1",
+        "c3h8k2r1-f64-nhwc+clamp-1:6+avgpool2",
+        "c3h8k2r1-f16+silu",
+        "c3h8k2r1-i8+add",
+    ):
         problem = Problem.parse(text)
         assert problem_of(sizes(problem)) == problem
 

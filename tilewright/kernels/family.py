@@ -103,9 +103,10 @@ class Buffer:
 class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
 
-    Buffer names: x, w (packed), bias, y, or a name in ``Blueprint.workspace``. A launch of the
-    kernel name ``zero`` fills its one buffer argument with zero bytes (a memset). A ``chained`` launch
-    may take its place on the device while the kernel before it still runs: its kernel waits (CHAIN).
+    Buffer names: x, w (packed), bias, z, y, or a name in ``Blueprint.workspace``; something unused is
+    bound as a bias or z that the problem does not have. A launch of the kernel name ``zero`` fills its
+    one buffer argument with zero bytes (a memset). A ``chained`` launch may take its place on the device
+    while the kernel before it still runs: its kernel waits (CHAIN).
     """
 
     kernel: str
