@@ -1,4 +1,4 @@
-"""Sizes of the gemm kernel: the matrix product behind a layer, its tiles, staging, registers, shared memory."""
+"""Sizes of the gemm kernel: the matrix product behind a layer, its tiles, staging and registers."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     words = (sz.kt + sz.pt) * channels
     step = cf["cs"] * (sz.kb + sz.pb)
     copies = cf["cs"] * sz.kb / 4 / sz.threads + sz.x_copies
-    waves = sz.threads / 32 * channels * (cf["tk"] * max(1.0, cf["lk"] / 8) + sz.pt * max(1.0, 1.0 / cf["lk"]) / 4)
+    loads = cf["tk"] * max(1.0, cf["lk"] / 8) + sz.pt * max(1.0, 1.0 / cf["lk"]) / 4
+    waves = sz.threads / 32 * channels * loads
     meeting = 3.0 * sz.kt * sz.pt if cf["sb"] > 1 else 0.0
     shares = cf["sg"] if not cf["stream"] else 2
     return Work(
@@ -39,5 +40,6 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
         cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if shares == 1 else 4.0 * sz.tile * blocks * (2 if cf["stream"] else 1),
         tile_bytes=4.0 * sz.tile, useful=pd.pixels * pd.k * pd.groups / (sz.tile * sz.tiles),
-        register_intensity=2.0 * sz.kt * sz.pt / (sz.kt + sz.pt), block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
+        register_intensity=2.0 * sz.kt * sz.pt / (sz.kt + sz.pt),
+        block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
     )  # fmt: skip

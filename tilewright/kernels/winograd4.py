@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
