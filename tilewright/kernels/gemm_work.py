@@ -8,8 +8,7 @@ from tilewright.kernels.gemm_product import Sizes, product, registers, sizes
 from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
 from tilewright.problem import Problem
 
-
-# Issue slots of a word that comes from shared memory, beyond the share that the model leaves idle anyway: less
+# Issue slots of a word from shared memory, beyond the share that the model leaves idle anyway: less
 # where the next words are read early. Fitted to 1,679 configs of four products on an H100.
 HIDDEN = {1: 0.4, 2: 0.2}
 STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads others' back
