@@ -49,8 +49,8 @@ typedef struct {
 INLINE Lane find_lane(void) {
     Lane me;
     int warp = THREAD(0) / 32, lane = THREAD(0) % 32;
-    me.share = warp / (WK * WP);
-    me.team = THREAD(0) % TEAM;
+    me.share = SB > 1 ? warp / (WK * WP) : 0;  // known to be 0: all that follows is, too
+    me.team = SB > 1 ? THREAD(0) % TEAM : THREAD(0);
     me.k = warp % WK * (LK * KT) + lane % LK * 4;
     me.px = warp / WK % WP * (LP * PT) + lane / LK * VECTOR;
     me.w = me.share * CHANNELS * KB + me.k;
@@ -161,6 +161,7 @@ INLINE void pick(float v[OUT], vec acc[KT][TP], int g) {
     } while (0)
 
 INLINE offset_t y_at(int k, int px) {
+    if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
     return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
                   : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
 }
@@ -169,7 +170,7 @@ INLINE offset_t y_at(int k, int px) {
 INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int px,
                        float v[OUT]) {
     k += at.k0, px += at.q0;
-    const int group = at.group * K, whole = k < K && px < PIXELS;
+    const int group = at.group * K, whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
     y += SHARE_AT(at);
     UNROLL for (int i = 0; i < OUT; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
@@ -238,16 +239,17 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         // the shares of the grid meet in memory: the block that arrives last adds them up, in a fixed order
         int whole = 1;
 #if COMBINE == LAST
-#define PART(number, g) (partial + (((offset_t)(number) * OUTS + (g) * SB + me.share) * TEAM + me.team) * OUT)
         if (parts > 1) {
-            UNROLL for (int g = 0; g < OUTS / SB; g++) STORE_OUT(PART(part, g), mine[g]);
+            GLOBAL float *own = partial + (me.share * TEAM + me.team) * OUT, *to = own + (offset_t)part * (KB * PB);
+            UNROLL for (int g = 0; g < OUTS / SB; g++) STORE_OUT(to + g * (SB * TEAM * OUT), mine[g]);
             whole = arrive_last(arrived, at, parts, is_last);
             if (whole) {
                 UNROLL for (int g = 0; g < OUTS / SB; g++) UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
-                NO_UNROLL for (int s = 0; s < parts; s++)
+                NO_UNROLL for (int s = 0; s < parts; s++) {
+                    const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
                     UNROLL for (int g = 0; g < OUTS / SB; g++)
-                        UNROLL for (int i = 0; i < OUT; i++)
-                            mine[g][i] += load_fresh(PART(part0 + (STREAM ? 2 * s + (s == 0) : s), g) + i);
+                        UNROLL for (int i = 0; i < OUT; i++) mine[g][i] += load_fresh(from + g * (SB * TEAM * OUT) + i);
+                }
             }
         }
 #endif
