@@ -21,7 +21,7 @@ from tilewright.errors import PeerError, RunError, TilewrightError
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.peers import PEERS, Peer, Setting, applicable, release
-from tilewright.peers.base import F32, Run, one_line
+from tilewright.peers.base import Array, Run, one_line
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement
 from tilewright.rows import BenchRow, OurFigure
@@ -115,7 +115,7 @@ class Bench:
             return []
         return [peer for peer in applicable(self.runtime.device) if peer in self.peers]
 
-    def _offer(self, peer: Peer, problem: Problem, inputs: Inputs, truth: F32) -> Entered:
+    def _offer(self, peer: Peer, problem: Problem, inputs: Inputs, truth: Array) -> Entered:
         """Take a peer's contestants that are right and may be its fastest."""
         try:
             offer = peer.prepare(problem, inputs, self.setting)
@@ -125,7 +125,7 @@ class Bench:
             return Entered(peer.name, reason=f"{peer.name}: {type(error).__name__}: {one_line(error)}")
         return enter(peer.name, offer, problem, truth, self.setting)
 
-    def _ours(self, problem: Problem, inputs: Inputs, truth: F32) -> tuple[OurFigure, _Bound | None]:
+    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, _Bound | None]:
         """Bind and check the plan that a user would get."""
         try:
             plan = dispatch(problem, self.runtime, self.store, self.deterministic)
@@ -180,9 +180,10 @@ class _Bound:
         """Enqueue one run."""
         self.plan.run(self._x, self._packed, self._y, self._bias, self._z)
 
-    def once(self) -> F32:
+    def once(self) -> Array:
         """Run, and return y on the host."""
-        y = np.empty(self.plan.problem.y_shape, numpy_dtype(self.plan.problem.dtype_out))
+        problem = self.plan.problem
+        y = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
         self.run()
         self.runtime.download(self._y, y)
         return y

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tilewright.peers import Contestant, Offer, Setting
-from tilewright.peers.base import F32, one_line
+from tilewright.peers.base import Array, one_line
 from tilewright.problem import Problem
 from tilewright.record import Measurement
 from tilewright.rows import PeerFigure
@@ -17,9 +17,10 @@ from tilewright.rows import PeerFigure
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
 _NEAR = 1.25  # slower than the peer's best by more than this in a quick timing: not measured with care
 
-# Of the standard deviation of one output, sqrt(C/groups R S): what f32 in any order, Winograd included,
-# stays below, and products in TF32 (3e-4), bf16 or f16 do not; and the largest error of one element.
-_RMS, _MOST = 5e-5, 1e-3
+# Of the size of one output: the rms error that honest arithmetic stays below, and the largest error of one
+# element. In f32: sums in any order, Winograd included, but not products in TF32 (3e-4), bf16 or f16; in f64
+# not f32; in f16 and bf16 each step of an epilogue may round, but sums may not be kept in the dtype.
+_LIMITS = {"f64": (1e-13, 2e-12), "f32": (5e-5, 1e-3), "f16": (1e-3, 1e-2), "bf16": (8e-3, 8e-2)}
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Entered:
         )  # fmt: skip
 
 
-def enter(peer: str, offer: Offer, problem: Problem, truth: F32, setting: Setting) -> Entered:
+def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Setting) -> Entered:
     """Check every contestant of a peer, time the right ones roughly, keep the fastest few."""
     tried: dict[str, float | str] = dict(offer.skipped)
     errors: dict[str, float] = {}
@@ -68,7 +69,7 @@ def enter(peer: str, offer: Offer, problem: Problem, truth: F32, setting: Settin
         if reason:
             tried[contestant.name] = f"wrong: {reason}"
             continue
-        errors[contestant.name] = float(np.abs(y - truth).max(initial=0.0))
+        errors[contestant.name] = float(_error(y, truth).max(initial=0.0))
         quick.append((setting.quick_us(contestant.run), contestant))
     ranked = sorted(quick, key=lambda entry: entry[0])
     gemm = next((c for _, c in ranked if "gemm" in c.tags), None)
@@ -78,18 +79,34 @@ def enter(peer: str, offer: Offer, problem: Problem, truth: F32, setting: Settin
     return Entered(peer, kept, tried, errors)
 
 
-def wrong(y: F32, truth: F32, problem: Problem) -> str:
-    """Say how an answer is worse than f32 arithmetic can be; empty if it is not.
-
-    The bound is loose enough for Winograd and tight enough that products in TF32 do not pass.
-    """
+def wrong(y: Array, truth: Array, problem: Problem) -> str:
+    """Say how an answer is worse than arithmetic in its dtype can be; empty if it is not."""
     if not y.size:
         return ""
-    error = np.abs(y.astype(np.float64) - truth)
+    error = _error(y, truth)
     if not np.isfinite(error).all():
         return f"{int((~np.isfinite(error)).sum())} elements are not finite or were not written"
-    size = math.sqrt(problem.cg * problem.r * problem.s)
+    if problem.dtype == "i8":
+        differing = int((error != 0).sum())
+        return f"{differing} of {error.size} sums of whole numbers differ" if differing else ""
+    most_rms, most_of_one = _LIMITS[problem.dtype]
+    size = _size(problem)
     rms, most = math.sqrt(float((error**2).mean())) / size, float(error.max()) / size
-    if rms > _RMS or most > _MOST:
-        return f"error {rms:.1e} rms, {most:.1e} at most, of an output's size; f32 stays below {_RMS:.0e}"
+    if rms > most_rms or most > most_of_one:
+        what = f"error {rms:.1e} rms, {most:.1e} at most, of an output's size"
+        return f"{what}; {problem.dtype} stays below {most_rms:.0e}, {most_of_one:.0e}"
     return ""
+
+
+def _error(y: Array, truth: Array) -> Array:
+    """Return |y - truth|; 0 where both are the same infinity."""
+    y, truth = y.astype(np.float64), truth.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error: Array = np.where(y == truth, 0.0, np.abs(y - truth))
+    return error
+
+
+def _size(problem: Problem) -> float:
+    """Return the standard deviation of what goes into the activation, or a little more, for normal inputs."""
+    e = problem.epilogue
+    return abs(e.alpha) * math.sqrt(problem.cg * problem.r * problem.s) + abs(e.beta) + e.bias

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tilewright.dtypes import numpy_dtype
+
 Conv = Callable[["Graph", np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -31,14 +33,18 @@ class Engine:
 
 @dataclass
 class Tensor:
-    """A tensor of a graph."""
+    """A tensor of a graph: given, or what ``make`` computes from the arrays of those that are."""
 
     dim: list[int] = field(default_factory=list)
     stride: list[int] = field(default_factory=list)
     uid: int = 0
+    kind: str = "f32"
+    make: Callable[[dict[int, np.ndarray]], np.ndarray] | None = None
 
     def set_output(self, on: bool) -> None: ...
-    def set_data_type(self, kind: Any) -> None: ...
+
+    def set_data_type(self, kind: str) -> None:
+        self.kind = kind
 
     def set_dim(self, dim: list[int]) -> None:
         self.dim = dim
@@ -49,35 +55,53 @@ class Tensor:
     def set_uid(self, uid: int) -> None:
         self.uid = uid
 
+    def of(self, at: dict[int, np.ndarray]) -> np.ndarray:
+        return self.make(at) if self.make else at[self.uid].astype(np.float64)
+
 
 class Graph:
     """A graph of one convolution and its epilogue."""
 
     def __init__(self, cudnn: Cudnn, **owner: Any) -> None:
-        self.cudnn, self.tensors, self.ops = cudnn, {}, []
+        self.cudnn, self.given, self.ops = cudnn, [], []
+        self.last = Tensor()
         self.listed: list[tuple[str, int]] = []
         self.barred: set[int] = set()
         self.most: float = float("inf")
 
-    def tensor(self, name: str, dim: list[int], stride: list[int], uid: int) -> Tensor:
-        self.tensors[name] = Tensor(dim, stride, uid)
-        return self.tensors[name]
+    def tensor(self, name: str, dim: list[int], stride: list[int], uid: int, data_type: str) -> Tensor:
+        self.given.append(Tensor(dim, stride, uid, data_type))
+        return self.given[-1]
+
+    def _then(self, op: str, make: Callable[[dict[int, np.ndarray]], np.ndarray]) -> Tensor:
+        self.ops.append(op)
+        self.last = Tensor(make=make)
+        return self.last
 
     def conv_fprop(self, x: Tensor, w: Tensor, **shape: Any) -> Tensor:
         self.shape = shape
-        self.tensors["y"] = Tensor()
-        return self.tensors["y"]
+        return self._then("conv", lambda at: self.cudnn.conv(self, x.of(at), w.of(at)))
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        self.ops.append("bias")
-        return a
+        return self._then("add", lambda at: a.of(at) + b.of(at))
 
-    def relu(self, a: Tensor) -> Tensor:
-        self.ops.append("relu")
-        return a
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._then("mul", lambda at: a.of(at) * b.of(at))
+
+    def relu(self, a: Tensor, lower_clip: float = 0.0, upper_clip: float = np.inf) -> Tensor:
+        return self._then("relu", lambda at: np.clip(a.of(at), lower_clip, upper_clip))
+
+    def leaky_relu(self, a: Tensor, negative_slope: float) -> Tensor:
+        return self._then("leaky", lambda at: np.where(a.of(at) < 0, a.of(at) * negative_slope, a.of(at)))
+
+    def swish(self, a: Tensor) -> Tensor:
+        return self._then("swish", lambda at: a.of(at) / (1 + np.exp(-a.of(at))))
 
     def validate(self) -> None: ...
-    def build_operation_graph(self) -> None: ...
+
+    def build_operation_graph(self) -> None:
+        if self.cudnn.refuses & set(self.ops):
+            raise RuntimeError("No valid engine configs for this graph")
 
     def create_execution_plans(self, modes: list[str]) -> None:
         self.listed += [(f"eng{n}_k2=1", n) for n, e in self.cudnn.engines.items() if not e.refuses]
@@ -129,17 +153,18 @@ class Graph:
     def execute_plan_at_index(self, places: dict[int, int], workspace: int, index: int, handle: Any) -> None:
         if self._engine(index).fails == "run":
             raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
-        at = {name: _view(places[t.uid], t) for name, t in self.tensors.items()}
-        y = self.cudnn.conv(self, at["x"], at["w"]) * self._engine(index).factor
-        if "bias" in self.ops:
-            y = y + at["bias"]
-        at["y"][...] = np.maximum(y, 0) if "relu" in self.ops else y
+        assert places.keys() == {t.uid for t in (*self.given, self.last)}, places
+        at = {t.uid: _view(places[t.uid], t) for t in self.given}
+        y = self.last.of(at) * self._engine(index).factor
+        _view(places[self.last.uid], self.last)[...] = y
 
 
 class Cudnn:
     """The module ``cudnn``."""
 
-    data_type = SimpleNamespace(FLOAT="f32")
+    data_type = SimpleNamespace(
+        DOUBLE="f64", FLOAT="f32", HALF="f16", BFLOAT16="bf16", INT8="i8", INT32="i32"
+    )
     heur_mode = SimpleNamespace(A="a", B="b", FALLBACK="c")
     notes = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "WINOGRAD", "FFT")
     numerical_note = SimpleNamespace(NONDETERMINISTIC="NONDETERMINISTIC", **{n: n for n in notes})
@@ -147,6 +172,7 @@ class Cudnn:
     def __init__(self, engines: dict[int, Engine], conv: Conv) -> None:
         self.engines, self.conv = engines, conv
         self.built: list[str] = []
+        self.refuses: set[str] = set()  # operations in no graph that it takes
 
     def pygraph(self, **how: Any) -> Graph:
         return Graph(self, **how)
@@ -166,6 +192,7 @@ class Cudnn:
 
 def _view(address: int, tensor: Tensor) -> np.ndarray:
     """The tensor at an address, through its strides."""
+    dtype = numpy_dtype(tensor.kind)
     count = 1 + sum((d - 1) * s for d, s in zip(tensor.dim, tensor.stride, strict=True))
-    flat = np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
-    return as_strided(flat, tensor.dim, [4 * s for s in tensor.stride])
+    flat = np.ctypeslib.as_array((ctypes.c_byte * (count * dtype.itemsize)).from_address(address)).view(dtype)
+    return as_strided(flat, tensor.dim, [dtype.itemsize * s for s in tensor.stride])

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 from tilewright import device
+from tilewright.contest import wrong
+from tilewright.dtypes import numpy_dtype
+from tilewright.epilogue import Epilogue
 from tilewright.errors import PeerError
-from tilewright.peers import PEERS, Offer, Peer, Setting, applicable, base, named
+from tilewright.kernels.reference import numpy_conv
+from tilewright.peers import PEERS, Offer, Peer, Setting, applicable, base, eager, named, usual
 from tilewright.problem import Problem
 from tilewright.tuning.inputs import Inputs, normal_inputs
 
@@ -39,30 +43,22 @@ AWKWARD = [
     "n1c64h1w1k33r1s1-f32+bias",
     "n1c20h4w3k10r4s3-f32",
     "n2c4h5w5k4r3s3p4-f32",
+    "n2c16h9w8k11r3s3p1-f32+alpha0.5+bias+add0.25+relu+maxpool2",
+    "n1c16h9w8k16r3s3p1-f32-nhwc+bias+add+relu+avgpool2",
+    "n1c16h9w8k16r3s3p1.0.2.1-f32-nhwc2nchw+bias+silu+avgpool3u2",
+    "n1c16h9w8k16r3s3p1g2-f32+alpha-1.5+clamp-1:2+maxpool3u2p1",
+    "n1c16h9w8k16r1s1-f32-nchw2nhwc+add0.5+leaky0.1",
+    "n1c8h9w8k16r3s3p1-f64+bias+silu+avgpool2",
+    "n1c16h9w8k16r3s3p1-f16-nhwc+alpha0.5+bias+add+leaky0.1+maxpool2",
+    "n1c16h9w8k16r3s3p1-bf16+bias+add0.5+clamp0:6+avgpool2",
+    "n1c16h9w8k16r3s3p1-i8-nhwc+bias+add+relu+maxpool2",
 ]
-
-
-def reference(problem: Problem, inputs: Inputs) -> np.ndarray:
-    """The convolution in f64, one filter tap at a time, in the problem's output layout."""
-    p = problem
-    x = base.as_nchw(inputs.x, p.layout_in).astype(np.float64)
-    x = np.pad(x, ((0, 0), (0, 0), p.pad[:2], p.pad[2:]))
-    w = inputs.w.astype(np.float64).reshape(p.groups, p.kg, p.cg, p.r, p.s)
-    y = np.zeros((p.n, p.groups, p.kg, p.p, p.q))
-    for r in range(p.r):
-        for s in range(p.s):
-            top, left = r * p.dilation[0], s * p.dilation[1]
-            rows = slice(top, top + p.stride[0] * (p.p - 1) + 1, p.stride[0])
-            columns = slice(left, left + p.stride[1] * (p.q - 1) + 1, p.stride[1])
-            taps = x[:, :, rows, columns].reshape(p.n, p.groups, p.cg, p.p, p.q)
-            y += np.einsum("ngchw,gkc->ngkhw", taps, w[..., r, s])
-    y = y.reshape(p.n, p.k, p.p, p.q)
-    if p.epilogue.bias:
-        y += inputs.bias.reshape(1, -1, 1, 1)
-    if p.epilogue.act == "relu":
-        y = np.maximum(y, 0)
-    return y if p.layout_out == "nchw" else y.transpose(0, 2, 3, 1)
-
+CANNOT = {  # by peer and dtype, what it says
+    ("onednn", "i8"): "it computes f64, f32, f16, bf16, not i8",
+    ("onnxruntime", "f64"): "NOT_IMPLEMENTED",
+    ("onnxruntime", "bf16"): "bfloat16",
+    ("pytorch", "i8"): "not i8",
+}
 
 def prepared(peer: Peer, problem: Problem, where: device.Device = CPU) -> tuple[Offer, Inputs]:
     """A peer's offer; skips the test where the peer is not installed."""
@@ -73,20 +69,32 @@ def prepared(peer: Peer, problem: Problem, where: device.Device = CPU) -> tuple[
     return peer.prepare(problem, inputs, Setting(where, threads=2)), inputs
 
 
+def refuses(peer: Peer, problem: Problem, where: device.Device = CPU) -> bool:
+    """Whether the peer cannot compute the problem's dtype; it must say so."""
+    says = CANNOT.get((peer.name, problem.dtype))
+    if says:
+        with pytest.raises(PeerError, match=says):
+            prepared(peer, problem, where)
+    return says is not None
+
+
 def agrees(offer: Offer, problem: Problem, inputs: Inputs) -> None:
-    """Every contestant gives the reference, twice, in the problem's layout."""
-    wanted = reference(problem, inputs)
+    """Every contestant gives the reference, twice, in the problem's layout and dtype."""
+    wanted, _ = numpy_conv(problem, inputs.x, inputs.w, inputs.bias, inputs.z)
     for contestant in offer.contestants:
         contestant.run()
         y = contestant.output()
-        assert y.dtype == np.float32 and y.flags.c_contiguous and y.shape == problem.y_shape
-        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4, err_msg=contestant.name)
+        assert y.dtype == numpy_dtype(problem.dtype_out), contestant.name
+        assert y.flags.c_contiguous and y.shape == problem.y_shape, contestant.name
+        assert wrong(y, wanted, problem) == "", contestant.name
 
 
 @pytest.mark.parametrize("text", AWKWARD)
 @pytest.mark.parametrize("name", CPU_PEERS)
 def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
     problem = Problem.parse(text)
+    if refuses(PEER[name], problem):
+        return
     offer, inputs = prepared(PEER[name], problem)
     agrees(offer, problem, inputs)
     names = [c.name for c in offer.contestants]
@@ -111,6 +119,7 @@ def test_an_empty_batch_is_refused(name: str) -> None:
 
 LIBRARIES = {
     "onednn": "torch", "onnxruntime": "onnxruntime", "cudnn": "cudnn", "pytorch": "torch", "cublas": "torch",
+    "inductor": "torch",
 }  # fmt: skip
 
 
@@ -150,7 +159,30 @@ def test_names() -> None:
     with pytest.raises(PeerError, match="must be one of onednn, onnxruntime"):
         named("miopen")
     assert [p.name for p in applicable(CPU)] == CPU_PEERS
-    assert [p.name for p in applicable(H100)] == ["cudnn", "pytorch", "cublas"]
+    assert [p.name for p in applicable(H100)] == ["cudnn", "pytorch", "cublas", "inductor"]
+    assert [p.name for p in usual(H100)] == ["cudnn", "pytorch", "cublas"]
+    assert usual(CPU) == applicable(CPU)
+
+
+def test_a_detail_tells_what_is_fused() -> None:
+    e = Epilogue.parse(["alpha0.5", "bias", "add0.25", "relu", "maxpool2"])
+    assert eager.told(e, ("alpha", "bias")) == ", alpha0.5 bias fused, add0.25 relu maxpool2 apart"
+    assert eager.told(Epilogue(), ("bias",)) == ""
+    assert eager.told(Epilogue(bias=True), ("bias",)) == ", bias fused"
+
+
+def test_a_peer_with_no_way_tells_the_commonest_reasons() -> None:
+    offer = Offer(skipped={**{str(n): "no room" for n in range(5)}, **{letter: letter for letter in "abcd"}})
+    assert offer.refusal == "no room (5 ways); a; b; 2 more reasons"
+    assert Offer().refusal == "it offers no engine"
+
+
+def test_nothing_is_written_at_first() -> None:
+    for dtype in ("f64", "f32", "f16", "bf16"):
+        y = base.unwritten(Problem.parse(f"n2c3h4w5k6r1s1-{dtype}+maxpool2"))
+        assert y.shape == (2, 6, 2, 2) and np.isnan(y.astype(np.float64)).all()
+    y = base.unwritten(Problem.parse("n2c3h4w5k6r1s1-i8+maxpool2"), pooled=False)
+    assert y.shape == (2, 6, 4, 5) and (y == -1).all()
 
 
 def test_an_offer_keeps_the_reason_of_what_failed() -> None:
@@ -176,30 +208,56 @@ def torch_for_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def on_stream(self):  # type: ignore[no-untyped-def]
             return torch.no_grad()
 
-        def put(self, array):  # type: ignore[no-untyped-def]
-            return torch.from_numpy(array)
-
-        def get(self, array):  # type: ignore[no-untyped-def]
-            return array.numpy()
+        def wait(self) -> None: ...
 
     monkeypatch.setattr(gpu, "_Torch", Here)
-    for module in (pytorch, importlib.import_module("tilewright.peers.cublas")):
+    for module in (pytorch, *(importlib.import_module(f"tilewright.peers.{n}") for n in ("cublas", "inductor"))):
         monkeypatch.setattr(module, "no_cuda_torch", lambda peer: None)
-    for backend, flag in ((torch.backends.cudnn, "benchmark"), (torch.backends.cudnn, "allow_tf32")):
-        monkeypatch.setattr(backend, flag, getattr(backend, flag))
+        monkeypatch.setattr(module, "strict", lambda: None)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
 
 
 @pytest.mark.parametrize("text", AWKWARD)
 def test_pytorch_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     problem = Problem.parse(text)
+    if refuses(PEER["pytorch"], problem, H100):
+        return
     offer, inputs = prepared(PEER["pytorch"], problem, H100)
     assert [c.layout for c in offer.contestants] == ["nchw", "nhwc"], offer.skipped
     agrees(offer, problem, inputs)
 
 
+def test_inductor_compiles_the_whole_layer(torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    inductor = importlib.import_module("tilewright.peers.inductor")
+    monkeypatch.setattr(inductor, "needs", lambda *_: None)  # Triton, which PyTorch for the CPU does without
+    real, modes = torch.compile, list[str]()
+
+    def traced(function, mode: str, dynamic: bool):  # type: ignore[no-untyped-def]
+        modes.append(mode)
+        return real(function, backend="eager", dynamic=dynamic, fullgraph=True)
+
+    monkeypatch.setattr(torch, "compile", traced)
+    problem = Problem.parse("n2c16h9w8k11r3s3p1.0.2.1-f32+alpha0.5+bias+add0.25+relu+maxpool2")
+    offer, inputs = prepared(PEER["inductor"], problem, H100)
+    agrees(offer, problem, inputs)
+    assert modes == ["max-autotune-no-cudagraphs"] * 2
+
+
+def test_inductor_needs_triton(torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    reason = PEER["inductor"].absent(H100)
+    assert reason and reason.startswith("inductor: triton cannot be imported") and "pip install" in reason
+
+
 GEMMS = [
     "n1c32h8w7k48r1s1-f32+relu", "n3c5h4w6k7r1s1-f32-nhwc+bias+relu", "n1c64h1w1k33r1s1-f32+bias",
     "n2c20h4w3k10r4s3-f32", "n1c6h5w5k8r5s5-f32-nchw2nhwc+bias", "n1c1h1w1k1r1s1-f32",
+    "n1c32h8w7k48r1s1-f32+alpha0.5+bias+add0.25+silu", "n3c5h4w6k7r1s1-f32+alpha2+add+maxpool2",
+    "n3c5h4w6k7r1s1-f32-nhwc+alpha0.5+bias+relu+avgpool2", "n1c64h1w1k33r1s1-f32+alpha0.5+bias+add+clamp0:6",
+    "n2c20h4w3k10r4s3-f64+alpha0.5+bias", "n1c64h1w1k33r1s1-f16+bias+leaky0.1", "n4c64h1w1k33r1s1-bf16+add",
+    "n32c64h1w1k40r1s1-i8+bias+add+relu",
 ]  # fmt: skip
 
 
@@ -207,8 +265,40 @@ GEMMS = [
 def test_cublas_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     problem = Problem.parse(text)
     offer, inputs = prepared(PEER["cublas"], problem, H100)
-    assert [c.layout for c in offer.contestants] == ["nchw", "nhwc"], offer.skipped
+    pixel = ["nchw"] if problem.n * problem.p * problem.q == 1 else []
+    assert [c.layout for c in offer.contestants] == ["nchw", "nhwc", *pixel], offer.skipped
     agrees(offer, problem, inputs)
+
+
+def test_cublas_tells_what_its_gemm_computes(torch_for_gpu: None) -> None:
+    def details(text: str) -> list[str]:
+        offer, _ = prepared(PEER["cublas"], Problem.parse(text), H100)
+        return [c.detail.split(", ", 2)[2] for c in offer.contestants]
+
+    rows = "n2c32h4w3k8r1s1-f32-nhwc"
+    assert details(rows + "+alpha0.5+bias+add0.25+silu")[1] == "alpha0.5 add0.25 fused, bias silu apart"
+    assert details(rows + "+alpha0.5+bias+relu+maxpool2")[1] == "alpha0.5 bias relu fused, maxpool2 apart"
+    assert details("n1c32h1w1k8r1s1-f32+alpha0.5+bias")[2] == "alpha0.5 fused, bias apart"
+
+
+def test_strict_bars_tf32_and_sums_in_the_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    matmul, names = torch.backends.cuda.matmul, ("fp16_reduced_precision", "bf16_reduced_precision")
+    flags = ["allow_tf32", *(f"allow_{name}_reduction" for name in names)]
+    before = {flag: getattr(matmul, flag) for flag in flags}
+    try:
+        importlib.import_module("tilewright.peers.pytorch").strict()
+        assert not any(getattr(matmul, flag) for flag in flags)
+        assert not torch.backends.cudnn.allow_tf32
+    finally:
+        for flag, value in before.items():
+            setattr(matmul, flag, value)
+
+
+def test_cublas_has_no_batch_of_whole_numbers(torch_for_gpu: None) -> None:
+    offer, _ = prepared(PEER["cublas"], Problem.parse("n2c32h5w4k40r1s1-i8"), H100)
+    assert [c.layout for c in offer.contestants] == ["nhwc"]
+    assert "no batched product" in offer.skipped["cublas nchw"]
 
 
 def test_cublas_refuses_what_is_no_matrix_product(torch_for_gpu: None) -> None:

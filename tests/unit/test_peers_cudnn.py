@@ -9,12 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from fake_cudnn import Cudnn, Engine, Graph
-from test_peers import H100, PEER, agrees, prepared, reference, torch_for_gpu
+from test_peers import H100, PEER, agrees, prepared, torch_for_gpu
 
+from tilewright.epilogue import Epilogue
+from tilewright.kernels.reference import numpy_conv
 from tilewright.peers import Setting, cudnn_plans
 from tilewright.peers.cudnn import _HANDLES
 from tilewright.problem import Problem
-from tilewright.tuning.inputs import Inputs, normal_inputs
+from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["torch_for_gpu"]
 
@@ -38,7 +40,7 @@ def conv(graph: Graph, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         c, h, width, k, r, s, n, (top, bottom, left, right), tuple(graph.shape["stride"]),
         tuple(graph.shape["dilation"]), c // cg,
     )  # fmt: skip
-    return reference(problem, Inputs(x, w, np.zeros(k, np.float32)))
+    return numpy_conv(problem, x, w)[0]
 
 
 @pytest.fixture
@@ -64,6 +66,13 @@ LAYERS = [
     "n1c4h5w5k4r3s3p1-f32-nhwc+bias+relu",
     "n1c4h5w6k8r3s1p1.0.2.1u2-f32-nchw2nhwc+relu",
     "n2c6h9w11k9r3s3p1u2d1x2g3-f32+bias",
+    "n1c4h5w6k8r3s3p1-f32+alpha0.5+bias+add0.25+relu+maxpool2",
+    "n1c4h5w6k8r3s3p1-f32-nhwc+alpha-1.5+add+silu+avgpool2",
+    "n1c4h5w6k8r3s3p1-f32+leaky0.1+maxpool3u2p1",
+    "n2c4h5w6k8r3s3p1-f64+bias+clamp-1:2",
+    "n1c4h5w6k8r3s3p1-f16+alpha0.5",
+    "n1c4h5w6k8r3s3p1-bf16-nhwc+bias+add+relu",
+    "n1c4h5w6k8r3s3p1-i8-nhwc+bias+add+relu",
 ]
 
 
@@ -73,9 +82,64 @@ def test_every_strict_engine_in_both_layouts(text: str, fake: Cudnn) -> None:
     offer, inputs = offer_of(problem)
     agrees(offer, problem, inputs)
     plans = {"eng0_k2=1", "eng0", "eng2_k2=1", "eng2", "eng9_k2=1", "eng9", "eng9_k2=0", "eng9_k2=2"}
-    ways = ["", " fused"] if problem.epilogue else [""]
+    ways = [f" {way}" if way.steps else "" for way in cudnn_plans.ways(problem.epilogue)]
     wanted = {f"cudnn {at}{way} {plan}" for at in ("nchw", "nhwc") for way in ways for plan in plans}
     assert {c.name for c in offer.contestants} == wanted
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", [""]),
+        ("maxpool2", [""]),
+        ("bias+relu", ["", "bias+act"]),
+        ("relu", ["", "act", "act+bias=0"]),
+        ("add0.5+silu+avgpool2", ["", "add+act", "add+bias=0"]),
+        ("alpha2+bias+add+clamp0:6", ["", "alpha+bias+add+act", "alpha+bias+add"]),
+        ("leaky0.1", ["", "act"]),
+    ],
+)
+def test_which_graphs_are_tried(words: str, found: list[str]) -> None:
+    assert [str(way) for way in cudnn_plans.ways(Epilogue.parse(words.split("+") if words else []))] == found
+
+
+def test_what_no_graph_can_fuse_runs_apart(fake: Cudnn) -> None:
+    fake.refuses = {"swish", "mul"}
+    problem = Problem.parse("n1c4h5w6k8r3s3p1-f32+bias+add+silu+maxpool2")
+    offer, inputs = offer_of(problem)
+    agrees(offer, problem, inputs)
+    details = {c.name: c.detail for c in offer.contestants}
+    assert details["cudnn nhwc bias+add eng0"].endswith("nhwc, bias add fused, silu maxpool2 apart")
+    assert details["cudnn nhwc eng0"].endswith("nhwc, bias add silu maxpool2 apart")
+    assert offer.skipped["cudnn nhwc bias+add+act"] == "No valid engine configs for this graph"
+
+
+def test_a_bias_of_zeros_is_told(fake: Cudnn) -> None:
+    offer, _ = offer_of(Problem.parse("n1c4h5w6k8r3s3p1-f32+relu"))
+    details = {c.name: c.detail for c in offer.contestants}
+    assert details["cudnn nchw act+bias=0 eng0"].endswith("nchw, relu fused, with a bias of zeros")
+
+
+def test_no_room_for_a_workspace_leaves_the_other_plans(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilewright.peers.gpu import Gpu
+
+    allocate = Gpu.bytes
+
+    def limited(self: Gpu, count: int):  # type: ignore[no-untyped-def]
+        if count > 1 << 20:
+            raise MemoryError("out of memory")
+        return allocate(self, count)
+
+    monkeypatch.setattr(Gpu, "bytes", limited)
+    fake.engines = {0: Engine(workspace=1 << 40), 2: Engine(), 9: Engine(workspace=64)}
+    offer, inputs = offer_of(Problem.parse(LAYERS[0]))
+    agrees(offer, Problem.parse(LAYERS[0]), inputs)
+    assert {c.name for c in offer.contestants} == {
+        f"cudnn {at} {plan}" for at in ("nchw", "nhwc") for plan in ("eng2", "eng2_k2=1", "eng9", "eng9_k2=1")
+    }
+    assert offer.skipped["cudnn nchw eng0"] == "out of memory"
 
 
 def test_notes_become_tags_and_workspace_is_told(fake: Cudnn) -> None:
@@ -97,7 +161,11 @@ def test_failures_keep_their_reasons(fake: Cudnn) -> None:
 
 
 def test_loose_engines_are_not_even_built(fake: Cudnn) -> None:
+    fake.engines = {**ENGINES, 3: Engine(notes=("TENSOR_CORE",))}
     offer_of(Problem.parse(LAYERS[0]))
+    assert not any(name.startswith(("eng1", "eng3", "eng7")) for name in fake.built)
+    offer_of(Problem.parse(LAYERS[0].replace("f32", "f16")))  # f16 on tensor cores is summed in f32
+    assert any(name.startswith("eng3") for name in fake.built)
     assert not any(name.startswith(("eng1", "eng7")) for name in fake.built)
 
 

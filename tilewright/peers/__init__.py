@@ -11,18 +11,24 @@ from tilewright.peers.base import Contestant, Offer, Peer, Setting
 from tilewright.peers.cublas import Cublas
 from tilewright.peers.cudnn import Cudnn
 from tilewright.peers.gpu import release
+from tilewright.peers.inductor import Inductor
 from tilewright.peers.onednn import Onednn
 from tilewright.peers.ort import OnnxRuntime
 from tilewright.peers.pytorch import PyTorch
 
-__all__ = ["PEERS", "Contestant", "Offer", "Peer", "Setting", "applicable", "named", "release"]
+__all__ = ["PEERS", "Contestant", "Offer", "Peer", "Setting", "applicable", "named", "release", "usual"]
 
-PEERS: tuple[Peer, ...] = (Onednn(), OnnxRuntime(), Cudnn(), PyTorch(), Cublas())
+PEERS: tuple[Peer, ...] = (Onednn(), OnnxRuntime(), Cudnn(), PyTorch(), Cublas(), Inductor())
 
 
 def applicable(device: Device) -> tuple[Peer, ...]:
     """Return the peers that are made for this kind of device, installed or not."""
     return tuple(peer for peer in PEERS if device.backend in peer.backends)
+
+
+def usual(device: Device) -> tuple[Peer, ...]:
+    """Return those of them that run without being asked for by name."""
+    return tuple(peer for peer in applicable(device) if peer.usual)
 
 
 def named(names: str) -> tuple[Peer, ...]:

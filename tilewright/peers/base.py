@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.device import Device
+from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.tuning.inputs import Inputs
 
-F32 = NDArray[np.float32]
+Array = NDArray[Any]  # of a problem's dtypes
 Run = Callable[[], None]
+_MOST_REASONS = 3  # told of a peer that has no way at all
 
 
 def _default_stream() -> int:
@@ -60,13 +63,13 @@ class Contestant:
     Attributes:
         peer: the peer's name.
         name: unique among all contestants of the problem.
-        detail: what runs, one line: the engine, its numerical notes.
+        detail: what runs, one line: the engine, its numerical notes, what of the epilogue is fused.
         layout: the layout that it reads and writes: nchw, nhwc or blocked.
         run: enqueues one run on the setting's stream of the moment (CUDA), or does one run (CPU).
         output: the last run's output on the host, in the problem's output layout.
         workspace_bytes: device memory beyond inputs and output.
         pack_us: time to rearrange the filter once; None where the peer does not tell.
-        convert_us: time to bring x and y from and to the problem's layouts; 0 where they are its own.
+        convert_us: time to bring x, z and y from and to the problem's layouts; 0 where they are its own.
         tags: column labels beyond the peer's best: "gemm", "winograd", "fft", "nondeterministic".
     """
 
@@ -75,7 +78,7 @@ class Contestant:
     detail: str
     layout: str
     run: Run
-    output: Callable[[], F32]
+    output: Callable[[], Array]
     workspace_bytes: int = 0
     pack_us: float | None = None
     convert_us: float = 0.0
@@ -99,6 +102,14 @@ class Offer:
         else:
             self.contestants.append(contestant)
 
+    @property
+    def refusal(self) -> str:
+        """What stood in the way, the commonest reasons first."""
+        reasons = Counter(self.skipped.values()).most_common()
+        told = [f"{reason} ({count} ways)" if count > 1 else reason for reason, count in reasons]
+        rest = [f"{len(told) - _MOST_REASONS} more reasons"] if len(told) > _MOST_REASONS else []
+        return "; ".join(told[:_MOST_REASONS] + rest) or "it offers no engine"
+
     def attempt_layouts(self, name: str, make: Callable[[str], Contestant]) -> None:
         """Attempt what ``make`` makes for each layout of x and y."""
         for layout in ("nchw", "nhwc"):
@@ -106,10 +117,17 @@ class Offer:
 
 
 class Peer:
-    """Base of every peer. Importing a peer's module imports no library; ``prepare`` does."""
+    """Base of every peer. Importing a peer's module imports no library; ``prepare`` does.
+
+    Attributes:
+        usual: whether it runs without being asked for by name.
+        dtypes: what it computes.
+    """
 
     name: str = ""
     backends: tuple[str, ...] = ()
+    usual: bool = True
+    dtypes: tuple[str, ...] = ("f64", "f32", "f16", "bf16")
 
     def absent(self, device: Device) -> str | None:
         """Say in one line why the peer cannot run on the device and what to install; None if it can."""
@@ -126,10 +144,11 @@ class Peer:
             raise PeerError(reason)
         if problem.n == 0:
             raise PeerError(f"{self.name}: the batch is empty, there is nothing to run")
+        if problem.dtype not in self.dtypes:
+            raise PeerError(f"{self.name}: it computes {', '.join(self.dtypes)}, not {problem.dtype}")
         offer = self.offer(problem, inputs, setting)
         if not offer.contestants:
-            why = "; ".join(f"{name}: {reason}" for name, reason in offer.skipped.items())
-            raise PeerError(f"{self.name} cannot run {problem}: {why or 'it offers no engine'}")
+            raise PeerError(f"{self.name}: {offer.refusal}")
         return offer
 
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
@@ -168,24 +187,29 @@ def wall_us(run: Run) -> float:
     return (time.perf_counter() - start) * 1e6
 
 
-def bias_of(problem: Problem, inputs: Inputs) -> F32 | None:
-    """Return the bias if the problem has one."""
-    bias: F32 | None = inputs.bias if problem.epilogue.bias else None
-    return bias
+def unwritten(problem: Problem, pooled: bool = True) -> Array:
+    """Return a y of axes n, k, h, w that nothing was written to: every number NaN, every integer -1.
+
+    ``pooled=False`` gives what goes into the pool, if there is one.
+    """
+    p, q = (problem.y_p, problem.y_q) if pooled else (problem.p, problem.q)
+    raw = np.full((problem.n, problem.k, p, q * DTYPE_BYTES[problem.dtype_out]), 0xFF, np.uint8)
+    y: Array = raw.view(numpy_dtype(problem.dtype_out))
+    return y
 
 
-def as_nchw(array: F32, layout: str) -> F32:
+def as_nchw(array: Array, layout: str) -> Array:
     """View an array of either layout with its axes in the order n, c, h, w."""
     return array if layout == "nchw" else array.transpose(0, 3, 1, 2)
 
 
-def as_output(y_nchw: F32, problem: Problem) -> F32:
-    """Lay out a result with axes n, k, p, q as the problem's output, contiguous."""
+def as_output(y_nchw: Array, problem: Problem) -> Array:
+    """Lay out a result with axes n, k, h, w as the problem's output, contiguous."""
     return np.ascontiguousarray(y_nchw if problem.layout_out == "nchw" else y_nchw.transpose(0, 2, 3, 1))
 
 
 def foreign(problem: Problem, layout: str) -> tuple[bool, bool]:
-    """Say whether a contestant of this layout needs x, and y, converted."""
+    """Say whether a contestant of this layout needs x, and y with z, converted."""
     return layout != problem.layout_in, layout != problem.layout_out
 
 

@@ -1,4 +1,4 @@
-"""cuBLAS, through torch.matmul: a 1x1 convolution or a classifier layer is a matrix product."""
+"""cuBLAS, through PyTorch's matrix products: a 1x1 convolution or a classifier layer is one of them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tilewright.device import Device
-from tilewright.peers.base import (
-    Contestant,
-    Offer,
-    Peer,
-    Setting,
-    as_nchw,
-    as_output,
-    bias_of,
-    load,
-)
-from tilewright.peers.gpu import Gpu
-from tilewright.peers.pytorch import no_cuda_torch, strict_f32
+from tilewright.epilogue import Epilogue
+from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, unwritten
+from tilewright.peers.eager import told
+from tilewright.peers.gpu import Gpu, Placed
+from tilewright.peers.pytorch import no_cuda_torch, strict
 from tilewright.problem import Problem
 from tilewright.tuning.inputs import Inputs
 
+Product = tuple[Callable[[], Any], tuple[str, ...]]  # what enqueues it, and the steps that are fused in it
+
 
 class Cublas(Peer):
-    """One matrix product, for layers that are one."""
+    """One matrix product, for layers that are one; as a matrix times a vector where it is."""
 
     name = "cublas"
     backends = ("cuda",)
+    dtypes = ("f64", "f32", "f16", "bf16", "i8")
 
     def absent(self, device: Device) -> str | None:
         return no_cuda_torch(self.name)
@@ -39,8 +33,11 @@ class Cublas(Peer):
         if problem.groups != 1 or any(problem.pad) or not (_pointwise(problem) or _classifier(problem)):
             offer.skipped["cublas"] = "the layer is no single matrix product"
             return offer
-        strict_f32()
-        offer.attempt_layouts("cublas", partial(_contestant, problem, inputs, setting))
+        strict()
+        offer.attempt_layouts("cublas", partial(_contestant, problem, inputs, setting, _product))
+        if problem.n * problem.p * problem.q == 1 and problem.dtype != "i8":
+            vector = partial(_contestant, problem, inputs, setting, _vector)
+            offer.attempt("cublas vector", partial(vector, "nchw"))
         return offer
 
 
@@ -52,54 +49,84 @@ def _classifier(problem: Problem) -> bool:
     return (problem.r, problem.s, problem.dilation) == (problem.h, problem.w, (1, 1))
 
 
-def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> Contestant:
+def _contestant(
+    problem: Problem, inputs: Inputs, setting: Setting, how: Callable[..., Product], layout: str
+) -> Contestant:
     torch, gpu = load("torch"), Gpu(setting)
-    x = gpu.put(as_nchw(inputs.x, problem.layout_in), layout)
-    bias = bias_of(problem, inputs)
-    shift = None if bias is None else gpu.put(bias.reshape(1, -1, 1, 1))
-    w = gpu.put(inputs.w, layout)
-    shape = (problem.n, problem.k, problem.p, problem.q)
-    y = gpu.put(_nan(shape), layout)
-    product = _product(torch, problem, layout, x, w, y)
+    placed = gpu.place(problem, inputs, layout)
+    sums = gpu.put(unwritten(problem, pooled=False), layout)
+    product, fused = how(torch, problem, layout, placed, sums)
+    left = gpu.eager(problem, placed, fused)
+    last: list[Any] = [sums]
 
     def run() -> None:
         with torch.inference_mode(), gpu.on_stream():
             product()
-        if problem.epilogue:
-            gpu.bias_relu(y, shift, problem.epilogue.act == "relu")
+            last[0] = left(sums)
 
     def output() -> Any:
-        return as_output(gpu.get(y), problem)
+        return as_output(gpu.get(last[0]), problem)
 
-    pack_us = 0.0 if layout == "nchw" else setting.quick_us(gpu.copying(gpu.put(inputs.w), w))
-    apart = ", epilogue apart" if problem.epilogue else ""
-    detail = f"cuBLAS (PyTorch {torch.__version__}) matmul, {layout}{apart}"
-    convert_us = gpu.convert_us(problem, setting, layout, x, y)
-    return Contestant(
-        "cublas", f"cublas {layout}", detail, layout, run, output, pack_us=pack_us, convert_us=convert_us
-    )
+    run()
+    what, way = ("vector", "cublas vector") if how is _vector else ("matmul", f"cublas {layout}")
+    detail = f"cuBLAS (PyTorch {torch.__version__}) {what}, {layout}{told(problem.epilogue, fused)}"
+    pack_us = gpu.pack_us(setting, placed, layout)
+    convert_us = gpu.convert_us(problem, setting, layout, placed, last[0])
+    return Contestant("cublas", way, detail, layout, run, output, pack_us=pack_us, convert_us=convert_us)
 
 
-def _product(torch: Any, problem: Problem, layout: str, x: Any, w: Any, y: Any) -> Callable[[], Any]:
-    """Return the product that writes y: pixels are rows in nhwc, columns in nchw; a classifier has one."""
-    if not _pointwise(problem) or layout == "nhwc":
+def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: Any) -> Product:
+    """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw; a classifier has one."""
+    if layout == "nchw" and not _classifier(problem):
+        a, b = placed.w.reshape(problem.k, problem.c), placed.x.reshape(problem.n, problem.c, -1)
+        shape, bias = (problem.n, problem.k, -1), None
+    else:
         pixels = problem.n * problem.p * problem.q
-        rows = _flat(x, layout).reshape(pixels, -1)
-        filters = _flat(w, layout).reshape(problem.k, -1).t()
-        target = _flat(y, layout).view(pixels, problem.k)
-        return lambda: torch.matmul(rows, filters, out=target)
-    columns = x.reshape(problem.n, problem.c, -1)
-    filters = w.reshape(problem.k, problem.c)
-    target = y.view(problem.n, problem.k, -1)
-    if problem.n == 1:
-        return lambda: torch.matmul(filters, columns[0], out=target[0])
-    return lambda: torch.matmul(filters, columns, out=target)
+        a, b = _flat(placed.x, layout).reshape(pixels, -1), _flat(placed.w, layout).reshape(problem.k, -1).t()
+        shape, bias = (pixels, problem.k), placed.bias
+    target = _flat(sums, layout).view(shape)
+    z = None if placed.z is None else _flat(placed.z, layout).reshape(shape)
+    if target.ndim == 3 and problem.n == 1:
+        b, target, z = b[0], target[0], None if z is None else z[0]
+    if problem.dtype == "i8":
+        return _whole(torch, a, b, target)
+    if target.ndim == 3:
+        return _into(problem.epilogue, torch.matmul, torch.baddbmm, (a.expand(problem.n, -1, -1), b), target, z)
+    if bias is None or z is not None:
+        return _into(problem.epilogue, torch.matmul, torch.addmm, (a, b), target, z)
+    return _with_bias(torch, problem.epilogue, a, b, target, bias.reshape(-1))
+
+
+def _vector(torch: Any, problem: Problem, layout: str, placed: Placed, sums: Any) -> Product:
+    """Return the filter times the one pixel."""
+    matrix, pixel, target = placed.w.reshape(problem.k, -1), placed.x.reshape(-1), sums.view(-1)
+    z = None if placed.z is None else placed.z.reshape(-1)
+    return _into(problem.epilogue, torch.mv, torch.addmv, (matrix, pixel), target, z)
+
+
+def _into(e: Epilogue, plain: Any, scaled: Any, factors: tuple[Any, Any], target: Any, z: Any) -> Product:
+    """Return target = a b, or alpha a b + beta z, which is what a GEMM computes."""
+    if e.alpha == 1.0 and z is None:
+        return lambda: plain(*factors, out=target), ()
+    more = dict(alpha=e.alpha, beta=e.beta, out=target)  # beta = 0: what target held is not read
+    return lambda: scaled(target if z is None else z, *factors, **more), ("alpha", "add")
+
+
+def _with_bias(torch: Any, e: Epilogue, a: Any, b: Any, target: Any, bias: Any) -> Product:
+    """Return target = alpha a b + bias for each column, and its ReLU, which cuBLASLt can fuse."""
+    if e.act == "relu":
+        fused = partial(torch._addmm_activation, bias, a, b, alpha=e.alpha, out=target)
+        return fused, ("alpha", "bias", "act")
+    return partial(torch.addmm, bias, a, b, alpha=e.alpha, out=target), ("alpha", "bias")
+
+
+def _whole(torch: Any, a: Any, b: Any, target: Any) -> Product:
+    """Return the product of i8 matrices, summed in i32."""
+    if target.ndim == 3:
+        raise ValueError("PyTorch has no batched product of i8 matrices")
+    return partial(torch._int_mm, a, b, out=target), ()
 
 
 def _flat(array: Any, layout: str) -> Any:
     """View an array in the order of its memory."""
     return array if layout == "nchw" else array.permute(0, 2, 3, 1)
-
-
-def _nan(shape: tuple[int, ...]) -> Any:
-    return np.full(shape, np.nan, np.float32)

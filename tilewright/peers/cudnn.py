@@ -1,29 +1,31 @@
-"""cuDNN: every strict f32 engine of its front end, in both layouts, the epilogue fused or apart."""
+"""cuDNN: every strict engine of its front end, in both layouts, the epilogue fused as far as it goes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tilewright.device import Device
+from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError
 from tilewright.peers.base import (
-    F32,
+    Array,
     Contestant,
     Offer,
     Peer,
     Run,
     Setting,
-    as_nchw,
     as_output,
-    bias_of,
     load,
     needs,
     one_line,
+    unwritten,
 )
-from tilewright.peers.cudnn_plans import UIDS, Plan, graph_of, strict_plans
+from tilewright.peers.cudnn_plans import UIDS, Plan, Way, graph_of, scalar_dtype, strict_plans, ways
+from tilewright.peers.eager import told, words
 from tilewright.peers.gpu import Gpu
 from tilewright.problem import Problem
 from tilewright.tuning.inputs import Inputs
@@ -36,6 +38,7 @@ class Cudnn(Peer):
 
     name = "cudnn"
     backends = ("cuda",)
+    dtypes = ("f64", "f32", "f16", "bf16", "i8")
 
     def absent(self, device: Device) -> str | None:
         _preload()
@@ -52,26 +55,23 @@ class Cudnn(Peer):
         return None
 
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
-        offer, ways = Offer(), [False, True] if problem.epilogue else [False]
-        quick: list[tuple[float, _Layout, Plan, bool]] = []
+        offer, quick = Offer(), list[_Timed]()
         for layout in ("nchw", "nhwc"):
             try:
                 arrays = _Layout(problem, inputs, setting, layout)
             except Exception as error:  # out of memory, most likely
                 offer.skipped[f"cudnn {layout}"] = one_line(error)
                 continue
-            for fused in ways:
-                for plan in arrays.plans(fused, offer):
-                    name = arrays.title(plan, fused)
+            for way in ways(problem.epilogue):
+                for plan in arrays.plans(way, offer):
                     try:
-                        time_us = setting.quick_us(arrays.run(plan, fused, arrays.y))
+                        time_us = setting.quick_us(arrays.run(plan, way, arrays.sums)[0])
                     except Exception as error:  # refused at launch, or no room for its workspace
-                        offer.skipped[name] = one_line(error)
+                        offer.skipped[arrays.title(plan, way)] = one_line(error)
                     else:
-                        quick.append((time_us, arrays, plan, fused))
-        for time_us, arrays, plan, fused in _best(quick, setting.engines, offer):
-            make = lambda a=arrays, p=plan, f=fused, t=time_us: a.contestant(p, f, t)  # noqa: E731
-            offer.attempt(arrays.title(plan, fused), make)
+                        quick.append(_Timed(time_us, arrays, plan, way))
+        for timed in _best(quick, setting.engines, offer):
+            offer.attempt(timed.title, timed.contestant)
         return offer
 
 
@@ -83,92 +83,116 @@ class _Layout:
         self.cudnn = load("cudnn")
         self.gpu = gpu = Gpu(setting)
         self.handle = _handle(self.cudnn, setting.device.index)
-        self.x = gpu.put(as_nchw(inputs.x, problem.layout_in), layout)
-        self.w = gpu.put(inputs.w, layout)
-        self.plain_w = gpu.put(inputs.w)
-        bias = bias_of(problem, inputs)
-        self.bias = None if bias is None else gpu.put(bias.reshape(1, -1, 1, 1))
-        self.y = gpu.put(_nan(problem), layout)
+        self.placed = placed = gpu.place(problem, inputs, layout)
+        self.sums = gpu.put(unwritten(problem, pooled=False), layout)
+        self.arrays = {"x": placed.x, "w": placed.w, "bias": placed.bias, "z": placed.z}
+        for name in ("alpha", "beta"):
+            value, dtype = getattr(problem.epilogue, name), numpy_dtype(scalar_dtype(problem))
+            self.arrays[name] = gpu.put(np.full((1, 1, 1, 1), value, dtype))
+        self.zeros = gpu.put(np.zeros((1, problem.k, 1, 1), numpy_dtype(problem.dtype_out)))
         self._workspace = gpu.bytes(0)
         self._workspace_bytes = 0
 
-    def plans(self, fused: bool, offer: Offer) -> list[Plan]:
+    def plans(self, way: Way, offer: Offer) -> list[Plan]:
         """Build the plans of one way to do the epilogue; failures go to the offer."""
         owner: Mapping[str, Any] = {"handle": self.handle}
-        arguments = (self.cudnn, self.problem, self.layout, fused, owner)
-        where = f"cudnn {self.layout}{' fused' if fused else ''}"
+        arguments = (self.cudnn, self.problem, self.layout, way, owner)
+        where, key = self.where(way), (self.problem.dtype, self.layout, str(way))
         try:
-            plans, skipped = strict_plans(self.cudnn, lambda: graph_of(*arguments), (self.layout, fused))
+            plans, skipped = strict_plans(self.cudnn, lambda: graph_of(*arguments), key)
         except Exception as error:  # the graph as a whole is refused
             offer.skipped[where] = one_line(error)
             return []
         offer.skipped |= {f"{where} {name}": reason for name, reason in skipped.items()}
         return plans
 
-    def title(self, plan: Plan, fused: bool) -> str:
+    def where(self, way: Way) -> str:
+        """Name a graph uniquely."""
+        return f"cudnn {self.layout}{f' {way}' if way.steps else ''}"
+
+    def title(self, plan: Plan, way: Way) -> str:
         """Name a plan uniquely."""
-        return f"cudnn {self.layout}{' fused' if fused else ''} {plan.name}"
+        return f"{self.where(way)} {plan.name}"
 
     def workspace(self, nbytes: int) -> Any:
         """Return room that all plans share: they run one after the other."""
         if nbytes > self._workspace_bytes:
-            self._workspace = None  # give the old one back first
-            self._workspace = self.gpu.bytes(nbytes)
-            self._workspace_bytes = nbytes
+            self._workspace, self._workspace_bytes = None, 0  # give the old one back first
+            self._workspace, self._workspace_bytes = self.gpu.bytes(nbytes), nbytes
+        elif self._workspace is None:  # there was no room for what was asked last
+            self._workspace = self.gpu.bytes(0)
         return self._workspace
 
-    def run(self, plan: Plan, fused: bool, y: Any) -> Run:
-        """Return what enqueues one run of a plan into y."""
-        gpu, relu = self.gpu, self.problem.epilogue.act == "relu"
+    def run(self, plan: Plan, way: Way, sums: Any) -> tuple[Run, list[Any]]:
+        """Return what enqueues one run of a plan into ``sums``, and where it leaves y."""
+        gpu, last = self.gpu, [sums]
         room = self.workspace(plan.workspace_bytes)
-        arrays = {"x": self.x, "w": self.w, "y": y} | ({"bias": self.bias} if self.bias is not None else {})
-        if not fused:
-            arrays.pop("bias", None)
+        wanted = [name for name in self.arrays if name in way.tensors(self.problem.epilogue)]
+        arrays = {name: self.arrays[name] for name in wanted} | {"y": sums}
+        arrays |= {"bias": self.zeros} if way.zero_bias else {}
         places = {UIDS[name]: gpu.address(array) for name, array in arrays.items()}
         execute, index = plan.graph.execute_plan_at_index, plan.index
         scratch, handle = gpu.address(room), self.handle
         set_stream, stream = self.cudnn.set_stream, self.setting.stream
+        apart = [step for step in words(self.problem.epilogue) if step not in way.steps]
+        left = gpu.eager(self.problem, self.placed, way.steps) if apart else None
 
         def run() -> None:
             set_stream(handle=handle, stream=stream())  # the front end does nothing where it is the same
             execute(places, scratch, index, handle)
-            if self.problem.epilogue and not fused:
-                gpu.bias_relu(y, self.bias, relu)
+            if left is not None:
+                with gpu.on_stream():
+                    last[0] = left(sums)
 
         run.keep = (room, arrays)  # type: ignore[attr-defined]  # addresses do not keep memory alive
-        return run
+        return run, last
 
-    def contestant(self, plan: Plan, fused: bool, quick_us: float) -> Contestant:
-        """Bind a plan for the careful measurement, with an output of its own that starts as NaN."""
-        gpu, problem, layout = self.gpu, self.problem, self.layout
-        y = gpu.put(_nan(problem), layout)
+    def contestant(self, plan: Plan, way: Way) -> Contestant:
+        """Bind a plan for the careful measurement, with an output of its own that starts unwritten."""
+        gpu, problem, layout, setting = self.gpu, self.problem, self.layout, self.setting
+        run, last = self.run(plan, way, gpu.put(unwritten(problem, pooled=False), layout))
 
-        def output() -> F32:
-            return as_output(gpu.get(y), problem)
+        def output() -> Array:
+            return as_output(gpu.get(last[0]), problem)
 
-        how = "" if not problem.epilogue else ", epilogue fused" if fused else ", epilogue apart"
+        run()
         notes = f" [{' '.join(sorted(plan.notes))}]" if plan.notes else ""
+        how = told(problem.epilogue, way.steps) + (", with a bias of zeros" if way.zero_bias else "")
         detail = f"cuDNN {self.cudnn.backend_version_string()} {plan.name}{notes}, {layout}{how}"
-        pack_us = 0.0 if layout == "nchw" else self.setting.quick_us(gpu.copying(self.plain_w, self.w))
-        convert_us = gpu.convert_us(problem, self.setting, layout, self.x, y)
+        pack_us = gpu.pack_us(setting, self.placed, layout)
+        convert_us = gpu.convert_us(problem, setting, layout, self.placed, last[0])
         return Contestant(
-            "cudnn", self.title(plan, fused), detail, layout, self.run(plan, fused, y), output,
-            plan.workspace_bytes, pack_us, convert_us, plan.tags,
+            "cudnn", self.title(plan, way), detail, layout, run, output, plan.workspace_bytes, pack_us,
+            convert_us, plan.tags,
         )  # fmt: skip
 
 
-def _best(
-    quick: list[tuple[float, _Layout, Plan, bool]], count: int, offer: Offer
-) -> list[tuple[float, _Layout, Plan, bool]]:
+@dataclass(frozen=True, eq=False)
+class _Timed:
+    """A plan that ran, and about how long it took."""
+
+    time_us: float
+    arrays: _Layout
+    plan: Plan
+    way: Way
+
+    @property
+    def title(self) -> str:
+        return self.arrays.title(self.plan, self.way)
+
+    def contestant(self) -> Contestant:
+        return self.arrays.contestant(self.plan, self.way)
+
+
+def _best(quick: list[_Timed], count: int, offer: Offer) -> list[_Timed]:
     """Keep the fastest few and the fastest GEMM; note the time of the others."""
-    ranked = sorted(quick, key=lambda entry: entry[0])
+    ranked = sorted(quick, key=lambda timed: timed.time_us)
     kept = ranked[:count]
-    if not any("gemm" in plan.tags for _, _, plan, _ in kept):
-        kept += [entry for entry in ranked[count:] if "gemm" in entry[2].tags][:1]
-    for entry in ranked:
-        if not any(entry is other for other in kept):
-            time_us, arrays, plan, fused = entry
-            offer.skipped[arrays.title(plan, fused)] = f"slower: {time_us:.1f} us in a quick timing"
+    if not any("gemm" in timed.plan.tags for timed in kept):
+        kept += [timed for timed in ranked[count:] if "gemm" in timed.plan.tags][:1]
+    for timed in ranked:
+        if timed not in kept:
+            offer.skipped[timed.title] = f"slower: {timed.time_us:.1f} us in a quick timing"
     return kept
 
 
@@ -191,6 +215,3 @@ def _preload() -> None:
         except Exception:
             return
 
-
-def _nan(problem: Problem) -> F32:
-    return np.full((problem.n, problem.k, problem.p, problem.q), np.nan, np.float32)

@@ -13,17 +13,55 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.epilogue import Epilogue
 from tilewright.peers.base import one_line
+from tilewright.peers.eager import words
 from tilewright.problem import Problem
 
-UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4}  # what the graph calls its tensors
+# What the graph calls its tensors.
+UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "alpha": 6, "beta": 7}
 
-# A strict contestant multiplies and adds in f32: an engine with one of these notes does not.
-LOOSE = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
+# A strict contestant multiplies in the dtype and adds in f32 at least: an engine with one of these notes
+# does not; and in f32 none that uses tensor cores does.
+LOOSE = ("DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
+TENSOR_CORE = "TENSOR_CORE"
 MARKED = ("WINOGRAD", "FFT", "NONDETERMINISTIC")
 
 _MOST_KNOBS = 64  # most knob settings tried of one engine, beyond those that cuDNN recommends
-_NOTES: dict[tuple[str, bool], dict[int, frozenset[str]]] = {}  # of engines seen, by (layout, fused)
+_NOTES: dict[tuple[str, str, str], dict[int, frozenset[str]]] = {}  # of engines, by what they depend on
+
+# Dtypes of cuDNN's by our own; products are summed in, and the epilogue is computed in.
+_TYPES = dict(f64="DOUBLE", f32="FLOAT", f16="HALF", bf16="BFLOAT16", i8="INT8", i32="INT32")
+_SUMS = dict(f64="DOUBLE", i8="INT32")
+
+
+@dataclass(frozen=True)
+class Way:
+    """What of the epilogue a graph does: ``steps`` of it (see ``eager.words``).
+
+    cuDNN's own engines fuse alpha, a residual and ReLU only around a bias: ``zero_bias`` adds one of zeros.
+    """
+
+    steps: tuple[str, ...] = ()
+    zero_bias: bool = False
+
+    def tensors(self, epilogue: Epilogue) -> set[str]:
+        """Names of the tensors that the graph reads."""
+        names = {"x", "w", *({"alpha", "bias"} & {*self.steps, *["bias"] * self.zero_bias})}
+        if "add" in self.steps:
+            names |= {"z", "beta"} if epilogue.beta != 1.0 else {"z"}
+        return names
+
+    def __str__(self) -> str:
+        return "+".join((*self.steps, *["bias=0"] * self.zero_bias))
+
+
+def ways(epilogue: Epilogue) -> list[Way]:
+    """Return the graphs to try: the bare convolution, all that can be fused, what cuDNN's own engines fuse."""
+    inside = tuple(step for step in words(epilogue) if step != "pool")
+    known = tuple(step for step in inside if step != "act" or epilogue.act == "relu")
+    found = [Way(), *([Way(inside)] if inside else []), *([Way(known, "bias" not in known)] if known else [])]
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -48,34 +86,41 @@ def strides(layout: str, c: int, h: int, w: int) -> list[int]:
     return [c * h * w, h * w, w, 1] if layout == "nchw" else [c * h * w, 1, c * w, c]
 
 
-def graph_of(cudnn: Any, problem: Problem, layout: str, fused: bool, owner: Mapping[str, Any]) -> Any:
-    """Describe the layer to cuDNN; ``fused`` puts bias and relu into the graph.
+def scalar_dtype(problem: Problem) -> str:
+    """Dtype of alpha and beta: that of the epilogue's arithmetic."""
+    return {"f64": "f64", "i8": "i32"}.get(problem.dtype, "f32")
+
+
+def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping[str, Any]) -> Any:
+    """Describe the layer to cuDNN.
 
     Args:
         cudnn: the front end.
         problem: the layer.
-        layout: layout of x, w and y.
-        fused: whether the epilogue is part of the graph.
+        layout: layout of x, w, z and y.
+        way: which steps of the epilogue are part of the graph.
         owner: ``handle=…``, or ``device_property=…`` where there is no GPU.
     """
-    f32, p = cudnn.data_type.FLOAT, problem
-    graph = cudnn.pygraph(io_data_type=f32, intermediate_data_type=f32, compute_data_type=f32, **owner)
+    p = problem
+    kind = {name: getattr(cudnn.data_type, theirs) for name, theirs in _TYPES.items()}
+    sums = getattr(cudnn.data_type, _SUMS.get(p.dtype, "FLOAT"))
+    graph = cudnn.pygraph(
+        io_data_type=kind[p.dtype], intermediate_data_type=sums, compute_data_type=sums, **owner
+    )
 
-    def tensor(name: str, n: int, c: int, h: int, w: int) -> Any:
-        return graph.tensor(name=name, dim=[n, c, h, w], stride=strides(layout, c, h, w), uid=UIDS[name])
+    def tensor(name: str, dtype: str, n: int, c: int, h: int, w: int) -> Any:
+        dim, stride = [n, c, h, w], strides(layout, c, h, w)
+        return graph.tensor(name=name, dim=dim, stride=stride, uid=UIDS[name], data_type=kind[dtype])
 
     top, bottom, left, right = p.pad
     y = graph.conv_fprop(
-        tensor("x", p.n, p.c, p.h, p.w), tensor("w", p.k, p.cg, p.r, p.s),
+        tensor("x", p.dtype, p.n, p.c, p.h, p.w), tensor("w", p.dtype, p.k, p.cg, p.r, p.s),
         pre_padding=[top, left], post_padding=[bottom, right],
-        stride=list(p.stride), dilation=list(p.dilation), compute_data_type=f32,
+        stride=list(p.stride), dilation=list(p.dilation), compute_data_type=sums,
     )  # fmt: skip
-    if fused and p.epilogue.bias:
-        y = graph.add(y, tensor("bias", 1, p.k, 1, 1))
-    if fused and p.epilogue.act == "relu":
-        y = graph.relu(y)
+    y = _fused(graph, y, p, way, tensor)
     y.set_output(True)
-    y.set_data_type(f32)
+    y.set_data_type(kind[p.dtype_out])
     y.set_dim([p.n, p.k, p.p, p.q])
     y.set_stride(strides(layout, p.k, p.p, p.q))
     y.set_uid(UIDS["y"])
@@ -84,15 +129,34 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, fused: bool, owner: Mapp
     return graph
 
 
+def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any]) -> Any:
+    """Add the steps of a way to a graph, in the order that cuDNN's own engines look for."""
+    e, one = p.epilogue, (scalar_dtype(p), 1, 1, 1, 1)
+    if "alpha" in way.steps:
+        y = graph.mul(y, tensor("alpha", *one))
+    if "add" in way.steps:
+        z = tensor("z", p.dtype_out, p.n, p.k, p.p, p.q)
+        y = graph.add(y, z if e.beta == 1.0 else graph.mul(z, tensor("beta", *one)))
+    if "bias" in way.steps or way.zero_bias:
+        y = graph.add(y, tensor("bias", p.dtype_out, 1, p.k, 1, 1))
+    if "act" not in way.steps:
+        return y
+    if e.act == "leaky":
+        return graph.leaky_relu(y, negative_slope=e.low)
+    if e.act == "silu":
+        return graph.swish(y)
+    return graph.relu(y, lower_clip=e.low, upper_clip=e.high) if e.act == "clamp" else graph.relu(y)
+
+
 def strict_plans(
-    cudnn: Any, make: Callable[[], Any], key: tuple[str, bool]
+    cudnn: Any, make: Callable[[], Any], key: tuple[str, str, str]
 ) -> tuple[list[Plan], dict[str, str]]:
-    """Build every strict f32 plan of a layer.
+    """Build every strict plan of a layer.
 
     Args:
         cudnn: the front end.
         make: makes the layer's graph anew.
-        key: what the notes of engines depend on: (layout, fused).
+        key: what the notes of engines depend on: (dtype, layout, text of the way).
 
     Returns:
         The plans, and the reason for each that could not be built.
@@ -101,11 +165,12 @@ def strict_plans(
     names = _names(graph)
     engines = {engine for engine in map(_engine, names) if engine is not None}
     notes = _NOTES.setdefault(key, {})
+    loose = {*LOOSE, TENSOR_CORE} if key[0] == "f32" else set(LOOSE)
     if engines - set(notes):
         notes |= _notes(cudnn, make)
 
     def strict(engine: int | None) -> bool:
-        return engine in notes and not notes[engine] & set(LOOSE)
+        return engine in notes and not notes[engine] & loose
 
     for each in filter(strict, engines):
         _sweep(graph, each)
@@ -180,7 +245,7 @@ def _sweep(graph: Any, engine: int) -> None:
 def _notes(cudnn: Any, make: Callable[[], Any]) -> dict[int, frozenset[str]]:
     """Find the numerical notes of every engine that takes the layer."""
     found: dict[int, set[str]] = {}
-    for note in (*LOOSE, *MARKED):
+    for note in (*LOOSE, TENSOR_CORE, *MARKED):
         for engine, has in _having(cudnn, make(), note):
             found.setdefault(engine, set()).update({note} if has else ())
     return {engine: frozenset(notes) for engine, notes in found.items()}

@@ -1,15 +1,19 @@
-"""Arrays on the GPU for peers: through PyTorch, else through CuPy; no peer cares which."""
+"""Arrays on the GPU for peers: through PyTorch, else through CuPy; few peers care which."""
 
 from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Collection
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.errors import PeerError
-from tilewright.peers.base import F32, Run, Setting, foreign, load, one_line
+from tilewright.peers.base import Array, Run, Setting, as_nchw, foreign, load, one_line
+from tilewright.peers.eager import Eager, to_array, to_tensor
 from tilewright.problem import Problem
+from tilewright.tuning.inputs import Inputs
 
 
 def release() -> None:
@@ -19,6 +23,17 @@ def release() -> None:
         sys.modules["torch"].cuda.empty_cache()
     if "cupy" in sys.modules:
         sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A problem's inputs on the GPU, axes n, c, h, w in one layout; ``plain_w`` is the filter in kcrs."""
+
+    x: Any
+    w: Any
+    plain_w: Any
+    bias: Any = None
+    z: Any = None
 
 
 class Gpu:
@@ -39,7 +54,14 @@ class Gpu:
                 reasons.append(one_line(error, 100))
         raise PeerError(f"no arrays on the GPU ({'; '.join(reasons)}); pip install torch, or cupy-cuda13x")
 
-    def put(self, array: F32, layout: str = "nchw") -> Any:
+    def place(self, problem: Problem, inputs: Inputs, layout: str) -> Placed:
+        """Copy a problem's inputs to the GPU, all in one layout; the bias has the shape (1, K, 1, 1)."""
+        z = None if inputs.z is None else self.put(as_nchw(inputs.z, problem.layout_out), layout)
+        bias = self.put(inputs.bias.reshape(1, -1, 1, 1)) if problem.epilogue.bias else None
+        x, plain_w = self.put(as_nchw(inputs.x, problem.layout_in), layout), self.put(inputs.w)
+        return Placed(x, plain_w if layout == "nchw" else self.put(inputs.w, layout), plain_w, bias, z)
+
+    def put(self, array: Array, layout: str = "nchw") -> Any:
         """Copy an array of axes n, c, h, w to the GPU in a layout."""
         if layout == "nchw":
             return self._on.put(array.copy(order="C"))
@@ -49,7 +71,7 @@ class Gpu:
         """Allocate raw memory."""
         return self._on.bytes(count)
 
-    def get(self, array: Any) -> F32:
+    def get(self, array: Any) -> Array:
         """Wait for the GPU and copy an array to the host, axes n, c, h, w."""
         return self._on.get(array)
 
@@ -61,13 +83,15 @@ class Gpu:
         """Enqueue on the setting's stream inside the context."""
         return self._on.on_stream()
 
-    def bias_relu(self, y: Any, bias: Any, relu: bool) -> None:
-        """Enqueue y += bias, y = max(y, 0), each where wanted, in place."""
-        with self.on_stream():
-            if bias is not None:
-                y += bias
-            if relu:
-                self._on.relu(y)
+    def eager(self, problem: Problem, placed: Placed, done: Collection[str]) -> Eager:
+        """Return what is left of the epilogue as operations of its own.
+
+        Raises:
+            PeerError: there is something left, and no PyTorch to do it.
+        """
+        if not isinstance(self._on, _Torch):
+            raise PeerError("an epilogue apart from the convolution needs PyTorch")
+        return Eager(problem.epilogue, placed.bias, placed.z, done)
 
     def copying(self, source: Any, target: Any) -> Run:
         """Return a run that copies one array to another of the same shape, whatever the layouts."""
@@ -78,12 +102,18 @@ class Gpu:
 
         return run
 
-    def convert_us(self, problem: Problem, setting: Setting, layout: str, x: Any, y: Any) -> float:
-        """Time bringing x from, and y to, the problem's layouts where they are not the peer's."""
+    def pack_us(self, setting: Setting, placed: Placed, layout: str) -> float:
+        """Time bringing the filter from kcrs to a layout."""
+        return 0.0 if layout == "nchw" else setting.quick_us(self.copying(placed.plain_w, placed.w))
+
+    def convert_us(self, problem: Problem, setting: Setting, layout: str, placed: Placed, y: Any) -> float:
+        """Time bringing x and z from, and y to, the problem's layouts where they are not the peer's."""
         x_too, y_too = foreign(problem, layout)
+        inputs = [(placed.x, problem.layout_in)] if x_too else []
+        inputs += [(placed.z, problem.layout_out)] if y_too and placed.z is not None else []
         total = 0.0
-        if x_too:
-            total += setting.quick_us(self.copying(self.put(self.get(x), problem.layout_in), x))
+        for array, at in inputs:
+            total += setting.quick_us(self.copying(self.put(self.get(array), at), array))
         if y_too:
             total += setting.quick_us(self.copying(y, self.put(self.get(y), problem.layout_out)))
         return total
@@ -99,9 +129,12 @@ class _Torch:
         self.handle = setting.stream
         self.streams = {0: torch.cuda.default_stream(self.where)}
 
-    def put(self, array: F32) -> Any:
-        tensor = self.torch.from_numpy(array).to(self.where)
+    def wait(self) -> None:
         self.torch.cuda.synchronize()
+
+    def put(self, array: Array) -> Any:
+        tensor = to_tensor(array).to(self.where)
+        self.wait()
         return tensor
 
     def permuted(self, array: Any, axes: tuple[int, ...]) -> Any:
@@ -110,10 +143,9 @@ class _Torch:
     def bytes(self, count: int) -> Any:
         return self.torch.empty(max(count, 1), dtype=self.torch.uint8, device=self.where)
 
-    def get(self, array: Any) -> F32:
-        self.torch.cuda.synchronize()
-        host: F32 = array.cpu().numpy()
-        return host
+    def get(self, array: Any) -> Array:
+        self.wait()
+        return to_array(array.cpu())
 
     def address(self, array: Any) -> int:
         return int(array.data_ptr())
@@ -125,9 +157,6 @@ class _Torch:
         context: AbstractContextManager[Any] = cuda.stream(self.streams[handle])
         return context
 
-    def relu(self, y: Any) -> None:
-        y.clamp_(min=0)
-
 
 class _Cupy:
     def __init__(self, setting: Setting) -> None:
@@ -135,7 +164,9 @@ class _Cupy:
         cupy.cuda.Device(setting.device.index).use()
         self.handle = setting.stream
 
-    def put(self, array: F32) -> Any:
+    def put(self, array: Array) -> Any:
+        if array.dtype.name == "bfloat16":
+            raise PeerError("bf16 arrays on the GPU need PyTorch")
         made = self.cupy.asarray(array)
         self.cupy.cuda.runtime.deviceSynchronize()
         return made
@@ -146,9 +177,9 @@ class _Cupy:
     def bytes(self, count: int) -> Any:
         return self.cupy.empty(max(count, 1), dtype=self.cupy.uint8)
 
-    def get(self, array: Any) -> F32:
+    def get(self, array: Any) -> Array:
         self.cupy.cuda.runtime.deviceSynchronize()
-        host: F32 = self.cupy.asnumpy(array)
+        host: Array = self.cupy.asnumpy(array)
         return host
 
     def address(self, array: Any) -> int:
@@ -158,6 +189,3 @@ class _Cupy:
         handle, cuda = self.handle(), self.cupy.cuda
         context: AbstractContextManager[Any] = cuda.ExternalStream(handle) if handle else cuda.Stream.null
         return context
-
-    def relu(self, y: Any) -> None:
-        self.cupy.maximum(y, 0, out=y)

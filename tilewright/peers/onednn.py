@@ -1,5 +1,8 @@
 """oneDNN, through PyTorch on the CPU: plain, channels-last and prepacked; the fastest counts.
 
+A prepacked filter has alpha in it, and oneDNN fuses bias, residual and activation. Elsewhere the steps of the
+epilogue are PyTorch's. PyTorch computes f64 itself, and so it does f16 where the CPU has no arithmetic for it.
+
 PyTorch's OpenMP threads spin after each parallel region, by default for several ms. They then take cores
 from whoever runs next, and where anything else needs a core they wait for each other: a layer of 0.6 ms took
 12 to 40 ms on 4 cores beside one busy process. With a spin of 20,000 rounds (about 0.3 ms, longer than the
@@ -16,6 +19,7 @@ from typing import Any
 
 from tilewright.device import Device
 from tilewright.peers.base import (
+    Array,
     Contestant,
     Offer,
     Peer,
@@ -23,18 +27,20 @@ from tilewright.peers.base import (
     Setting,
     as_nchw,
     as_output,
-    bias_of,
     foreign,
     load,
     needs,
     symmetric,
+    unwritten,
     wall_us,
 )
+from tilewright.peers.eager import Eager, to_array, to_tensor, told
 from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking
 from tilewright.tuning.inputs import Inputs
 
 _BLOCK = 16  # oneDNN's blocked layouts hold this many channels together on AVX-512, or divide it
+_FUSED = ("alpha", "bias")  # in whatever has a prepacked filter
 _MAX_IDENTITY = 4096  # most channels for which the blocked input is made by an identity filter
 
 
@@ -69,11 +75,9 @@ class _Layer:
         torch.set_num_threads(setting.threads)
         self.problem = problem
         self.setting = setting
-        self.x = torch.from_numpy(as_nchw(inputs.x, problem.layout_in))
-        self.w = torch.from_numpy(inputs.w)
-        bias = bias_of(problem, inputs)
-        self.bias = None if bias is None else torch.from_numpy(bias)
-        self.relu = problem.epilogue.act == "relu"
+        self.x, self.w = to_tensor(as_nchw(inputs.x, problem.layout_in)), to_tensor(inputs.w)
+        self.bias = to_tensor(inputs.bias) if problem.epilogue.bias else None
+        self.z = None if inputs.z is None else to_tensor(as_nchw(inputs.z, problem.layout_out))
         self.little = torch.zeros(1 << 18)
         self.formats = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
         top, bottom, left, right = problem.pad
@@ -90,44 +94,49 @@ class _Layer:
         form, F = self.formats[layout], self.torch.nn.functional
         x = self.x.contiguous(memory_format=form)
         w = self.w.contiguous(memory_format=form)
-        shape = (self.bias, self.stride, self.pad, self.dilation, self.problem.groups)
+        fused = ("bias",) if self.problem.epilogue.alpha == 1.0 else ()
+        shape = (self.bias if fused else None, self.stride, self.pad, self.dilation, self.problem.groups)
+        left = self.eager(fused, form)
 
         def conv() -> Any:
-            y = F.conv2d(self.padded(x), w, *shape)
-            return y.relu_() if self.relu else y
+            return left(F.conv2d(self.padded(x), w, *shape))
 
         pack_us = wall_us(lambda: self.w.contiguous(memory_format=form)) if layout == "nhwc" else 0.0
-        return self.contestant(f"onednn {layout}", "conv2d", layout, conv, pack_us)
+        return self.contestant(f"onednn {layout}", "conv2d", layout, conv, pack_us, fused)
 
     def packed(self, layout: str) -> Contestant:
-        """The filter in oneDNN's own layout, the activation fused."""
-        x = self.x.contiguous(memory_format=self.formats[layout])
+        """The filter in oneDNN's own layout with alpha in it, all fused that PyTorch lets it fuse."""
+        form, fused = self.formats[layout], _FUSED + self.more_fused()
+        x = self.x.contiguous(memory_format=form)
         w, pack_us = self.pack(self.padded(x))
+        z = None if self.z is None else self.z.contiguous(memory_format=form)
+        left = self.eager(fused, form)
 
         def conv() -> Any:
-            return self.pointwise(self.padded(x), w)
+            return left(self.pointwise(self.padded(x), w, z))
 
-        return self.contestant(f"onednn {layout} packed", "prepacked filter", layout, conv, pack_us)
+        return self.contestant(f"onednn {layout} packed", "prepacked filter", layout, conv, pack_us, fused)
 
     def blocked(self) -> Contestant:
         """Input, filter and output all in oneDNN's blocked layout, as between two layers of a network."""
         torch, problem = self.torch, self.problem
         if not symmetric(problem) or problem.c % _BLOCK or problem.c > _MAX_IDENTITY:
             raise ValueError(f"needs symmetric padding and a multiple of {_BLOCK} channels")
-        eye = torch.eye(problem.c).view(problem.c, problem.c, 1, 1).to_mkldnn()
+        eye = torch.eye(problem.c, dtype=self.x.dtype).view(problem.c, problem.c, 1, 1).to_mkldnn()
         with torch.inference_mode(False), torch.no_grad():
             # x itself, exactly, as the output of a layer whose filter is the identity.
             plain = self.x.contiguous().to_mkldnn()
             x = torch.mkldnn_convolution(plain, eye, None, [0, 0], [1, 1], [1, 1], 1)
         w, pack_us = self.pack(self.x)
         bias = None if self.bias is None else self.bias.to_mkldnn()
+        z = None if self.z is None else self.z.contiguous().to_mkldnn()
         where = (self.pad, self.stride, self.dilation, problem.groups)
+        left = Eager(problem.epilogue, None, z, _FUSED)
 
         def conv() -> Any:
-            y = torch.mkldnn_convolution(x, w, bias, *where)
-            return y.relu_() if self.relu else y
+            return left(torch.mkldnn_convolution(x, w, bias, *where))
 
-        made = self.contestant("onednn blocked", "prepacked filter", "blocked", conv, pack_us)
+        made = self.contestant("onednn blocked", "prepacked filter", "blocked", conv, pack_us, _FUSED)
         y = conv()
 
         def convert() -> None:  # a reorder costs the same both ways: blocked to plain stands for its inverse
@@ -137,23 +146,48 @@ class _Layer:
         made.convert_us = self.setting.quick_us(convert)
         return made
 
-    def pointwise(self, x: Any, w: Any) -> Any:
-        """Convolve with a reordered filter, the activation fused."""
+    def eager(self, done: tuple[str, ...], form: Any) -> Eager:
+        """Return what is left of the epilogue, on tensors of a layout."""
+        bias = None if self.bias is None else self.bias.view(1, -1, 1, 1)
+        z = None if self.z is None else self.z.contiguous(memory_format=form)
+        return Eager(self.problem.epilogue, bias, z, done)
+
+    def more_fused(self) -> tuple[str, ...]:
+        """Say what is fused beside alpha and bias: an activation, or a residual of factor 1 and its ReLU."""
+        e = self.problem.epilogue
+        if not e.add:
+            return ("act",)
+        return ("add", "act") if e.beta == 1.0 and e.act in ("", "relu") else ()
+
+    def pointwise(self, x: Any, w: Any, z: Any) -> Any:
+        """Convolve with a reordered filter, and with what is fused."""
         where = (self.pad, self.stride, self.dilation, self.problem.groups)
-        activation = "relu" if self.relu else "none"
-        return self.torch.ops.mkldnn._convolution_pointwise(x, w, self.bias, *where, activation, [], "")
+        e, convolve, more = self.problem.epilogue, self.torch.ops.mkldnn._convolution_pointwise, self.more_fused()
+        if "add" in more:
+            return convolve.binary(x, z, w, self.bias, *where, "add", 1.0, e.act or None, [], "")
+        name, scalars = {
+            "relu": ("relu", []), "leaky": ("leaky_relu", [e.low]), "silu": ("swish", []),
+            "clamp": ("hardtanh", [e.low, e.high]),
+        }.get(e.act if "act" in more else "", ("none", []))  # fmt: skip
+        return convolve(x, w, self.bias, *where, name, scalars, "")
 
     def pack(self, x: Any) -> tuple[Any, float]:
-        """Reorder the filter for this input; return it and the time taken."""
+        """Reorder the filter, alpha in it, for this input; return it and the time taken."""
         made: list[Any] = []
-        reorder = self.torch.ops.aten.mkldnn_reorder_conv2d_weight
+        reorder, alpha = self.torch.ops.aten.mkldnn_reorder_conv2d_weight, self.problem.epilogue.alpha
         rest: tuple[Any, ...] = (self.pad, self.stride, self.dilation, self.problem.groups, list(x.shape))
-        pack_us = wall_us(lambda: made.append(reorder(self.w.to_mkldnn(), *rest)))
+
+        def run() -> None:
+            w = self.w if alpha == 1.0 else self.w * alpha
+            made.append(reorder(w.to_mkldnn(), *rest))
+
+        pack_us = wall_us(run)
         return made[0], pack_us
 
     def contestant(
-        self, name: str, what: str, layout: str, conv: Callable[[], Any], pack_us: float
-    ) -> Contestant:
+        self, name: str, what: str, layout: str, conv: Callable[[], Any], pack_us: float,
+        fused: tuple[str, ...],
+    ) -> Contestant:  # fmt: skip
         """Wrap a function that returns y; its last result is kept for the check."""
         torch, problem = self.torch, self.problem
         last: list[Any] = [None]
@@ -162,11 +196,11 @@ class _Layer:
             with torch.no_grad():
                 last[0] = conv()
 
-        def output() -> Any:
+        def output() -> Array:
             y = last[0].to_dense() if last[0].is_mkldnn else last[0]
-            return as_output(y.numpy(), problem)
+            return as_output(to_array(y), problem)
 
-        apart = "" if symmetric(problem) else ", padded apart"
+        apart = ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused)
         detail = f"PyTorch {torch.__version__} {what}, {layout}{apart}, {self.setting.threads} threads"
         convert_us = 0.0 if layout == "blocked" else self.convert_us(layout)
         return Contestant(
@@ -179,16 +213,14 @@ class _Layer:
         self.little.add_(1.0)
 
     def convert_us(self, layout: str) -> float:
-        """Time to convert x and y where the problem has another layout."""
-        form, total = self.formats[layout], 0.0
+        """Time to convert x, z and y where the problem has another layout."""
+        form, theirs = self.formats[layout], self.formats[self.problem.layout_out]
         x_too, y_too = foreign(self.problem, layout)
-        if x_too:
-            total += self.setting.quick_us(_copy(self.x, form))
-        if y_too:
-            shape = (self.problem.n, self.problem.k, self.problem.p, self.problem.q)
-            y = self.torch.zeros(shape).contiguous(memory_format=form)
-            total += self.setting.quick_us(_copy(y, self.formats[self.problem.layout_out]))
-        return total
+        y = to_tensor(unwritten(self.problem)).contiguous(memory_format=form)
+        copies = [_copy(self.x, form)] if x_too else []
+        copies += [_copy(y, theirs)] if y_too else []
+        copies += [_copy(self.z, form)] if y_too and self.z is not None else []
+        return sum(map(self.setting.quick_us, copies))
 
 
 def _spin_briefly() -> None:

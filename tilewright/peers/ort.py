@@ -8,16 +8,17 @@ import numpy as np
 
 from tilewright.device import Device
 from tilewright.peers.base import (
+    Array,
     Contestant,
     Offer,
     Peer,
     Setting,
     as_nchw,
     as_output,
-    bias_of,
     foreign,
     load,
     needs,
+    unwritten,
 )
 from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking
@@ -27,10 +28,15 @@ _OPSET, _IR = 17, 8  # old enough for every ONNX Runtime since 1.12
 
 
 class OnnxRuntime(Peer):
-    """One Conv node; ONNX Runtime knows nchw only, and may reorder to its own blocks inside."""
+    """One Conv node and one for each step of the epilogue, which ONNX Runtime fuses as it knows how.
+
+    It knows nchw only, and may reorder to its own blocks inside. f16 it computes as f32 where the CPU has
+    no arithmetic for it.
+    """
 
     name = "onnxruntime"
     backends = ("opencl", "numpy")
+    dtypes = ("f64", "f32", "f16", "bf16", "i8")
 
     def absent(self, device: Device) -> str | None:
         return needs(self.name, ("onnxruntime", "onnxruntime onnx"), ("onnx", "onnx"))
@@ -45,50 +51,112 @@ class OnnxRuntime(Peer):
 
 def _contestant(problem: Problem, inputs: Inputs, setting: Setting, level: str, what: str) -> Contestant:
     ort = load("onnxruntime")
-    session = _session(_conv_model(problem, inputs), setting.threads, level)
-    x = np.ascontiguousarray(as_nchw(inputs.x, problem.layout_in))
-    y = np.full((problem.n, problem.k, problem.p, problem.q), np.nan, np.float32)
-    binding, result = _bind(session, x, y)
+    session = _session(_layer_model(problem, inputs), setting.threads, level)
+    arrays = {"x": np.ascontiguousarray(as_nchw(inputs.x, problem.layout_in))}
+    if inputs.z is not None:
+        arrays["z"] = np.ascontiguousarray(as_nchw(inputs.z, problem.layout_out))
+    y = unwritten(problem)
+    binding, result = _bind(session, arrays, y)
 
     def run() -> None:
         session.run_with_iobinding(binding)
 
-    def output() -> Any:
+    def output() -> Array:
         return as_output(result.numpy(), problem)
 
-    detail = f"ONNX Runtime {ort.__version__}, {what}, {setting.threads} threads"
-    convert_us = _convert_us(problem, setting, x, y)
+    words = str(problem.epilogue).replace("+", " ").strip()
+    nodes = f", with {words} in its graph" if words else ""
+    detail = f"ONNX Runtime {ort.__version__}, {what}{nodes}, {setting.threads} threads"
+    convert_us = _convert_us(problem, setting, arrays, y)
     return Contestant(
         "onnxruntime", f"onnxruntime {what}", detail, "nchw", Blocking(run), output, convert_us=convert_us
     )
 
 
-def _conv_model(problem: Problem, inputs: Inputs) -> bytes:
-    """Build the model: Conv with its bias, then Relu; the filter is a constant of it."""
-    helper, numpy_helper = load("onnx.helper"), load("onnx.numpy_helper")
+class _Graph:
+    """A chain of nodes: each reads what the one before wrote."""
+
+    def __init__(self, last: str) -> None:
+        self.helper, self.numpy_helper = load("onnx.helper"), load("onnx.numpy_helper")
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.last = last
+
+    def constant(self, name: str, array: Array) -> str:
+        """Add a constant; return its name."""
+        self.constants.append(self.numpy_helper.from_array(array, name))
+        return name
+
+    def add(self, kind: str, *more: str, first: str = "", **attributes: Any) -> str:
+        """Add a node that reads the last result, or ``first``, and more; return its result's name."""
+        made = f"v{len(self.nodes)}"
+        self.nodes.append(self.helper.make_node(kind, [first or self.last, *more], [made], **attributes))
+        self.last = made
+        return made
+
+
+def _layer_model(problem: Problem, inputs: Inputs) -> bytes:
+    """Build the model of a layer: the filter and the bias are constants of it."""
+    graph, e = _Graph("x"), problem.epilogue
     top, bottom, left, right = problem.pad
-    bias = bias_of(problem, inputs)
-    constants = {"w": inputs.w} | ({} if bias is None else {"b": bias})
-    relu = problem.epilogue.act == "relu"
-    conv = helper.make_node(
-        "Conv", ["x", *constants], ["conv" if relu else "y"], kernel_shape=[problem.r, problem.s],
-        pads=[top, left, bottom, right], strides=list(problem.stride),
+    dtype = inputs.bias.dtype
+    at_once = [graph.constant("b", inputs.bias)] if e.bias and e.alpha == 1.0 and problem.dtype != "i8" else []
+    graph.add(
+        "ConvInteger" if problem.dtype == "i8" else "Conv", graph.constant("w", inputs.w), *at_once,
+        kernel_shape=[problem.r, problem.s], pads=[top, left, bottom, right], strides=list(problem.stride),
         dilations=list(problem.dilation), group=problem.groups,
     )  # fmt: skip
-    nodes = [conv]
-    if relu:
-        nodes.append(helper.make_node("Relu", ["conv"], ["y"]))
-    shapes: dict[str, tuple[int, ...]] = {
-        "x": (problem.n, problem.c, problem.h, problem.w),
-        "y": (problem.n, problem.k, problem.p, problem.q),
-    }
-    return _model(nodes, shapes, [numpy_helper.from_array(a, name) for name, a in constants.items()])
+    if e.alpha != 1.0:
+        graph.add("Mul", graph.constant("alpha", np.array(e.alpha, dtype)))
+    if e.bias and not at_once:
+        graph.add("Add", graph.constant("b", inputs.bias.reshape(1, -1, 1, 1)))
+    if e.add:
+        sums, z = graph.last, "z"
+        if e.beta != 1.0:
+            z = graph.add("Mul", graph.constant("beta", np.array(e.beta, dtype)), first="z")
+        graph.add("Add", z, first=sums)
+    _finish(graph, problem, dtype)
+    graph.nodes[-1].output[0] = "y"
+    shapes: dict[str, tuple[int, ...]] = {"x": (problem.n, problem.c, problem.h, problem.w)}
+    shapes |= {"z": (problem.n, problem.k, problem.p, problem.q)} if e.add else {}
+    shapes["y"] = (problem.n, problem.k, problem.y_p, problem.y_q)
+    kinds = {name: inputs.x.dtype if name == "x" else dtype for name in shapes}
+    return _model(graph.nodes, shapes, kinds, graph.constants)
 
 
-def _model(nodes: list[Any], shapes: dict[str, tuple[int, ...]], constants: list[Any]) -> bytes:
-    helper, kinds = load("onnx.helper"), load("onnx").TensorProto
-    x, y = (helper.make_tensor_value_info(name, kinds.FLOAT, shapes[name]) for name in ("x", "y"))
-    graph = helper.make_graph(nodes, "layer", [x], [y], constants)
+def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
+    """Add the activation and the pool."""
+    e = problem.epilogue
+    if e.act == "relu":
+        graph.add("Relu")
+    elif e.act == "leaky":
+        graph.add("LeakyRelu", alpha=e.low)
+    elif e.act == "silu":
+        sums = graph.last
+        graph.add("Sigmoid")
+        graph.add("Mul", sums)
+    elif e.act == "clamp":
+        ends = dict(low=e.low, high=e.high)
+        graph.add("Clip", *(graph.constant(name, np.array(value, dtype)) for name, value in ends.items()))
+    if e.pool:
+        whole, kinds = problem.dtype == "i8", load("onnx").TensorProto
+        if whole:  # there is no MaxPool of i32; f64 holds each of them
+            graph.add("Cast", to=kinds.DOUBLE)
+        kind = {"max": "MaxPool", "avg": "AveragePool"}[e.pool.kind]
+        size, stride = [e.pool.size] * 2, [e.pool.stride] * 2
+        graph.add(kind, kernel_shape=size, strides=stride, pads=[e.pool.pad] * 4)
+        if whole:
+            graph.add("Cast", to=kinds.INT32)
+
+
+def _model(
+    nodes: list[Any], shapes: dict[str, tuple[int, ...]], dtypes: dict[str, Any], constants: list[Any]
+) -> bytes:
+    """Serialise nodes that read every named array but y, which they write."""
+    helper = load("onnx.helper")
+    kind = helper.np_dtype_to_tensor_dtype
+    *given, y = [helper.make_tensor_value_info(name, kind(dtypes[name]), shapes[name]) for name in shapes]
+    graph = helper.make_graph(nodes, "layer", given, [y], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = _IR
     serialized: bytes = model.SerializeToString()
@@ -108,27 +176,30 @@ def _session(model: bytes, threads: int, level: str) -> Any:
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _bind(session: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Bind x and y; return the binding and the value that y is written to."""
+def _bind(session: Any, arrays: dict[str, Array], y: Array) -> tuple[Any, Any]:
+    """Bind the inputs and y; return the binding and the value that y is written to."""
     value = load("onnxruntime").OrtValue.ortvalue_from_numpy
     result, binding = value(y), session.io_binding()
-    binding.bind_ortvalue_input("x", value(x))
+    for name, array in arrays.items():
+        binding.bind_ortvalue_input(name, value(array))
     binding.bind_ortvalue_output("y", result)
     return binding, result
 
 
-def _convert_us(problem: Problem, setting: Setting, x: Any, y: Any) -> float:
-    """Time ONNX Runtime's own Transpose of x and y where the problem is nhwc."""
+def _convert_us(problem: Problem, setting: Setting, arrays: dict[str, Array], y: Array) -> float:
+    """Time ONNX Runtime's own Transpose of x, z and y where the problem is nhwc."""
     x_too, y_too = foreign(problem, "nchw")
-    total = 0.0
-    for wanted, array, perm in ((x_too, x, (0, 3, 1, 2)), (y_too, y, (0, 2, 3, 1))):
-        if not wanted:
-            continue
-        to_nchw = perm == (0, 3, 1, 2)
-        source = np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if to_nchw else array
-        target = array if to_nchw else np.ascontiguousarray(array.transpose(perm))
-        node = load("onnx.helper").make_node("Transpose", ["x"], ["y"], perm=list(perm))
-        session = _session(_model([node], {"x": source.shape, "y": target.shape}, []), setting.threads, "ALL")
-        binding, _ = _bind(session, source, np.empty_like(target))
-        total += setting.quick_us(lambda s=session, b=binding: s.run_with_iobinding(b))  # type: ignore[misc]
-    return total
+    to_nchw = ([arrays["x"]] if x_too else []) + ([arrays["z"]] if y_too and "z" in arrays else [])
+    total = sum(_transpose_us(setting, array.transpose(0, 2, 3, 1), (0, 3, 1, 2)) for array in to_nchw)
+    return total + (_transpose_us(setting, y, (0, 2, 3, 1)) if y_too else 0.0)
+
+
+def _transpose_us(setting: Setting, array: Array, perm: tuple[int, ...]) -> float:
+    """Time a Transpose of an array, once it is contiguous."""
+    source, target = np.ascontiguousarray(array), np.ascontiguousarray(array.transpose(perm))
+    node = load("onnx.helper").make_node("Transpose", ["x"], ["y"], perm=list(perm))
+    shapes = {"x": source.shape, "y": target.shape}
+    model = _model([node], shapes, dict.fromkeys(shapes, source.dtype), [])
+    session = _session(model, setting.threads, "ALL")
+    binding, _ = _bind(session, {"x": source}, target)
+    return setting.quick_us(lambda: session.run_with_iobinding(binding))

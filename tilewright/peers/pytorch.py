@@ -1,24 +1,15 @@
-"""PyTorch on CUDA with cudnn.benchmark, in both layouts."""
+"""PyTorch on CUDA with cudnn.benchmark, in both layouts; the epilogue as eager operations."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from tilewright.device import Device
-from tilewright.peers.base import (
-    Contestant,
-    Offer,
-    Peer,
-    Setting,
-    as_nchw,
-    as_output,
-    bias_of,
-    load,
-    needs,
-    symmetric,
-)
-from tilewright.peers.gpu import Gpu
+from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
+from tilewright.peers.eager import told
+from tilewright.peers.gpu import Gpu, Placed
 from tilewright.problem import Problem
 from tilewright.tuning.inputs import Inputs
 
@@ -31,11 +22,17 @@ def no_cuda_torch(peer: str) -> str | None:
     return reason
 
 
-def strict_f32() -> None:
-    """Switch TF32 off in PyTorch, for the whole process: a strict contestant multiplies in f32."""
+def strict() -> None:
+    """Multiply in the dtype and add in f32 at least, in all of PyTorch and for the whole process.
+
+    That bars TF32, and f16 or bf16 for the sums of a matrix product's parts.
+    """
     torch = load("torch")
     torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False
+    matmul = torch.backends.cuda.matmul
+    matmul.allow_tf32 = False
+    matmul.allow_fp16_reduced_precision_reduction = False
+    matmul.allow_bf16_reduced_precision_reduction = False
 
 
 class PyTorch(Peer):
@@ -48,7 +45,7 @@ class PyTorch(Peer):
         return no_cuda_torch(self.name)
 
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
-        strict_f32()
+        strict()
         load("torch").backends.cudnn.benchmark = True
         offer = Offer()
         offer.attempt_layouts("pytorch", partial(_contestant, problem, inputs, setting))
@@ -57,30 +54,39 @@ class PyTorch(Peer):
 
 def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> Contestant:
     torch, gpu = load("torch"), Gpu(setting)
-    functional = torch.nn.functional
-    x = gpu.put(as_nchw(inputs.x, problem.layout_in), layout)
-    w = gpu.put(inputs.w, layout)
-    bias = bias_of(problem, inputs)
-    shift = None if bias is None else gpu.put(bias)
-    top, bottom, left, right = problem.pad
-    pad = (top, left) if symmetric(problem) else (0, 0)
-    rest = (problem.stride, pad, problem.dilation, problem.groups)
+    placed = gpu.place(problem, inputs, layout)
+    fused = ("bias",) if problem.epilogue.alpha == 1.0 else ()
+    layer, left = convolution(problem, placed, fused), gpu.eager(problem, placed, fused)
     last: list[Any] = [None]
 
     def run() -> None:
         with torch.inference_mode(), gpu.on_stream():
-            padded = x if symmetric(problem) else functional.pad(x, (left, right, top, bottom))
-            y = functional.conv2d(padded, w, shift, *rest)
-            last[0] = y.relu_() if problem.epilogue.act == "relu" else y
+            last[0] = left(layer(placed.x))
 
     def output() -> Any:
         return as_output(gpu.get(last[0]), problem)
 
     run()
-    pack_us = 0.0 if layout == "nchw" else setting.quick_us(gpu.copying(gpu.put(inputs.w), w))
-    apart = "" if symmetric(problem) else ", padded apart"
-    detail = f"PyTorch {torch.__version__} conv2d, cudnn.benchmark, {layout}{apart}"
-    convert_us = gpu.convert_us(problem, setting, layout, x, last[0])
+    what = f"PyTorch {torch.__version__} conv2d, cudnn.benchmark, {layout}"
+    detail = what + ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused)
+    pack_us = gpu.pack_us(setting, placed, layout)
+    convert_us = gpu.convert_us(problem, setting, layout, placed, last[0])
     return Contestant(
         "pytorch", f"pytorch {layout}", detail, layout, run, output, pack_us=pack_us, convert_us=convert_us
     )
+
+
+def convolution(problem: Problem, placed: Placed, fused: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Return F.conv2d of an x, its bias in it if that is among ``fused``; padded apart if need be."""
+    functional = load("torch").nn.functional
+    top, bottom, left, right = problem.pad
+    pad = (top, left) if symmetric(problem) else (0, 0)
+    bias = placed.bias.reshape(-1) if "bias" in fused and placed.bias is not None else None
+    rest = (placed.w, bias, problem.stride, pad, problem.dilation, problem.groups)
+
+    def layer(x: Any) -> Any:
+        if not symmetric(problem):
+            x = functional.pad(x, (left, right, top, bottom))
+        return functional.conv2d(x, *rest)
+
+    return layer

@@ -1,0 +1,100 @@
+"""Epilogues as PyTorch runs them: arrays to tensors and back, and one operation for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tilewright.dtypes import numpy_dtype
+from tilewright.epilogue import Epilogue
+from tilewright.peers.base import Array, load
+
+Step = Callable[[Any], Any]
+
+
+def to_tensor(array: Array) -> Any:
+    """View a NumPy array as a tensor; NumPy's bfloat16 is a package's own, which PyTorch does not know."""
+    torch = load("torch")
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def to_array(tensor: Any) -> Array:
+    """View a tensor on the host as a NumPy array."""
+    torch = load("torch")
+    if tensor.dtype == torch.bfloat16:
+        bits: Array = tensor.view(torch.int16).numpy()
+        return bits.view(numpy_dtype("bf16"))
+    array: Array = tensor.numpy()
+    return array
+
+
+def words(epilogue: Epilogue) -> dict[str, str]:
+    """Return the steps of an epilogue by name, each with its word, in the order in which they are done.
+
+    The names are alpha, bias, add, act and pool; sums come before the activation in any order.
+    """
+    e = epilogue
+    there = dict(alpha=e.alpha != 1.0, bias=e.bias, add=e.add, act=bool(e.act), pool=e.pool is not None)
+    return dict(zip([name for name in there if there[name]], str(e).split("+")[1:], strict=True))
+
+
+def told(epilogue: Epilogue, fused: Collection[str]) -> str:
+    """Say which steps are part of the convolution's kernel and which run apart, for a detail."""
+    parts = words(epilogue).items()
+    inside = " ".join(word for name, word in parts if name in fused)
+    apart = " ".join(word for name, word in parts if name not in fused)
+    return (f", {inside} fused" if inside else "") + (f", {apart} apart" if apart else "")
+
+
+class Eager:
+    """The steps that are left of an epilogue, each a kernel of its own, in place but for the pool."""
+
+    def __init__(self, epilogue: Epilogue, bias: Any = None, z: Any = None, done: Collection[str] = ()):
+        """Choose the operations.
+
+        Args:
+            epilogue: all of it.
+            bias: tensor of shape (1, K, 1, 1), where there is one.
+            z: the residual of the shape of the sum, where one is added.
+            done: steps that need not be done any more.
+        """
+        steps = {
+            "alpha": lambda y: y.mul_(epilogue.alpha),
+            "bias": lambda y: y.add_(bias),
+            "add": (lambda y: y.add_(z)) if epilogue.beta == 1.0 else lambda y: y.add_(z, alpha=epilogue.beta),
+            "act": _activation(epilogue),
+            "pool": _pool(epilogue),
+        }
+        self._steps: list[Step] = [steps[name] for name in words(epilogue) if name not in done]
+
+    def __call__(self, y: Any) -> Any:
+        """Enqueue the steps; y is overwritten unless there are none."""
+        for step in self._steps:
+            y = step(y)
+        return y
+
+
+def _activation(e: Epilogue) -> Step:
+    functional = load("torch").nn.functional
+    known: dict[str, Step] = {
+        "": lambda y: y,
+        "relu": lambda y: y.relu_(),
+        "leaky": lambda y: functional.leaky_relu_(y, e.low),
+        "silu": partial(functional.silu, inplace=True),
+        "clamp": lambda y: y.clamp_(e.low, e.high),
+    }
+    return known[e.act]
+
+
+def _pool(e: Epilogue) -> Step:
+    functional, pool = load("torch").nn.functional, e.pool
+    if pool is None:
+        return lambda y: y
+    if pool.kind == "max":
+        return lambda y: functional.max_pool2d(y, pool.size, pool.stride, pool.pad)
+    return lambda y: functional.avg_pool2d(y, pool.size, pool.stride)
