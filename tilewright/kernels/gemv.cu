@@ -134,7 +134,7 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
 
     // the shares of the grid meet, and every sum is finished: one for each thread
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
-        if (pass == 1 && !arrive_last(arrived, at, is_last)) return;
+        if (pass == 1 && !arrive_last(arrived, at, SG, is_last)) return;
         for (int e = THREAD(0); e < TEAMS * PARTS; e += THREADS) {
             int a = e / IMAGES % ROWS, b = e % IMAGES, t = e / PARTS, k = t * ROWS + a;
             int base = at.k0 + t * ROWS < last ? at.k0 + t * ROWS : last;  // as `first` of that team

@@ -1,0 +1,145 @@
+"""The kernels that are made for the threads of a GPU, run by PoCL on the CPU: every family, awkward shapes.
+
+The OpenCL device is given the facts of a GPU. A warp's shuffles and a cluster are not there, so configs that
+need them are left out. Built without optimisation: PoCL 3.0's optimiser breaks some of these kernels (the same
+ones are right with -cl-opt-disable), and no user runs them there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.dtypes import numpy_dtype
+from tilewright.errors import DeviceError, EmptySpace
+from tilewright.execution import Plan
+from tilewright.kernels import FAMILIES
+from tilewright.kernels.bound import bound
+from tilewright.kernels.family import Config, Family
+from tilewright.kernels.reference import numpy_conv
+from tilewright.problem import Problem
+from tilewright.runtime import Memory, Runtime, open_runtime
+from tilewright.tuning.space import Space
+
+GPU = dict(
+    lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048, max_threads=1024,
+    shared_per_block=160 << 10, shared_per_unit=164 << 10,
+)  # fmt: skip
+SHAPES = (
+    "n2c7h13w11k17r3s3p1-f32",  # primes: tails in every dimension
+    "n2c19h13w11k17r3s3p1-f32-nhwc+bias+add0.5+relu",
+    "n1c32h7w9k20r3s3p2-f32-nchw2nhwc+alpha0.5+leaky0.5",
+    "n1c16h9w12k24r3s3p1-f32+relu+maxpool2",
+    "n1c16h9w13k24r3s3p1.0.0.2-f32-nhwc2nchw+add+avgpool2",
+    "n1c37h5w5k41r1s1-f32+bias+clamp-3:6",
+    "n1c24h12w13k41r1s1-f32-nhwc2nchw+bias+maxpool3u2p1",
+    "n2c12h15w9k18r5s3p2x1u2x1g2-f32-nhwc+bias+relu+maxpool3u2",
+    "n1c64h7w7k64r3s3p1-f32+add",
+    "n2c24h7w9k33r1s1u2-f32-nhwc+add+relu",
+    "n1c48h9w8k20r3s3p1-f32+silu",
+    "n5c96h1w1k33r1s1-f32+bias",  # classifiers
+    "n3c7h3w5k20r3s5-f32",
+    "n4c130h1w1k9r1s1-f16+bias",
+    "n2c64h1w1k24r1s1-bf16",
+    "n2c8h9w7k8r3s3p1g8-f32+bias",  # depthwise and small groups
+    "n1c24h11w12k24r3s3p1u2g24-f32-nhwc+relu",
+    "n1c12h8w9k24r3s3p2d2g12-f32-nchw2nhwc",
+    "n2c16h7w8k24r3s2p1.0.0.1g4-f32-nhwc",
+    "n1c3h17w19k16r7s7p3u2-f32",  # first layers
+    "n3c1h12w14k5r5s3-f32-nhwc+bias+relu+maxpool2",
+)
+COUNT = 3  # configs of a family on a shape
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    try:
+        found = open_runtime("cpu")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if found.device.backend != "opencl":
+        pytest.skip("no OpenCL")
+    monkeypatch.setattr("tilewright.runtime.opencl.OPTIONS", ("-cl-std=CL1.2", "-w", "-cl-opt-disable"))
+    before = found.device
+    found.device = dataclasses.replace(before, **GPU)
+    yield found
+    found.device = before
+
+
+def _configs(family: Family, problem: Problem, runtime: Runtime) -> list[Config]:
+    """Sample configs, of each way to combine shares first."""
+    space, rng = Space(family, problem, runtime.device), random.Random(str(problem))
+    found: dict[int, list[Config]] = {}
+    for _ in range(40 * COUNT):
+        config = space.sample(rng)
+        if config.values.get("sw", 1) == 1 and config.values.get("sc", 1) == 1:
+            found.setdefault(config.values.get("combine", 0), []).append(config)
+    ways = sorted(found.values(), key=len)
+    return [way[i] for i in range(COUNT) for way in ways if i < len(way)][:COUNT]
+
+
+def _data(problem: Problem) -> dict[str, Any]:
+    rng = np.random.default_rng(7)
+    shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
+    return {n: rng.integers(-4, 5, s).astype(numpy_dtype(problem.dtype)) for n, s in shapes.items()}
+
+
+def _put(runtime: Runtime, array: Any, shift: int) -> Memory:
+    memory = runtime.slice(runtime.alloc(array.nbytes + 64), shift, array.nbytes)
+    runtime.upload(memory, array)
+    return memory
+
+
+def _agrees(plan: Plan, shift: int = 0) -> None:
+    problem, runtime, data = plan.problem, plan.runtime, _data(plan.problem)
+    e = problem.epilogue
+    bias, z = (data["bias"] if e.bias else None), (data["z"] if e.add else None)
+    placed = {n: None if a is None else _put(runtime, a, shift) for n, a in dict(bias=bias, z=z).items()}
+    y = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
+    out = runtime.slice(runtime.alloc(y.nbytes + 64), shift, y.nbytes)
+    runtime.fill(out, 0xFF)
+    x, w = _put(runtime, data["x"], shift), _put(runtime, data["w"], shift)
+    plan.run(x, plan.pack(w), out, placed["bias"], placed["z"])
+    runtime.download(out, y)
+    ref, size = numpy_conv(problem, data["x"], data["w"], bias, z)
+    if e.exact and plan.family.exact:
+        assert np.array_equal(y, ref.astype(y.dtype)), plan.config
+    else:
+        assert bound(problem, plan.family.chain(problem, plan.config)).allows(y, ref, size).all(), plan.config
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.tunable], ids=lambda f: f.name)
+@pytest.mark.parametrize("text", SHAPES)
+def test_awkward_shapes(family: Family, text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    if reason := family.refuses(problem, runtime.device):
+        pytest.skip(reason)
+    try:
+        configs = _configs(family, problem, runtime)
+    except EmptySpace as error:
+        pytest.skip(str(error))
+    assert configs
+    for config in configs:
+        _agrees(Plan.make(runtime, problem, config))
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.tunable], ids=lambda f: f.name)
+@pytest.mark.parametrize("text", SHAPES[1:13:3])
+def test_unaligned_base_pointers(family: Family, text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    if reason := family.refuses(problem, runtime.device):
+        pytest.skip(reason)
+    _agrees(Plan.make(runtime, problem, _configs(family, problem, runtime)[0]), shift=4)
+
+
+def test_every_family_for_a_gpu_is_tried() -> None:
+    """Else the tests above would say nothing of it."""
+    device = dataclasses.replace(open_runtime("cpu").device, **GPU, backend="opencl")
+    for family in FAMILIES:
+        taken = [t for t in SHAPES if family.refuses(Problem.parse(t), device) is None]
+        assert len(taken) >= 4, family.name
