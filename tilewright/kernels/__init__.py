@@ -7,11 +7,12 @@ from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Family
 from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.gemv import Gemv
+from tilewright.kernels.grouped import Grouped
 from tilewright.kernels.reference import Reference
 from tilewright.kernels.winograd import Winograd
 from tilewright.kernels.winograd4 import Winograd4
 
-FAMILIES: tuple[Family, ...] = (Direct(), Winograd(), Winograd4(), Gemm(), Gemv(), Reference())
+FAMILIES: tuple[Family, ...] = (Direct(), Winograd(), Winograd4(), Gemm(), Gemv(), Grouped(), Reference())
 
 
 def family(name: str) -> Family:

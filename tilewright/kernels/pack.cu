@@ -3,6 +3,7 @@
 //   packed[g][t][c][rs][i] = w[g * KG + t * PACK_K + i][c][rs], or 0 past the last k or c of the group
 //   A word is what a kernel multiplies with: an f64 of f64; an f32 of f32, f16 and bf16; and of i8 four
 //   channels 4c .. 4c + 3, the first in the lowest byte, for dot4. PACK_C counts words.
+//   PACK_FLAT 1: [c][r * s][K], all groups side by side
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
 //   PACK_WINOGRAD 4: the 36 elements of F(4x4), each a group of 1x1 filters: [36][k tile][c][PACK_K]
 //
@@ -12,6 +13,9 @@
 #include "loop.h"
 #include "types.h"
 
+#ifndef PACK_FLAT
+#define PACK_FLAT 0
+#endif
 #ifndef PACK_WINOGRAD
 #define PACK_WINOGRAD 0
 #endif
@@ -76,6 +80,6 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
             word = element(w + from, rs, part);
 #endif
         }
-        packed[item] = word;
+        packed[PACK_FLAT ? ((offset_t)c * RS + rs) * (GROUP_COUNT * KG) + group * KG + k : item] = word;
     }
 }

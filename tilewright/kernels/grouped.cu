@@ -1,0 +1,122 @@
+// grouped: convolutions of small groups, each of CG input and KG output channels; depthwise is CG = 1.
+//
+//   y[n,k,p,q] = epilogue(sum over c,r,s of x[n,group(k)*CG+c,p*u+r*d-pad,q*u+s*d-pad] * w[c][r][s][k])
+//
+// x, y: nchw or nhwc.  w: packed [c][r][s][K], so that neighbouring channels are neighbours.
+//
+//   nhwc: lanes over channels                  nchw: lanes over columns
+//     lane 0   lane 1   lane 2                   lane 0   lane 1   lane 2
+//     k0..k3   k4..k7   k8..k11                  q0..q3   q4..q7   q8..q11     of one channel (or VECTOR)
+//
+// A thread makes TH x TW pixels of VECTOR channels and reads each of its input rows once: row h0 + i feeds
+// every output row b and filter row r with b * STR_H + r * DIL_H = i. Nothing is shared between threads but
+// the cache, and no step waits for another: at batch 1 these layers are one round trip to memory.
+// In a depthwise layer in nhwc the vector lies over the groups (ACROSS): products are element by element.
+// Example: 3x3, stride 1, TH = 2, TW = 4, VECTOR = 4: 4 x 6 vectors read, 9 taps, 8 x 36 multiply-adds.
+
+#include "loop.h"
+
+#define KB 1
+#define HB 1
+#define WB 1
+#define SC 1
+#define SG 1
+#define ROW ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)   // inputs of a row under a thread's outputs
+#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // rows under them
+#define ITEMS ((offset_t)N * (K / VECTOR) * P_BLOCKS * Q_BLOCKS)
+
+#include "tile.h"
+
+typedef struct {
+    int n, k, p, q;
+} Item;
+
+INLINE Item find_item(offset_t i) {
+    Item at;
+#if Y_NHWC
+    at.k = i % (K / VECTOR) * VECTOR;
+    i /= K / VECTOR;
+#endif
+    at.q = i % Q_BLOCKS * TW;
+    i /= Q_BLOCKS;
+    at.p = i % P_BLOCKS * TH;
+    i /= P_BLOCKS;
+#if !Y_NHWC
+    at.k = i % (K / VECTOR) * VECTOR;
+    i /= K / VECTOR;
+#endif
+    at.n = i;
+    return at;
+}
+
+// CV channels of one input from channel c on, or zeros: VECTOR groups of one channel each (ACROSS).
+INLINE vec load_input(const GLOBAL float *x, Item at, int c, int h, int w) {
+    vec v;
+    vec_zero(&v);
+    if ((unsigned)h < H && (unsigned)w < W) {
+#if CV > 1
+        v = vec_load(x + X_AT(at.n, c, h, w));
+#else
+        float one[VECTOR] = {0.0f};
+        one[0] = x[X_AT(at.n, c, h, w)];
+        v = vec_pack(one);
+#endif
+    }
+    return v;
+}
+
+// acc += the products of one input row, which lies `i` rows below the thread's first.
+INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL float *w, int c, int i) {
+    UNROLL for (int b = 0; b < TH; b++)
+        UNROLL for (int r = 0; r < R; r++)
+            if (b * STR_H + r * DIL_H == i) UNROLL for (int s = 0; s < S; s++) {
+#if ACROSS
+                vec tap = vec_load(w + (r * S + s) * K);
+                UNROLL for (int j = 0; j < TW; j++) vec_mul_add(&acc[b][j], tap, row[j * STR_W + s * DIL_W]);
+#else
+                UNROLL for (int u = 0; u < CV; u++) {
+                    vec tap = vec_load(w + (((c + u) * R + r) * S + s) * K);
+                    UNROLL for (int j = 0; j < TW; j++) {
+                        float one[VECTOR];
+                        vec_unpack(one, row[j * STR_W + s * DIL_W]);
+                        vec_fma(&acc[b][j], tap, one[u]);
+                    }
+                }
+#endif
+            }
+}
+
+INLINE void store_item(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Item at, vec acc[TH][TW]) {
+    UNROLL for (int b = 0; b < TH; b++)
+        UNROLL for (int j = 0; j < TW; j++) {
+            int p = at.p + b, q = at.q + j;
+            if (p < P && q < Q) {
+                float one[VECTOR];
+                vec_unpack(one, acc[b][j]);
+                UNROLL for (int v = 0; v < VECTOR; v++) {
+                    offset_t to = Z_AT(at.n, at.k + v, p, q);
+                    one[v] = epilogue(one[v], bias, at.k + v, z, to);
+                    if (!Y_VECTOR) y[to] = one[v];
+                }
+                if (Y_VECTOR) vec_store(y + Z_AT(at.n, at.k, p, q), vec_pack(one));
+            }
+        }
+}
+
+BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
+(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
+ const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
+    FOR_EACH(item, ITEMS) {
+        Item at = find_item(item);
+        int c0 = ACROSS ? at.k : at.k / KG * CG, h0 = at.p * STR_H - PAD_T, w0 = at.q * STR_W - PAD_L;
+        vec acc[TH][TW];
+        UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[b][j]);
+        NO_UNROLL for (int c = 0; c < CG; c += ACROSS ? 1 : CV)
+            UNROLL for (int i = 0; i < ROWS; i++) {
+                vec row[ROW];
+                UNROLL for (int j = 0; j < ROW; j++) row[j] = load_input(x, at, c0 + c, h0 + i, w0 + j);
+                add_row(acc, row, w + at.k, c, i);
+            }
+        store_item(y, bias, z, at, acc);
+    }
+}

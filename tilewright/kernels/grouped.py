@@ -1,0 +1,192 @@
+"""The grouped family: depthwise layers and others of small groups, without shared memory.
+
+There is little arithmetic for each input: what limits is how soon its bytes are under way.
+"""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    up_to,
+)
+from tilewright.problem import Problem
+
+MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
+MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+Values = dict[str, int]
+
+
+def across(pr: Problem) -> bool:
+    """Whether a vector lies over the groups: a depthwise layer whose channels are neighbours."""
+    return pr.cg == pr.kg == 1 and pr.layout_in == pr.layout_out == "nhwc"
+
+
+def channels_read(pr: Problem, v: int) -> int:
+    """Channels of one load of the input."""
+    if across(pr):
+        return v
+    return v if v == 4 and pr.cg % 4 == 0 and pr.layout_in == "nhwc" else 1
+
+
+def rows(pr: Problem, th: int) -> int:
+    """Input rows under ``th`` output rows."""
+    return (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+
+
+def columns(pr: Problem, tw: int) -> int:
+    """Input columns under ``tw`` output columns."""
+    return (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+
+
+class Grouped(Family):
+    """Convolutions of many small groups."""
+
+    name = "grouped"
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers of several groups of few channels."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if device.backend not in ("cuda", "opencl"):
+            return f"the {device.backend} backend runs no kernels"
+        if problem.groups == 1 or problem.cg > MOST_CHANNELS:
+            return f"it is made for several groups of at most {MOST_CHANNELS} input channels"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        gpu, together = device.lanes == 32, problem.k if across(problem) else problem.kg
+        widths = (1, 2, 4) if gpu else tuple(v for v in (1, 2, 4, 8, 16) if v <= max(4, device.lanes))
+        return (
+            Param("v", tuple(v for v in widths if together % v == 0), "output channels of a vector"),
+            Param("th", up_to(problem.p, (1, 2, 3, 4, 7, 8)), "output rows a thread"),
+            Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), "output columns a thread"),
+            Param("threads", (32, 64, 128, 256) if gpu else (1,), "threads of a block"),
+            Param("mb", (1, 2, 4, 8, 12, 16) if gpu else (1,),
+                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("combine", (NONE, TWO_PASS), "sums stored at once, or left to a second kernel that pools",
+                  ("none", "two_pass")),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two where there is a pool."""
+        return _blueprint(problem, device, config.values, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return _work(problem, device, config.values)
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """All of a group's products, one after the other."""
+        return problem.cg * problem.r * problem.s
+
+
+def _body(pr: Problem, v: int, th: int, tw: int) -> int:
+    """Multiply-adds of one turn over the channels."""
+    each = 1 if across(pr) else channels_read(pr, v)
+    return pr.r * pr.s * v * th * tw * each
+
+
+def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
+    taps = min(pr.r * pr.s, 12) * v
+    return v * (th * tw + 2 * columns(pr, tw)) + taps + 32
+
+
+def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
+    need = _registers(pr, v, th, tw)
+    if device.lanes != 32:
+        return th * tw <= 16
+    per_scheduler = ceil_div(threads, 128) * 32
+    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+
+
+RULES = (
+    Rule("registers_lane", lambda problem, device, v, th, tw: _registers_fit(problem, device, v, th, tw, 32),
+         "more registers than a thread has"),
+    Rule("body", lambda problem, v, th, tw: _body(problem, v, th, tw) <= MOST_BODY or th * tw * v == 1,
+         "the loop's body overflows the instruction cache"),
+    Rule("registers", lambda problem, device, v, th, tw, threads, mb: _registers_fit(
+        problem, device, v, th, tw, threads * mb),
+        "more registers than a unit has: the compiler would spill"),
+    Rule("resident", lambda device, threads, mb:
+         device.lanes != 32 or threads * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("pool", lambda problem, combine: (combine == TWO_PASS) == bool(problem.epilogue.pool),
+         "the second kernel is there to pool"),
+)  # fmt: skip
+
+
+def _items(pr: Problem, cf: Values) -> int:
+    """Threads that have something to do."""
+    return pr.n * (pr.k // cf["v"]) * ceil_div(pr.p, cf["th"]) * ceil_div(pr.q, cf["tw"])
+
+
+def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
+    gpu = device.lanes == 32
+    if gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
+        cf = {**cf, "v": 1}
+    items = _items(pr, cf)
+    blocks = ceil_div(items, cf["threads"]) if gpu else min(items, 8 * device.units)
+    two = cf["combine"] == TWO_PASS
+    args = ("x", "w", "bias", "z", "partial" if two else "y")
+    launches = [Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), args)]
+    if two:
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    return Blueprint(
+        source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks).items()),
+        launches=tuple(launches), packed_bytes=pr.w_bytes,
+        pack=(("PACK_K", 1), ("PACK_C", pr.cg), ("PACK_FLAT", 1)),
+        workspace=(Buffer("partial", 4 * pr.z_elements),) if two else (),
+    )  # fmt: skip
+
+
+def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
+    return dict(
+        VECTOR=cf["v"], TH=cf["th"], TW=cf["tw"], CV=channels_read(pr, cf["v"]),
+        ACROSS=int(across(pr)), COMBINE=cf["combine"],
+        MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.lanes == 32 else 1,
+        THREADS_ALL=blocks * cf["threads"], CHUNKED=int(device.lanes != 32),
+        N=pr.n, C=pr.c, CG=pr.cg, K=pr.k, KG=pr.kg, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
+        Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),
+        P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
+        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
+        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
+    )  # fmt: skip
+
+
+def _work(pr: Problem, device: Device, cf: Values) -> Work:
+    items, each = _items(pr, cf), 1 if across(pr) else channels_read(pr, cf["v"])
+    blocks = ceil_div(items, cf["threads"])
+    inputs = rows(pr, cf["th"]) * columns(pr, cf["tw"])
+    loads = inputs * pr.cg / each
+    outputs = cf["th"] * cf["tw"] * cf["v"]
+    words = inputs * pr.cg * (cf["v"] if across(pr) else 1)
+    sectors = cf["threads"] * outputs / (8.0 if pr.layout_out == "nhwc" and cf["v"] == 4 else 8.0 / cf["tw"])
+    return Work(
+        blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["v"], cf["th"], cf["tw"]),
+        resident=cf["mb"], shared_bytes=0, steps=1, buffers=0, fma=float(pr.cg * pr.r * pr.s * outputs),
+        shared_loads=0.0, global_loads=loads / 8, staging=loads * 5.0 + pr.cg * pr.r * pr.s * cf["v"],
+        epilogue=outputs * 4.0, wavefronts=loads * cf["threads"] / 16,
+        load_bytes=4.0 * words * cf["threads"],
+        store_sectors=sectors, dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
+        combine=COMBINE_NAMES[cf["combine"]], partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
+        tile_bytes=4.0 * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),
+        register_intensity=2.0 * pr.cg * pr.r * pr.s * outputs / max(1, words),
+        block_intensity=2.0 * pr.cg * pr.r * pr.s * outputs / max(1, words),
+    )  # fmt: skip
