@@ -1,8 +1,8 @@
 """The kernels that are made for the threads of a GPU, run by PoCL on the CPU: every family, awkward shapes.
 
 The OpenCL device is given the facts of a GPU. A warp's shuffles and a cluster are not there, so configs that
-need them are left out. Built without optimisation: PoCL 3.0's optimiser breaks some of these kernels (the same
-ones are right with -cl-opt-disable), and no user runs them there.
+need them are left out. Built without optimisation: PoCL 3.0 optimises some of these kernels wrongly, and
+no user runs them there.
 """
 
 from __future__ import annotations

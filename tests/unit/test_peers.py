@@ -211,7 +211,8 @@ def torch_for_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def wait(self) -> None: ...
 
     monkeypatch.setattr(gpu, "_Torch", Here)
-    for module in (pytorch, *(importlib.import_module(f"tilewright.peers.{n}") for n in ("cublas", "inductor"))):
+    others = [importlib.import_module(f"tilewright.peers.{name}") for name in ("cublas", "inductor")]
+    for module in (pytorch, *others):
         monkeypatch.setattr(module, "no_cuda_torch", lambda peer: None)
         monkeypatch.setattr(module, "strict", lambda: None)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.device import Device, for_architecture
@@ -146,16 +146,22 @@ class FakeAhead:
 
 
 class MemoryStore:
-    """A list of records; ``limit`` adds fail."""
+    """A list of records, and what won elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, won_elsewhere: Sequence[Record] = ()) -> None:
         self.kept: list[Record] = []
+        self.won_elsewhere = list(won_elsewhere)
 
     def add(self, record: Record) -> None:
         self.kept.append(record)
 
     def records(self, problem: Problem, device_key: str) -> list[Record]:
         return [r for r in self.kept if r.problem == str(problem) and r.device == device_key]
+
+    def hints(
+        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
+    ) -> list[Record]:
+        return self.won_elsewhere
 
 
 def outcomes(records: Iterator[Record] | tuple[Record, ...]) -> list[str]:

@@ -12,8 +12,8 @@
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
 //   dot4 EXP                four products of i8, summed; the exponential
-//   CHAIN()                 first in a kernel of several launches: lets the next one's blocks take their
-//                           places early, and waits until the one before is done (Launch.chained)
+//   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
+//                           early; wait until the one before is done (Launch.chained). CHAIN: both
 //   ASYNC_*                 global-to-shared copies that do not pass through registers where the
 //                           device can do that; plain copies elsewhere
 
@@ -111,9 +111,11 @@ INLINE void vec_add_fresh(vec *a, const float *p) {
 }
 #define FENCE() __threadfence()
 #if __CUDA_ARCH__ >= 900
-#define CHAIN() asm volatile("griddepcontrol.launch_dependents;\n griddepcontrol.wait;" ::: "memory")
+#define CHAIN_NEXT() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define CHAIN_WAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
 #else
-#define CHAIN()
+#define CHAIN_NEXT()
+#define CHAIN_WAIT()
 #endif
 #define SHARED_FLAG(name) __shared__ int name##_store; int *name = &name##_store
 
@@ -235,7 +237,8 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
     *a += vec_pack(one);
 }
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
-#define CHAIN()
+#define CHAIN_NEXT()
+#define CHAIN_WAIT()
 #define SHARED_FLAG(name) __local int name##_store; __local int *name = &name##_store
 #if VECTOR == 1
 #define vec_load_shared(p) (*(p))
@@ -255,6 +258,8 @@ INLINE void async_copy16(__local float *to, const __global float *from, int keep
 #define ASYNC_WAIT(pending)
 
 #endif
+
+#define CHAIN() CHAIN_NEXT(); CHAIN_WAIT()
 
 #if defined(OFFSET64) && OFFSET64
 typedef long offset_t;

@@ -41,6 +41,7 @@
         UNROLL for (int b = 0; b < TH; b++)                 \
             UNROLL for (int i = 0; i < TW; i++)
 
+#define WAITS_LATE (COMBINE == ATOMIC)
 #include "tile.h"
 #ifdef ONE_LANE  // a CPU core: another body for the same formula
 #include "direct_cpu.h"
@@ -186,6 +187,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     }
 
     // combine and store
+    if (WAITS_LATE) CHAIN_WAIT();
     if (SW > 1) FOR_TILE(a, b, i) vec_sum_lanes(&acc[a][b][i], 32 / SW);
 #if !OUT_SHARED
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order

@@ -5,6 +5,8 @@ Source of the idea: E. Barton, "C Split Globally", University of Utah, UUCS-22-0
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.device import Device
 from tilewright.kernels import direct_cpu
 from tilewright.kernels.direct_tile import (
@@ -30,6 +32,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     windows,
+    zero_sums,
 )
 from tilewright.problem import Problem
 
@@ -271,7 +274,7 @@ def _launches(
         Buffer("arrived", 4 * (all_tiles * cf["sc"] if combine == LAST else 1), zeroed=True),
     )
     if combine == ATOMIC:
-        return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
+        return (zero_sums(pr), replace(main, chained=True)), workspace
     if combine == TWO_PASS:
         groups = ceil_div(pr.y_elements, SUM_THREADS)
         block, args = (SUM_THREADS, 1, 1), ("partial", "bias", "z", "y")

@@ -6,6 +6,8 @@ Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.gemm_product import (
@@ -32,6 +34,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     up_to,
+    zero_sums,
 )
 from tilewright.problem import Problem
 
@@ -218,7 +221,7 @@ def _launches(
         Buffer("arrived", 4 * (sz.tiles if combine == LAST else 1), zeroed=True),
     )
     if combine == ATOMIC:
-        return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
+        return (zero_sums(pr), replace(main, chained=True)), workspace
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         second = Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True)

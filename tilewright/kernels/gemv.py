@@ -6,6 +6,8 @@ its bytes are in flight.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.tile import (
@@ -20,6 +22,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     up_to,
+    zero_sums,
 )
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
@@ -172,7 +175,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     args = ("x", "w", "bias", "z", target, "partial", "arrived")
     launches = [Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)]
     if combine == ATOMIC:
-        launches.insert(0, Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)))
+        launches = [zero_sums(pr), replace(launches[0], chained=True)]
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))

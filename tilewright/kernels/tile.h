@@ -11,6 +11,9 @@
 #define LAST 3
 #define SPLITS (SC * SG)
 #define EPILOGUE_HERE (COMBINE != TWO_PASS)
+#ifndef WAITS_LATE  // a kernel may read its inputs before the one that zeroes y is done, not after others
+#define WAITS_LATE 0
+#endif
 #define POOL_HERE (POOL && EPILOGUE_HERE)
 #define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * H + (h)) * W + (w)) * (GROUPS_ * C) + (c) \
                                  : (((offset_t)(n) * (GROUPS_ * C) + (c)) * H + (h)) * W + (w))
@@ -35,7 +38,8 @@ typedef struct {
 
 INLINE Place find_place(int id) {
     Place at;
-    CHAIN();
+    CHAIN_NEXT();
+    if (!WAITS_LATE) CHAIN_WAIT();
     at.sc = id % SC;
     at.sg = id / SC % SG;
     at.tile = id / SPLITS;
@@ -88,6 +92,15 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED in
     FENCE();
     return *is_last;
 }
+
+#if COMBINE == ATOMIC
+// Shares are added to zeros.
+BOUNDED_KERNEL(zero_sums, SUM_THREADS, 1)(GLOBAL float *RESTRICT y) {
+    offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
+    CHAIN();
+    if (i < Z_FLOATS) y[i] = 0.0f;
+}
+#endif
 
 #if COMBINE == TWO_PASS
 // The sum over all shares at one element, finished.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.kernels.family import Launch
 from tilewright.problem import Problem
 
 NONE, ATOMIC, TWO_PASS, LAST = range(4)
@@ -75,3 +76,8 @@ def image_defines(pr: Problem, view: View) -> dict[str, int]:
         P=view.p, Q=view.q, YP=rows, YQ=columns, Y_FLOATS=pr.y_elements, Z_FLOATS=pr.z_elements,
         Y_NHWC=int(pr.layout_out == "nhwc"), **pr.epilogue.defines(),
     )  # fmt: skip
+
+
+def zero_sums(pr: Problem) -> Launch:
+    """The launch that fills y with zeros, for shares to be added to."""
+    return Launch("zero_sums", (ceil_div(pr.z_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1), ("y",))

@@ -33,6 +33,7 @@
         UNROLL for (int a = 0; a < TK; a++)             \
             UNROLL for (int i = 0; i < TT; i++)
 
+#define WAITS_LATE (COMBINE == ATOMIC)
 #include "tile.h"
 #include "stage.h"
 
@@ -133,6 +134,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
     }
 
     // transform and store, KC channels at a time
+    if (WAITS_LATE) CHAIN_WAIT();
     ASYNC_WAIT(0);
     UNROLL for (int a = 0; a < TK; a++) {
         BARRIER();

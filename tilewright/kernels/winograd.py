@@ -5,7 +5,7 @@ Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import MOST_COPIES
@@ -21,6 +21,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     up_to,
+    zero_sums,
 )
 from tilewright.problem import Problem
 
@@ -204,7 +205,7 @@ def _blueprint(pr: Problem, cf: dict[str, int]) -> Blueprint:
     launches: tuple[Launch, ...] = (main,)
     workspace: tuple[Buffer, ...] = ()
     if cf["combine"] == ATOMIC:
-        launches = (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main)
+        launches = (zero_sums(pr), replace(main, chained=True))
     if cf["combine"] == TWO_PASS:
         workspace = (Buffer("partial", 4 * cf["sg"] * pr.z_elements),)
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)

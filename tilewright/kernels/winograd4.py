@@ -92,7 +92,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
     inner = PRODUCTS.blueprint(half, device, config)  # its buffers are our own, and aligned
     names = {"x": "tiles", "y": "products"}
     middle = [
-        replace(one, args=tuple(names.get(name, name) for name in one.args), chained=one.kernel != "zero")
+        replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
         for one in inner.launches
     ]
     tiles = pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4)

@@ -76,10 +76,11 @@ def _contestant(
 
 
 def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: Any) -> Product:
-    """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw; a classifier has one."""
+    """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw."""
     if layout == "nchw" and not _classifier(problem):
         a, b = placed.w.reshape(problem.k, problem.c), placed.x.reshape(problem.n, problem.c, -1)
-        shape, bias = (problem.n, problem.k, -1), None
+        shape: tuple[int, ...] = (problem.n, problem.k, -1)
+        bias = None
     else:
         pixels = problem.n * problem.p * problem.q
         a, b = _flat(placed.x, layout).reshape(pixels, -1), _flat(placed.w, layout).reshape(problem.k, -1).t()
@@ -91,7 +92,8 @@ def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: An
     if problem.dtype == "i8":
         return _whole(torch, a, b, target)
     if target.ndim == 3:
-        return _into(problem.epilogue, torch.matmul, torch.baddbmm, (a.expand(problem.n, -1, -1), b), target, z)
+        many = a.expand(problem.n, -1, -1)
+        return _into(problem.epilogue, torch.matmul, torch.baddbmm, (many, b), target, z)
     if bias is None or z is not None:
         return _into(problem.epilogue, torch.matmul, torch.addmm, (a, b), target, z)
     return _with_bias(torch, problem.epilogue, a, b, target, bias.reshape(-1))

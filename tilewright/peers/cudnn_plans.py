@@ -57,7 +57,7 @@ class Way:
 
 
 def ways(epilogue: Epilogue) -> list[Way]:
-    """Return the graphs to try: the bare convolution, all that can be fused, what cuDNN's own engines fuse."""
+    """Return the graphs to try: the convolution alone, all that can be fused, what cuDNN's engines fuse."""
     inside = tuple(step for step in words(epilogue) if step != "pool")
     known = tuple(step for step in inside if step != "act" or epilogue.act == "relu")
     found = [Way(), *([Way(inside)] if inside else []), *([Way(known, "bias" not in known)] if known else [])]

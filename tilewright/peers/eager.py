@@ -66,7 +66,7 @@ class Eager:
         steps = {
             "alpha": lambda y: y.mul_(epilogue.alpha),
             "bias": lambda y: y.add_(bias),
-            "add": (lambda y: y.add_(z)) if epilogue.beta == 1.0 else lambda y: y.add_(z, alpha=epilogue.beta),
+            "add": lambda y: y.add_(z) if epilogue.beta == 1.0 else y.add_(z, alpha=epilogue.beta),
             "act": _activation(epilogue),
             "pool": _pool(epilogue),
         }

@@ -1,7 +1,7 @@
 """oneDNN, through PyTorch on the CPU: plain, channels-last and prepacked; the fastest counts.
 
 A prepacked filter has alpha in it, and oneDNN fuses bias, residual and activation. Elsewhere the steps of the
-epilogue are PyTorch's. PyTorch computes f64 itself, and so it does f16 where the CPU has no arithmetic for it.
+epilogue are PyTorch's. PyTorch computes f64 itself, and f16 where the CPU has no arithmetic for it.
 
 PyTorch's OpenMP threads spin after each parallel region, by default for several ms. They then take cores
 from whoever runs next, and where anything else needs a core they wait for each other: a layer of 0.6 ms took
@@ -162,7 +162,8 @@ class _Layer:
     def pointwise(self, x: Any, w: Any, z: Any) -> Any:
         """Convolve with a reordered filter, and with what is fused."""
         where = (self.pad, self.stride, self.dilation, self.problem.groups)
-        e, convolve, more = self.problem.epilogue, self.torch.ops.mkldnn._convolution_pointwise, self.more_fused()
+        e, more = self.problem.epilogue, self.more_fused()
+        convolve = self.torch.ops.mkldnn._convolution_pointwise
         if "add" in more:
             return convolve.binary(x, z, w, self.bias, *where, "add", 1.0, e.act or None, [], "")
         name, scalars = {

@@ -100,7 +100,8 @@ def _layer_model(problem: Problem, inputs: Inputs) -> bytes:
     graph, e = _Graph("x"), problem.epilogue
     top, bottom, left, right = problem.pad
     dtype = inputs.bias.dtype
-    at_once = [graph.constant("b", inputs.bias)] if e.bias and e.alpha == 1.0 and problem.dtype != "i8" else []
+    fused = e.bias and e.alpha == 1.0 and problem.dtype != "i8"
+    at_once = [graph.constant("b", inputs.bias)] if fused else []
     graph.add(
         "ConvInteger" if problem.dtype == "i8" else "Conv", graph.constant("w", inputs.w), *at_once,
         kernel_shape=[problem.r, problem.s], pads=[top, left, bottom, right], strides=list(problem.stride),

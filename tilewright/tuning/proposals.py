@@ -34,6 +34,12 @@ class Records(Protocol):
         """Return the outcomes of a problem on a device, oldest first."""
         ...
 
+    def hints(
+        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
+    ) -> list[Record]:
+        """Return likely winners that this source and compiler have not verified: shipped, imported, older."""
+        ...
+
 
 MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
@@ -42,19 +48,25 @@ LAGGING = 4  # power of a family's best time, over the best of all, that cuts it
 
 
 class Proposals:
-    """Shares the trials out among the strategies of the families: the slower a family's best, the fewer."""
+    """Shares the trials out among the strategies of the families: the slower a family's best, the fewer.
+
+    What won elsewhere, ``first``, is tried before anything else.
+    """
 
     def __init__(
-        self, strategies: list[Strategy], wanted: Callable[[Config], bool], families: Sequence[str] = ()
-    ) -> None:
+        self, strategies: list[Strategy], wanted: Callable[[Config], bool], families: Sequence[str] = (),
+        first: Sequence[Config] = (),
+    ) -> None:  # fmt: skip
         self._strategies, self._wanted = strategies, wanted
         self._families = list(families) or [""] * len(strategies)
         self._best: dict[str, float] = {}
         self._seen: set[str] = set()
+        self._first = [config for config in first if wanted(config)]
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
-        found: list[Config] = []
+        found, self._first = self._first[:count], self._first[count:]
+        self._seen.update(str(config) for config in found)
         asking = list(range(len(self._strategies)))
         while len(found) < count and asking:
             weights = {i: self._weight(i) for i in asking}

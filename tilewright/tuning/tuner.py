@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError
+from tilewright.errors import ConfigError, DeviceError, ProblemError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
-from tilewright.sources import source_key
+from tilewright.sources import source_key, source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
@@ -36,6 +36,7 @@ __all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
 
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
+MOST_HINTS = 12  # of the store, tried first
 _MOST_COMPILERS = 15
 _GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
 _TRIAL_S = 0.4  # of one trial on a CPU
@@ -165,7 +166,7 @@ class _Run:
             strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
             self._resume(strategies)
             self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
-            self._search(Proposals(strategies, self._wanted, list(self.families)), ready)
+            self._search(Proposals(strategies, self._wanted, list(self.families), self._hints()), ready)
         finally:
             side.shutdown(wait=False)
         finalists = self._finalists()
@@ -173,6 +174,21 @@ class _Run:
         result = TuneResult(best, tuple(self.records), tuple(finalists), self.elapsed_s, self.resumed)
         self.say(result)
         return result
+
+    def _hints(self) -> list[Config]:
+        """Return what won elsewhere and is legal here, likeliest first."""
+        if self.store is None:
+            return []
+        keys = source_keys(self.families, self.worker.context.get("compiler", ""))
+        found = []
+        for record in self.store.hints(self.problem, self.device.key, self.deterministic, keys)[:MOST_HINTS]:
+            try:
+                config = Config.parse(record.config)
+                self.families[config.family].check(self.problem, self.device, config)
+            except (ConfigError, KeyError):
+                continue
+            found.append(config)
+        return found
 
     def _wanted(self, config: Config) -> bool:
         """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
