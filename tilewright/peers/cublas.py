@@ -76,15 +76,15 @@ def _contestant(
 
 
 def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: Any) -> Product:
-    """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw."""
+    """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw, or one an image."""
+    e, bias, shape = problem.epilogue, placed.bias, tuple[int, ...]()
     if layout == "nchw" and not _classifier(problem):
         a, b = placed.w.reshape(problem.k, problem.c), placed.x.reshape(problem.n, problem.c, -1)
-        shape: tuple[int, ...] = (problem.n, problem.k, -1)
-        bias = None
+        shape, bias = (problem.n, problem.k, -1), None  # the bias of a row is no vector along it
     else:
         pixels = problem.n * problem.p * problem.q
         a, b = _flat(placed.x, layout).reshape(pixels, -1), _flat(placed.w, layout).reshape(problem.k, -1).t()
-        shape, bias = (pixels, problem.k), placed.bias
+        shape = (pixels, problem.k)
     target = _flat(sums, layout).view(shape)
     z = None if placed.z is None else _flat(placed.z, layout).reshape(shape)
     if target.ndim == 3 and problem.n == 1:
@@ -92,11 +92,10 @@ def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: An
     if problem.dtype == "i8":
         return _whole(torch, a, b, target)
     if target.ndim == 3:
-        many = a.expand(problem.n, -1, -1)
-        return _into(problem.epilogue, torch.matmul, torch.baddbmm, (many, b), target, z)
+        return _into(e, torch.matmul, torch.baddbmm, (a.expand(problem.n, -1, -1), b), target, z)
     if bias is None or z is not None:
-        return _into(problem.epilogue, torch.matmul, torch.addmm, (a, b), target, z)
-    return _with_bias(torch, problem.epilogue, a, b, target, bias.reshape(-1))
+        return _into(e, torch.matmul, torch.addmm, (a, b), target, z)
+    return _with_bias(torch, e, a, b, target, bias.reshape(-1))
 
 
 def _vector(torch: Any, problem: Problem, layout: str, placed: Placed, sums: Any) -> Product:

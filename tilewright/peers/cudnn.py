@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,12 +83,13 @@ class _Layout:
         self.cudnn = load("cudnn")
         self.gpu = gpu = Gpu(setting)
         self.handle = _handle(self.cudnn, setting.device.index)
+        e, w = problem.epilogue, inputs.w
+        if e.alpha != 1.0:  # as whoever prepares a filter once would do it
+            inputs = replace(inputs, w=(w.astype(np.float64) * e.alpha).astype(w.dtype))
         self.placed = placed = gpu.place(problem, inputs, layout)
         self.sums = gpu.put(unwritten(problem, pooled=False), layout)
         self.arrays = {"x": placed.x, "w": placed.w, "bias": placed.bias, "z": placed.z}
-        for name in ("alpha", "beta"):
-            value, dtype = getattr(problem.epilogue, name), numpy_dtype(scalar_dtype(problem))
-            self.arrays[name] = gpu.put(np.full((1, 1, 1, 1), value, dtype))
+        self.arrays["beta"] = gpu.put(np.full((1, 1, 1, 1), e.beta, numpy_dtype(scalar_dtype(problem))))
         self.zeros = gpu.put(np.zeros((1, problem.k, 1, 1), numpy_dtype(problem.dtype_out)))
         self._workspace = gpu.bytes(0)
         self._workspace_bytes = 0
@@ -134,8 +135,9 @@ class _Layout:
         execute, index = plan.graph.execute_plan_at_index, plan.index
         scratch, handle = gpu.address(room), self.handle
         set_stream, stream = self.cudnn.set_stream, self.setting.stream
-        apart = [step for step in words(self.problem.epilogue) if step not in way.steps]
-        left = gpu.eager(self.problem, self.placed, way.steps) if apart else None
+        done = ("alpha", *way.steps)
+        apart = [step for step in words(self.problem.epilogue) if step not in done]
+        left = gpu.eager(self.problem, self.placed, done) if apart else None
 
         def run() -> None:
             set_stream(handle=handle, stream=stream())  # the front end does nothing where it is the same
@@ -157,7 +159,9 @@ class _Layout:
 
         run()
         notes = f" [{' '.join(sorted(plan.notes))}]" if plan.notes else ""
-        how = told(problem.epilogue, way.steps) + (", with a bias of zeros" if way.zero_bias else "")
+        how = ", alpha in the filter" if problem.epilogue.alpha != 1.0 else ""
+        how += told(replace(problem.epilogue, alpha=1.0), way.steps)
+        how += ", with a bias of zeros" if way.zero_bias else ""
         detail = f"cuDNN {self.cudnn.backend_version_string()} {plan.name}{notes}, {layout}{how}"
         pack_us = gpu.pack_us(setting, self.placed, layout)
         convert_us = gpu.convert_us(problem, setting, layout, self.placed, last[0])

@@ -19,7 +19,7 @@ from tilewright.peers.eager import words
 from tilewright.problem import Problem
 
 # What the graph calls its tensors.
-UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "alpha": 6, "beta": 7}
+UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "beta": 6}
 
 # A strict contestant multiplies in the dtype and adds in f32 at least: an engine with one of these notes
 # does not; and in f32 none that uses tensor cores does.
@@ -37,9 +37,9 @@ _SUMS = dict(f64="DOUBLE", i8="INT32")
 
 @dataclass(frozen=True)
 class Way:
-    """What of the epilogue a graph does: ``steps`` of it (see ``eager.words``).
+    """What of the epilogue a graph does: ``steps`` of it (see ``eager.words``); alpha is in the filter.
 
-    cuDNN's own engines fuse alpha, a residual and ReLU only around a bias: ``zero_bias`` adds one of zeros.
+    cuDNN's own engines fuse a residual and ReLU only around a bias: ``zero_bias`` adds one of zeros.
     """
 
     steps: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Way:
 
     def tensors(self, epilogue: Epilogue) -> set[str]:
         """Names of the tensors that the graph reads."""
-        names = {"x", "w", *({"alpha", "bias"} & {*self.steps, *["bias"] * self.zero_bias})}
+        names = {"x", "w"} | ({"bias"} if "bias" in self.steps or self.zero_bias else set())
         if "add" in self.steps:
             names |= {"z", "beta"} if epilogue.beta != 1.0 else {"z"}
         return names
@@ -57,8 +57,8 @@ class Way:
 
 
 def ways(epilogue: Epilogue) -> list[Way]:
-    """Return the graphs to try: the convolution alone, all that can be fused, what cuDNN's engines fuse."""
-    inside = tuple(step for step in words(epilogue) if step != "pool")
+    """Return the graphs to try: bare convolution, all that may be fused, what cuDNN's own engines fuse."""
+    inside = tuple(step for step in words(epilogue) if step not in ("alpha", "pool"))
     known = tuple(step for step in inside if step != "act" or epilogue.act == "relu")
     found = [Way(), *([Way(inside)] if inside else []), *([Way(known, "bias" not in known)] if known else [])]
     return list(dict.fromkeys(found))
@@ -87,7 +87,7 @@ def strides(layout: str, c: int, h: int, w: int) -> list[int]:
 
 
 def scalar_dtype(problem: Problem) -> str:
-    """Dtype of alpha and beta: that of the epilogue's arithmetic."""
+    """Dtype of beta: that of the epilogue's arithmetic."""
     return {"f64": "f64", "i8": "i32"}.get(problem.dtype, "f32")
 
 
@@ -131,12 +131,10 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
 
 def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any]) -> Any:
     """Add the steps of a way to a graph, in the order that cuDNN's own engines look for."""
-    e, one = p.epilogue, (scalar_dtype(p), 1, 1, 1, 1)
-    if "alpha" in way.steps:
-        y = graph.mul(y, tensor("alpha", *one))
+    e = p.epilogue
     if "add" in way.steps:
         z = tensor("z", p.dtype_out, p.n, p.k, p.p, p.q)
-        y = graph.add(y, z if e.beta == 1.0 else graph.mul(z, tensor("beta", *one)))
+        y = graph.add(y, z if e.beta == 1.0 else graph.mul(z, tensor("beta", scalar_dtype(p), 1, 1, 1, 1)))
     if "bias" in way.steps or way.zero_bias:
         y = graph.add(y, tensor("bias", p.dtype_out, 1, p.k, 1, 1))
     if "act" not in way.steps:

@@ -63,10 +63,11 @@ class Eager:
             z: the residual of the shape of the sum, where one is added.
             done: steps that need not be done any more.
         """
+        alpha, beta = epilogue.alpha, epilogue.beta
         steps = {
-            "alpha": lambda y: y.mul_(epilogue.alpha),
+            "alpha": lambda y: y.mul_(alpha),
             "bias": lambda y: y.add_(bias),
-            "add": lambda y: y.add_(z) if epilogue.beta == 1.0 else y.add_(z, alpha=epilogue.beta),
+            "add": (lambda y: y.add_(z)) if beta == 1.0 else (lambda y: y.add_(z, alpha=beta)),
             "act": _activation(epilogue),
             "pool": _pool(epilogue),
         }

@@ -1,7 +1,7 @@
 """oneDNN, through PyTorch on the CPU: plain, channels-last and prepacked; the fastest counts.
 
-A prepacked filter has alpha in it, and oneDNN fuses bias, residual and activation. Elsewhere the steps of the
-epilogue are PyTorch's. PyTorch computes f64 itself, and f16 where the CPU has no arithmetic for it.
+A prepacked filter has alpha in it, and oneDNN fuses bias, residual and activation. Elsewhere the steps of
+the epilogue are PyTorch's own; so is f64, and f16 where the CPU has no arithmetic for it.
 
 PyTorch's OpenMP threads spin after each parallel region, by default for several ms. They then take cores
 from whoever runs next, and where anything else needs a core they wait for each other: a layer of 0.6 ms took

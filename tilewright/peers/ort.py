@@ -100,10 +100,11 @@ def _layer_model(problem: Problem, inputs: Inputs) -> bytes:
     graph, e = _Graph("x"), problem.epilogue
     top, bottom, left, right = problem.pad
     dtype = inputs.bias.dtype
-    fused = e.bias and e.alpha == 1.0 and problem.dtype != "i8"
-    at_once = [graph.constant("b", inputs.bias)] if fused else []
+    kind = "ConvInteger" if problem.dtype == "i8" else "Conv"
+    with_bias = e.bias and e.alpha == 1.0 and kind == "Conv"
+    at_once = [graph.constant("b", inputs.bias)] if with_bias else []
     graph.add(
-        "ConvInteger" if problem.dtype == "i8" else "Conv", graph.constant("w", inputs.w), *at_once,
+        kind, graph.constant("w", inputs.w), *at_once,
         kernel_shape=[problem.r, problem.s], pads=[top, left, bottom, right], strides=list(problem.stride),
         dilations=list(problem.dilation), group=problem.groups,
     )  # fmt: skip
