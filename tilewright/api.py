@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -119,6 +120,7 @@ def plan(
     *,
     deterministic: bool = False,
     config: Config | str | None = None,
+    family: str | None = None,
     store: Store | None = None,
 ) -> LayerPlan:
     """Get a layer ready to run: compiled, its workspace allocated.
@@ -128,6 +130,7 @@ def plan(
         device: "cpu", "cuda", "cuda:1", "opencl:0", "numpy"; None: the best there is.
         deterministic: only kernels that give the same bits each time.
         config: a kernel of your own choice, e.g. ``"direct:..."``; None: the fastest known.
+        family: the fastest known kernel of this family; None: of all.
         store: where winners are kept; None: your own, and those that are shipped.
 
     Returns:
@@ -135,7 +138,7 @@ def plan(
 
     Raises:
         ProblemError: the string cannot be read; names the part.
-        ConfigError: the config breaks a rule; names it.
+        ConfigError: the config breaks a rule, or there is no such family; names it.
         DeviceError: there is no such device.
 
     Example:
@@ -147,7 +150,8 @@ def plan(
     if config is not None:
         wanted = Config.parse(config) if isinstance(config, str) else config
         return LayerPlan(Plan.make(runtime, layer, wanted, f"chosen by hand{UNVERIFIED}"))
-    return _layer(dispatch(layer, runtime, store or default_store(), bool(deterministic)))
+    families = () if family is None else (family,)
+    return _layer(dispatch(layer, runtime, store or default_store(), bool(deterministic), families))
 
 
 def tune(
@@ -158,6 +162,7 @@ def tune(
     strategy: str = "model",
     seed: int = 0,
     deterministic: bool = False,
+    families: Sequence[str] = (),
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> TuneResult:
@@ -173,6 +178,7 @@ def tune(
         strategy: "model" (ranked by the model), "local", "random" or "all".
         seed: of the strategy and of the inputs.
         deterministic: only kernels that give the same bits each time.
+        families: names of those to search, e.g. ``["direct"]``; none: all that take the layer.
         store: where outcomes are kept; None: your own.
         progress: told each event; see ``tilewright.tuning.events``.
 
@@ -180,7 +186,8 @@ def tune(
         The winner's Record (``winner``), the outcomes of this run (``records``), the ``seconds`` taken.
 
     Raises:
-        ProblemError: the string cannot be read, or there is nothing to compute.
+        ProblemError: the string cannot be read, there is nothing to compute, or no family takes it.
+        ConfigError: there is no such family.
         DeviceError: there is no such device, or none that runs kernels.
         BudgetError: the budget cannot be read.
         RunError: no config was right within the budget.
@@ -195,8 +202,9 @@ def tune(
 
     layer = as_problem(problem)
     selected(device)
+    kept = store or Store()
     try:
-        result = run(layer, device, budget, strategy, seed, store or Store(), progress, deterministic)
+        result = run(layer, device, budget, strategy, seed, kept, progress, deterministic, families)
     finally:
         forget(layer)
     if result.best is None:

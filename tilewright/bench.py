@@ -15,19 +15,18 @@ import numpy as np
 
 from tilewright.contest import Entered, enter, wrong
 from tilewright.device import parse_selector
-from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget
+from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget, settled
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError, RunError, TilewrightError
 from tilewright.execution import Plan
-from tilewright.kernels import FAMILIES
-from tilewright.peers import PEERS, Peer, Setting, applicable, release
+from tilewright.peers import Peer, Setting, applicable, release, usual
 from tilewright.peers.base import Array, Run, one_line
 from tilewright.problem import Problem
+from tilewright.race import raced
 from tilewright.record import Check, Measurement
 from tilewright.rows import BenchRow, OurFigure
 from tilewright.runtime.base import Memory, Runtime
 from tilewright.shapes import Layer
-from tilewright.sources import source_keys
 from tilewright.store import Store
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.inputs import Inputs, normal_inputs
@@ -48,6 +47,7 @@ class Bench:
         store: where winners are kept.
         tune: tunes a problem before it is measured and returns the seconds taken; None: no tuning.
         deterministic: only kernels of ours that give the same bits each time.
+        families: names of our families to choose from; none: all.
         seed: of the inputs.
         threads: CPU threads of the peers; None: as many as the device has units.
         limits: of the careful measurement.
@@ -59,6 +59,7 @@ class Bench:
     store: Store | None = None
     tune: Callable[[Problem], float] | None = None
     deterministic: bool = False
+    families: tuple[str, ...] = ()
     seed: int = 0
     threads: int | None = None
     limits: Limits = LIMITS
@@ -95,7 +96,10 @@ class Bench:
         figures = measure(runs, self.runtime, self.limits) if runs else {}
         row = BenchRow(
             name=layer.name, problem=str(problem), floor_us=device.floor_us(problem.flops, problem.bytes),
-            ours=replace(_timed(ours, figures.get(OURS)), tune_s=tune_s, note=ours.note or untuned),
+            ours=replace(
+                _timed(ours, figures.get(OURS)), tune_s=tune_s, note=ours.note or untuned,
+                families=raced(problem, self.runtime, self.store, self.families),
+            ),
             peers=dict(item for entered in offers.values() for item in entered.figures(figures)),
         )  # fmt: skip
         del offers, runs, bound
@@ -128,7 +132,7 @@ class Bench:
     def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, _Bound | None]:
         """Bind and check the plan that a user would get."""
         try:
-            plan = dispatch(problem, self.runtime, self.store, self.deterministic)
+            plan = dispatch(problem, self.runtime, self.store, self.deterministic, self.families)
             check = _check(self.runtime, plan, self.seed)
             bound = _Bound(self.runtime, plan, inputs)
             reason = (check.reason if check else "") or wrong(bound.once(), truth, problem)
@@ -204,7 +208,7 @@ class _Bound:
 def bench(
     layers: Iterable[Layer],
     device: str | None = None,
-    peers: Sequence[Peer] = PEERS,
+    peers: Sequence[Peer] | None = None,
     budget: Budget | None = None,
     store: Store | None = None,
     progress: Callable[[str, float], None] = lambda text, share: None,
@@ -215,11 +219,11 @@ def bench(
     Args:
         layers: named problems, see ``shapes.load``.
         device: cpu, cuda, cuda:1, opencl:0, numpy; None: the best there is.
-        peers: whom to compare with.
+        peers: whom to compare with; None: all that are usual on the device.
         budget: of tuning each layer; None: no tuning, what the store or the model has is measured.
         store: where winners are kept.
         progress: is told what is going on within a layer, and the share of it that is done.
-        tuning: strategy and seed, for the tuner.
+        tuning: strategy, seed, families and deterministic, for the tuner.
 
     Raises:
         DeviceError: there is no such device.
@@ -229,12 +233,15 @@ def bench(
     kind, index = (None, 0) if device is None else parse_selector(device)
     runtime = open_runtime(kind, index)
     tune = tuner(runtime, budget, store, **tuning) if budget else None
-    return Bench(runtime, peers, store, tune, progress=progress).rows(layers)
+    ours = {name: tuning[name] for name in ("deterministic", "families", "seed") if name in tuning}
+    asked = usual(runtime.device) if peers is None else peers
+    return Bench(runtime, asked, store, tune, progress=progress, **ours).rows(layers)
 
 
 def tuner(
-    runtime: Runtime, budget: Budget, store: Store | None, deterministic: bool = False, **tuning: Any
-) -> Callable[[Problem], float]:
+    runtime: Runtime, budget: Budget, store: Store | None, deterministic: bool = False,
+    families: tuple[str, ...] = (), **tuning: Any,
+) -> Callable[[Problem], float]:  # fmt: skip
     """Return what tunes a problem and says how many seconds it took, for ``Bench.tune``.
 
     A problem whose winner is in the store already is not tuned again.
@@ -242,22 +249,16 @@ def tuner(
     from tilewright.tuning.tuner import tune
 
     def seconds(problem: Problem) -> float:
-        if store is not None and _settled(problem, runtime, store, deterministic):
+        how: dict[str, Any] = dict(deterministic=deterministic, families=families)
+        if store is not None and settled(problem, runtime, store, **how):
             return 0.0
-        result = tune(problem, runtime, budget=budget, store=store, deterministic=deterministic, **tuning)
+        result = tune(problem, runtime, budget=budget, store=store, **how, **tuning)
         forget(problem)
         if result.best is None:
             raise RunError(result.failure)
         return result.seconds
 
     return seconds
-
-
-def _settled(problem: Problem, runtime: Runtime, store: Store, deterministic: bool) -> bool:
-    """Say whether a tune of the problem was brought to its end with these very kernels."""
-    keys = source_keys((family.name for family in FAMILIES), runtime.compiler)
-    best = store.best(problem, runtime.device.key, deterministic, keys)
-    return best is not None and best.context.get("stage") == "final"
 
 
 def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilewright.database import warn_once
 from tilewright.errors import (
     CompileError,
     ConfigError,
     OutOfMemory,
+    ProblemError,
     RunError,
     StoreError,
     TilewrightError,
 )
 from tilewright.execution import Plan
-from tilewright.kernels import FAMILIES
+from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
@@ -35,7 +36,7 @@ REFERENCE = Config.make("reference", {"v": 1})
 # Said of a config that was not checked here: a check takes seconds, since the reference is slow.
 UNVERIFIED = " (not verified)"
 
-_Key = tuple[Problem, int, str, bool]
+_Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 _plans: OrderedDict[_Key, Plan] = OrderedDict()
 _lock = threading.RLock()
 
@@ -45,6 +46,7 @@ def dispatch(
     runtime: Runtime,
     store: Store | None = None,
     deterministic: bool = False,
+    families: Sequence[str] = (),
 ) -> Plan:
     """Return the plan to run a problem with; the same one each time within a process.
 
@@ -53,16 +55,19 @@ def dispatch(
         runtime: where to run it.
         store: where winners are kept; None: only the model is asked.
         deterministic: only configs that give the same bits each time.
+        families: names of those to choose from, and then never the reference; none: all.
 
     Raises:
+        ConfigError: there is no family of a name.
+        ProblemError: none of the named families takes the problem; says why.
         OutOfMemory: even the reference has no room; says how much was needed.
         CompileError: nothing compiles, the reference included.
     """
-    key = (problem, id(runtime), str(store.path) if store else "", deterministic)
+    key = (problem, id(runtime), str(store.path) if store else "", deterministic, tuple(families))
     with _lock:
         plan = _plans.get(key)
         if plan is None:
-            plan = _first_that_works(problem, runtime, store, deterministic)
+            plan = _first_that_works(problem, runtime, store, deterministic, families)
             _plans[key] = plan
             while len(_plans) > MOST_PLANS:
                 _plans.popitem(last=False)
@@ -77,9 +82,30 @@ def forget(problem: Problem | None = None) -> None:
             del _plans[key]
 
 
-def _first_that_works(problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool) -> Plan:
+def settled(
+    problem: Problem,
+    runtime: Runtime,
+    store: Store,
+    deterministic: bool = False,
+    families: Sequence[str] = (),
+) -> Record | None:
+    """Return the winner, if its tuning raced all these families to the end, with these very kernels."""
+    from tilewright.tuning.space import usable
+
+    known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
+    keys = source_keys((family.name for family in known), runtime.compiler)
+    best = store.best(problem, runtime.device.key, deterministic, keys)
+    if best is None or best.context.get("stage") != "final":
+        return None
+    raced = best.context.get("raced", " ".join(keys)).split()
+    return best if set(keys) <= set(raced) else None
+
+
+def _first_that_works(
+    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str]
+) -> Plan:
     last: TilewrightError | None = None
-    for config, note in _choices(problem, runtime, store, deterministic):
+    for config, note in _choices(problem, runtime, store, deterministic, families):
         try:
             return Plan.make(runtime, problem, config, note)
         except (CompileError, ConfigError, RunError) as error:
@@ -89,7 +115,7 @@ def _first_that_works(problem: Problem, runtime: Runtime, store: Store | None, d
 
 
 def _choices(
-    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool
+    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, names: Sequence[str]
 ) -> Iterator[tuple[Config, str]]:
     """Yield configs to try, best first, each with its note."""
     if problem.n == 0:
@@ -97,12 +123,16 @@ def _choices(
         return
     from tilewright.tuning.space import usable
 
-    families, passed = usable(FAMILIES, problem, runtime.device)
+    families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
     if store is not None and families:
         yield from _stored(problem, runtime, store, deterministic, families)
     for config in _ranked(problem, runtime, families, deterministic):
         yield config, f"untuned: the model's choice{UNVERIFIED}; run `tilewright tune {problem}`"
     why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
+    if names and REFERENCE.family not in names:
+        if not families:
+            raise ProblemError(f"{problem}: {why}")
+        return
     yield REFERENCE, f"slow: the reference kernel, since no other could be used{why and f' ({why})'}"
 
 

@@ -26,6 +26,8 @@ class OurFigure:
         tune_s: seconds spent tuning in this run.
         note: why this config, if it is not the tuned winner.
         reason: why nothing ran.
+        families: for every family that takes the layer its best time, in us, on record for these very
+            kernels; or why it has none.
     """
 
     family: str = ""
@@ -42,6 +44,7 @@ class OurFigure:
     tune_s: float = 0.0
     note: str = ""
     reason: str = ""
+    families: Mapping[str, float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

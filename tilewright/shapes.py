@@ -36,7 +36,9 @@ def suites() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SHAPES_DIR.glob("*.txt")))
 
 
-def load(specs: Iterable[str], dtype: str | None = None, layout: str | None = None) -> list[Layer]:
+def load(
+    specs: Iterable[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
+) -> list[Layer]:
     """Resolve suite names, single layers, shape files and problem strings, in the order given.
 
     Args:
@@ -45,9 +47,11 @@ def load(specs: Iterable[str], dtype: str | None = None, layout: str | None = No
         dtype: replaces the dtype of every problem.
         layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output; ``both`` gives every
             layer once in each.
+        batch: replaces the batch of every problem, and the names say so: ``R12 n16``.
 
     Raises:
-        ProblemError: names the spec that could not be resolved, and what is known.
+        ProblemError: names the spec that could not be resolved, and what is known; or the layer that
+            cannot be as it was wanted.
 
     Example:
         >>> [layer.name for layer in load(["resnet:R2", "R12"])]
@@ -56,12 +60,8 @@ def load(specs: Iterable[str], dtype: str | None = None, layout: str | None = No
     layers = [layer for spec in specs for layer in resolve(spec)]
     if layout is not None and layout not in (*LAYOUTS, BOTH):
         raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, {BOTH}")
-    if layout == BOTH:
-        return [
-            Layer(f"{layer.name} {each}", _override(layer.problem, dtype, each))
-            for layer in layers for each in LAYOUTS
-        ]  # fmt: skip
-    return [Layer(layer.name, _override(layer.problem, dtype, layout)) for layer in layers]
+    layouts = LAYOUTS if layout == BOTH else (layout,)
+    return [_changed(layer, dtype, at, batch, layout == BOTH) for layer in layers for at in layouts]
 
 
 def resolve(spec: str) -> list[Layer]:
@@ -144,10 +144,16 @@ def _one_of(suite: str, name: str) -> list[Layer]:
     return found
 
 
-def _override(problem: Problem, dtype: str | None, layout: str | None) -> Problem:
-    if dtype is not None:
-        problem = replace(problem, dtype=dtype)
-    return problem.with_layout(layout) if layout is not None else problem
+def _changed(layer: Layer, dtype: str | None, layout: str | None, batch: int | None, both: bool) -> Layer:
+    """Replace what was asked for; a plain problem stays its own name, others say their batch and layout."""
+    try:
+        problem = replace(layer.problem, dtype=dtype or layer.problem.dtype)
+        problem = replace(problem, n=batch) if batch is not None else problem
+        problem = problem.with_layout(layout) if layout is not None else problem
+    except ProblemError as error:
+        raise ProblemError(f"layer {layer.name}: {error}") from None
+    words = [layer.name, *([f"n{batch}"] if batch is not None else []), *([str(layout)] if both else [])]
+    return Layer(str(problem) if layer.name == str(layer.problem) else " ".join(words), problem)
 
 
 def _unknown(spec: str) -> ProblemError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from tilewright.bench import Bench, bench
 from tilewright.contest import wrong
 from tilewright.device import Device
+from tilewright.dtypes import numpy_dtype
+from tilewright.epilogue import Epilogue
 from tilewright.errors import DeviceError, ProblemError
 from tilewright.execution import Plan
 from tilewright.peers import Contestant, Offer, Peer, Setting
@@ -28,9 +31,9 @@ def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     """The right answer."""
     from tilewright.dispatch import REFERENCE
 
-    plan = Plan.make(open_runtime("numpy"), problem, REFERENCE)
-    bias = inputs.bias if problem.epilogue.bias else None
-    return np.array(plan(inputs.x, plan.pack(inputs.w), bias))
+    plan, e = Plan.make(open_runtime("numpy"), problem, REFERENCE), problem.epilogue
+    more = (inputs.bias if e.bias else None, inputs.z if e.add else None)
+    return np.array(plan(inputs.x, plan.pack(inputs.w), more[0], z=more[1]))
 
 
 class Invented(Peer):
@@ -118,7 +121,7 @@ def test_the_document_is_what_the_reports_read() -> None:
     assert {"name", "backend", "driver"} <= set(document["device"])
     wanted = {
         "family", "config", "cold_us", "warm_us", "ci95_us", "max_error", "error_bound", "deterministic",
-        "workspace_bytes", "pack_us", "tune_s",
+        "workspace_bytes", "pack_us", "tune_s", "families",
     }  # fmt: skip
     assert wanted <= set(document["rows"][0]["ours"])
     assert {"cold_us", "warm_us", "detail"} <= set(document["rows"][1]["peers"]["good"])
@@ -139,6 +142,12 @@ def test_progress_is_told() -> None:
     heard: list[str] = []
     row_of(progress=lambda text, share: heard.append(text))
     assert heard == ["L1: tuning", "L1: peers", "L1: measuring"]
+
+
+def test_the_whole_epilogue_and_every_dtype() -> None:
+    for text in ("f64+bias+silu", "f16+alpha0.5+add0.25+relu+maxpool2", "bf16+leaky0.1", "i8+bias+add+relu"):
+        row = row_of(layer=Layer("L", Problem.parse(f"n1c8h6w5k4r3s3p1-{text}")))
+        assert row.ours.cold_us and not row.ours.reason, text
 
 
 def test_bench_opens_its_device() -> None:
@@ -184,3 +193,54 @@ def test_one_bad_element_is_wrong() -> None:
     y[0, -1, -1, -1] = np.nan
     assert "1 elements are not finite" in wrong(y, truth, problem)
     assert wrong(truth[:0], truth[:0], problem) == ""
+
+
+DTYPES = [("f64", "f32"), ("f32", "f16"), ("f16", "f16"), ("bf16", "bf16")]
+
+
+@pytest.mark.parametrize(("dtype", "sums"), DTYPES)
+@pytest.mark.parametrize("words", ["", "+alpha0.5+bias+add0.25+relu+maxpool2", "+bias+silu+avgpool2"])
+def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> None:
+    """Rounding at each step of the epilogue passes; sums kept in a smaller dtype or a small one do not."""
+    problem = Problem.parse(f"n1c256h8w8k32r3s3p1-{dtype}{words}")
+    inputs, e = normal_inputs(problem, 5), problem.epilogue
+    truth, kind = answer(problem, inputs), numpy_dtype(dtype)
+    bare = replace(problem, epilogue=Epilogue())
+    rest = (np.float64(0), np.float64(0)) if not e else (inputs.bias.reshape(-1, 1, 1), inputs.z)
+
+    def finished(conv: np.ndarray) -> np.ndarray:
+        y = (conv.astype(np.float64) * e.alpha).astype(kind).astype(np.float64)
+        for part, factor in zip(rest, (float(e.bias), e.beta), strict=True):
+            y = y if part is None or not factor else (y + factor * part.astype(np.float64)).astype(kind)
+            y = y.astype(np.float64)
+        y = np.maximum(y, 0) if e.act == "relu" else y / (1 + np.exp(-y)) if e.act else y
+        if e.pool:
+            y = y.reshape(1, 32, 4, 2, 4, 2)
+            y = y.max((3, 5)) if e.pool.kind == "max" else y.mean((3, 5))
+        return y.astype(kind)
+
+    assert wrong(finished(answer(bare, inputs)), truth, problem) == ""
+    small, total = numpy_dtype(sums), np.zeros((32, 64), numpy_dtype(sums))
+    padded = np.pad(inputs.x[0], ((0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    columns = windows.transpose(0, 3, 4, 1, 2).reshape(-1, 64).astype(small)
+    w = inputs.w.reshape(32, -1).astype(small)
+    for c in range(columns.shape[0]):
+        total = (total + w[:, c : c + 1] * columns[c]).astype(small)
+    assert "error" in wrong(finished(total.reshape(1, 32, 8, 8)), truth, problem)
+
+
+def test_whole_numbers_are_right_or_wrong() -> None:
+    problem = Problem.parse("n1c64h6w6k4r3s3-i8+bias+relu")
+    truth = answer(problem, normal_inputs(problem, 1))
+    assert truth.dtype == np.int32 and wrong(truth.copy(), truth, problem) == ""
+    y = truth.copy()
+    y[0, 0, 0, :2] += 1
+    assert wrong(y, truth, problem) == "2 of 64 sums of whole numbers differ"
+
+
+def test_the_same_infinity_is_no_error() -> None:
+    problem = Problem.parse("n1c4h2w2k1r1s1-f16")
+    truth = np.array([[[[np.inf, 1], [2, 3]]]], np.float16)
+    assert wrong(truth.copy(), truth, problem) == ""
+    assert "1 elements are not finite" in wrong(np.where(np.isinf(truth), 9, truth), truth, problem)

@@ -25,11 +25,12 @@ DEVICE = for_architecture("sm_90")
 A, B = "n1c8h8w8k8r3s3p1-f32", "n1c8h8w8k8r1s1-f32"
 
 
-def winner(problem: Problem | str, stage: str = "final") -> Record:
+def winner(problem: Problem | str, stage: str = "final", raced: str = "") -> Record:
     check = Check(True, 1e-6, 1e-5, 0.1, True, True)
+    context = {"compiler": "c", "stage": stage} | ({"raced": raced} if raced else {})
     return Record(
         str(problem), DEVICE.key, "direct", str(Config.make("direct", {"tk": 1})), "correct", True, check,
-        Measurement(12.5, 0.25, 50, 10.0), context={"compiler": "c", "stage": stage},
+        Measurement(12.5, 0.25, 50, 10.0), context=context,
     )  # fmt: skip
 
 
@@ -38,16 +39,18 @@ class Tuner:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.families: list[tuple[str, ...]] = []
         self.instead: dict[str, Callable[[], Any]] = {}
 
     def __call__(
         self, problem: Problem, runtime: Any, budget: Any, strategy: str, seed: int, store: Store,
-        progress: Callable[[Any], None], deterministic: bool,
+        progress: Callable[[Any], None], deterministic: bool, families: tuple[str, ...],
     ) -> TuneResult:  # fmt: skip
         self.asked.append(str(problem))
+        self.families.append(families)
         if str(problem) in self.instead:
             return self.instead[str(problem)]()  # type: ignore[no-any-return]
-        best = winner(problem)
+        best = winner(problem, raced=" ".join(families))
         progress(Tried(best, 1, 12.5, 0.1, 0.5))
         progress(Comparing((best.config,), 0.2))
         store.add(best)
@@ -94,6 +97,33 @@ def test_a_winner_whose_tuning_was_cut_short_or_of_another_source_is_tuned(stand
     assert source_key("direct", "c") != source_key("direct", "other compiler")
     assert main(["tune", A]) == 0
     assert stand_in.asked == [A]
+
+
+def test_a_pinned_family_is_searched_alone_and_settles_nothing_else(stand_in: Tuner) -> None:
+    assert main(["tune", A, "--family", "direct"]) == 0
+    assert main(["tune", A, "--family", "direct"]) == 0
+    assert stand_in.families == [("direct",)]
+    assert main(["tune", A]) == main(["tune", A]) == 0
+    assert stand_in.families == [("direct",), ()]
+    assert main(["tune", A, "--family", "winograd, direct"]) == 0  # the winner of all is one of them
+    assert main(["tune", A, "--family", "winograd"]) == 0  # and is not of this one
+    assert stand_in.families == [("direct",), (), ("winograd",)]
+
+
+@pytest.mark.parametrize(("name", "says"), [("dirct", "known are direct,"), ("reference", "is never tuned")])
+def test_a_family_that_cannot_be_pinned(
+    stand_in: Tuner, name: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", A, "--family", name]) == 2
+    assert says in capsys.readouterr().err
+    assert stand_in.asked == []
+
+
+def test_batch_replaces_that_of_every_layer(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "R12", A, "--batch", "4", "--dtype", "f16"]) == 0
+    assert stand_in.asked == ["n4c512h7w7k512r3s3p1-f16", A.replace("n1", "n4").replace("f32", "f16")]
+    assert "R12 n4: direct" in capsys.readouterr().out
+    assert main(["tune", A, "--batch", "0"]) == 2
 
 
 def test_ctrl_c_keeps_what_is_done(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from tilewright import database, dispatch, shipped, store
+from tilewright import database, dispatch, race, shipped, store
 from tilewright.device import Device, for_architecture
-from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, RunError
+from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.kernels.reference import Reference
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
+from tilewright.sources import source_keys
 from tilewright.store import Store
 from tilewright.tuning import search
 
@@ -275,3 +277,76 @@ def test_an_empty_space_is_passed_over_with_its_reason(monkeypatch: pytest.Monke
     with pytest.raises(EmptySpace, match="no config of tiles is legal"):
         search.rank(LAYER, DEVICE, Tiles(), 1)
     assert search.make("all", Tiles(), LAYER, DEVICE).propose(3) == []
+
+
+class Slabs(Tiles):
+    """Another family; of its own name alone."""
+
+    name = "slabs"
+
+
+def slab(t: int, us: float = 10.0, **context: str) -> Record:
+    config = str(Config.make("slabs", {"t": t}))
+    return record(t, us, family="slabs", config=config, context={"compiler": "c1", **context})
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two families; the model knows of both, likes the first better."""
+
+    def ranked_of(problem: Problem, runtime: Any, usable: list[Family], deterministic: bool) -> list[Config]:
+        return [Config.make(family.name, {"t": 2}) for family in usable]
+
+    monkeypatch.setattr(dispatch, "FAMILIES", (Tiles(), Slabs(), Reference()))
+    monkeypatch.setattr(dispatch, "_ranked", ranked_of)
+
+
+def test_a_pinned_family_is_taken_however_slow(box: Store, two: None) -> None:
+    box.add_all([record(4, 5.0), slab(6, 50.0)])
+
+    def chosen(*families: str) -> str:
+        return str(dispatch.dispatch(LAYER, RUNTIME, box, families=families).config)
+
+    assert (chosen(), chosen("slabs"), chosen("slabs", "tiles")) == ("tiles:t=4", "slabs:t=6", "tiles:t=4")
+    assert chosen("reference") == "reference:v=1"
+    box.clear()
+    dispatch.forget()
+    assert (chosen(), chosen("slabs")) == ("tiles:t=2", "slabs:t=2")
+
+
+def test_a_pinned_family_that_cannot_is_an_error_and_not_the_reference(box: Store, two: None) -> None:
+    groups = Problem.parse("n1c64h56w56k128r3s3p1g2-f32")
+    with pytest.raises(ProblemError, match="slabs: takes no groups"):
+        dispatch.dispatch(groups, RUNTIME, box, families=("slabs",))
+    FakePlan.fails = {"slabs:t=2": CompileError("spills")}
+    with pytest.raises(CompileError, match="spills"):
+        dispatch.dispatch(LAYER, RUNTIME, box, families=("slabs",))
+    with pytest.raises(ConfigError, match="family 'slab': known are tiles, slabs, reference"):
+        dispatch.dispatch(LAYER, RUNTIME, box, families=("slab",))
+
+
+def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -> None:
+    def known(*families: str) -> bool:
+        return dispatch.settled(LAYER, RUNTIME, box, families=families) is not None
+
+    assert not known()
+    box.add(slab(6, 50.0, stage="trial", raced="slabs"))
+    assert not known("slabs")
+    box.add(slab(6, 50.0, stage="final", raced="slabs"))
+    assert known("slabs") and not known() and not known("tiles")
+    box.add(replace(record(4, 5.0), context={"compiler": "c1", "stage": "final", "raced": "tiles slabs"}))
+    assert known() and known("tiles")
+
+
+def test_the_race_of_the_families(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
+    assert race.raced(LAYER, RUNTIME, None) == {"tiles": "not tried", "slabs": "not tried"}
+    now = source_keys(("tiles", "slabs"), "c1")
+    for row in (record(2, 8.0), record(4, 7.0), record(4, 9.0), slab(2)):
+        box.add(replace(row, context={"compiler": "c1", "source": now[row.family]}))
+    old = replace(record(6, 1.0), context={"compiler": "c0", "source": "older"})
+    box.add(old)
+    assert race.raced(LAYER, RUNTIME, box) == {"tiles": 8.0, "slabs": 10.0}  # 4 took 9 us when last tried
+    box.add(replace(slab(2), outcome="timeout", measurement=None, context={"source": now["slabs"]}))
+    assert race.raced(LAYER, RUNTIME, box, ("slabs",)) == {"slabs": "none right: 1 timeout"}
+    assert race.raced(Problem.parse("c2h4k2r1g2"), RUNTIME, box) == {}

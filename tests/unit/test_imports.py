@@ -43,7 +43,7 @@ ORDER = (
     ("arguments", "layer"),
     ("api",),
     ("peers",),
-    ("contest",),
+    ("contest", "race"),
     ("bench",),
     ("report", "studies"),
     ("cli",),

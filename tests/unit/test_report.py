@@ -13,7 +13,7 @@ import pytest
 
 from tilewright.errors import DeviceError, StoreError
 from tilewright.report import plot, readme, results
-from tilewright.report.table import Table, markdown, plain, results_table, time_text
+from tilewright.report.table import Table, bytes_text, markdown, plain, results_table, time_text
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ DOCUMENT: dict[str, Any] = {
                 "family": "direct", "config": "direct:a=1", "cold_us": 600.0, "ci95_us": 4.25,
                 "warm_us": 500.0,
                 "max_error": 1e-6, "error_bound": 4e-6, "worst": 0.25, "deterministic": True,
-                "workspace_bytes": 0,
+                "workspace_bytes": 1536, "families": {"direct": 600.0, "winograd": "none right: 2 compile"},
             },
             "peers": {
                 "onednn": {"cold_us": 900.0, "detail": "nchw"},
@@ -56,9 +56,9 @@ DOCUMENT: dict[str, Any] = {
 
 PLAIN = """\
 Some CPU, 4 cores, 2025-01-02, 0123456789; times in us, cold caches
-layer  ours     ±  floor  of floor  onednn  onnxruntime  ratio  error/bound
-R2      600  4.25    300       50%     900         1200   1.50         0.25
-R3      80†   0.5     40       50%       –           60   0.75          0.5
+layer  family  ours     ±  floor  of floor  onednn  onnxruntime  ratio  error/bound  workspace
+R2     direct   600  4.25    300       50%     900         1200   1.50         0.25       1.5k
+R3          –   80†   0.5     40       50%       –           60   0.75          0.5          0
 ratio is fastest peer / ours: geometric mean 1.06 over 2 layers, lowest 0.75
 † not deterministic: sums of floats in no fixed order
 cudnn has no time for every layer: no CUDA device
@@ -72,9 +72,10 @@ def test_plain_table() -> None:
 def test_markdown_table() -> None:
     lines = markdown(results_table(results.parse(DOCUMENT))).splitlines()
     assert lines[2:5] == [
-        "| layer | ours | ± | floor | of floor | onednn | onnxruntime | ratio | error/bound |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| R2 | 600 | 4.25 | 300 | 50% | 900 | 1200 | 1.50 | 0.25 |",
+        "| layer | family | ours | ± | floor | of floor | onednn | onnxruntime | ratio | error/bound "
+        "| workspace |",
+        "| --- |" + " ---: |" * 10,
+        "| R2 | direct | 600 | 4.25 | 300 | 50% | 900 | 1200 | 1.50 | 0.25 | 1.5k |",
     ]
 
 
@@ -82,9 +83,30 @@ def test_conversion_has_a_column_of_its_own() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["rows"][0]["peers"]["onednn"]["convert_us"] = 77.0
     shown = results_table(results.parse(document))
-    assert shown.head[5:8] == ("onednn", "onednn converts", "onnxruntime")
-    assert [row[6] for row in shown.body] == ["77", "–"]
-    assert shown.body[0][8] == "1.50"
+    assert shown.head[6:9] == ("onednn", "onednn converts", "onnxruntime")
+    assert [row[7] for row in shown.body] == ["77", "–"]
+    assert shown.body[0][9] == "1.50"
+
+
+def test_each_family_may_have_a_column() -> None:
+    shown = results_table(results.parse(DOCUMENT), families=True)
+    assert shown.head[6:10] == ("our direct", "our winograd", "onednn", "onnxruntime")
+    assert [row[6:8] for row in shown.body] == [("600", "–"), ("–", "–")]
+
+
+def test_a_long_reason_is_cut_in_a_note() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["ours"] = {"reason": "a" * 1000}
+    notes = results_table(results.parse(document)).notes
+    assert f"tilewright has no time for R2: {'a' * 159}…" in notes
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (999, "999"), (1000, "1.0k"), (1536, "1.5k"), (20480, "20k"), (3 << 20, "3.0M")],
+)
+def test_bytes_text(count: int, text: str) -> None:
+    assert bytes_text(count) == text
 
 
 def test_what_the_bench_writes_is_read_back() -> None:
@@ -195,7 +217,7 @@ def test_readme_tables(tmp_path: Path) -> None:
         "a\n<!-- table: cpu/resnet-f32 -->\nSTALE\n<!-- end -->\nb\n<!-- table: h100/x -->\n<!-- end -->\n"
     )
     after = readme.with_tables(before, tmp_path)
-    assert "| R2 | 600 |" in after
+    assert "| R2 | direct | 600 |" in after
     assert "STALE" not in after
     assert "No results yet" in after
     assert after.startswith("a\n")

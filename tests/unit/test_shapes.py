@@ -39,12 +39,13 @@ def test_suite_is_its_source_table(suite: str) -> None:
 
 
 def test_other_suites() -> None:
-    assert shapes.suites() == ("dianao", "gemm", "lenet", "resnet", "toy", "yolo9000")
+    assert {"dianao", "gemm", "lenet", "resnet", "toy", "yolo9000"} <= set(shapes.suites())
     sizes = {layer.name: layer.problem for layer in shapes.load(["dianao", "gemm", "lenet", "toy"])}
     assert (sizes["CLASS1"].c, sizes["CLASS1"].k, sizes["CLASS1"].p) == (25088, 4096, 1)
     assert sizes["GEMM"].flops == 2 * 4096**3
     assert (sizes["L1"].n, sizes["L1"].p, sizes["L2"].q) == (10000, 80, 34)
-    assert sizes["TOY"].y_shape == (1, 256, 224, 224)
+    assert str(sizes["TOY"]) == "n1c256h228w228k256r5s5-f32+relu+maxpool2"
+    assert sizes["TOY"].z_shape == (1, 256, 224, 224) and sizes["TOY"].y_shape == (1, 256, 112, 112)
 
 
 def test_every_line_is_in_its_canonical_form() -> None:
@@ -64,6 +65,19 @@ def test_layer_by_name_file_and_string(tmp_path: Path) -> None:
 def test_overrides() -> None:
     (layer,) = shapes.load(["R12"], dtype="f32", layout="nhwc")
     assert (layer.name, str(layer.problem)) == ("R12", "n1c512h7w7k512r3s3p1-f32-nhwc")
+    found = shapes.load(["R12", "n1c8h5w5k4r3s3-f32"], "f16", "both", 16)
+    assert [layer.name for layer in found] == [
+        "R12 n16 nchw", "R12 n16 nhwc", "n16c8h5w5k4r3s3-f16", "n16c8h5w5k4r3s3-f16-nhwc"
+    ]  # fmt: skip
+    assert {layer.problem.n for layer in found} == {16}
+    assert [layer.name for layer in shapes.load(["R12"], batch=2)] == ["R12 n2"]
+
+
+def test_an_override_that_cannot_be_names_the_layer() -> None:
+    with pytest.raises(ProblemError, match="layer n1c8h5w5k4r3s3-f32.silu: .*sums of i8"):
+        shapes.load(["n1c8h5w5k4r3s3-f32+silu"], dtype="i8")
+    with pytest.raises(ProblemError, match="layer R12: dtype='f8': must be one of"):
+        shapes.load(["R12"], dtype="f8")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from tuning_fakes import PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
 
 from tilewright import kernels
-from tilewright.device import for_architecture
+from tilewright.device import Device, for_architecture
 from tilewright.errors import BudgetError, ConfigError, DeviceError, ProblemError
 from tilewright.kernels.family import Rule
 from tilewright.problem import Problem
@@ -215,6 +215,25 @@ def test_a_family_without_a_legal_config_is_passed_over(monkeypatch: pytest.Monk
     monkeypatch.setattr(kernels, "FAMILIES", (Empty(),))
     with pytest.raises(ProblemError, match="no kernel family takes it.*empty: no config of empty is legal"):
         go()
+
+
+def test_only_the_named_families_are_searched(
+    monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    class Other(Row):
+        name = "other"
+
+        def refuses(self, problem: Problem, device: Device) -> str | None:
+            return "too odd"
+
+    monkeypatch.setattr(kernels, "FAMILIES", (Row(), Other()))
+    store = MemoryStore()
+    assert go("5trials", families=["row"], store=store).best
+    assert {r.context["raced"] for r in store.kept} == {"row"}
+    with pytest.raises(ProblemError, match="other: too odd"):
+        go(families=["other"])
+    with pytest.raises(ConfigError, match="family 'rwo': known are row, other"):
+        go(families=["rwo"])
 
 
 def test_unknown_strategy(monkeypatch: pytest.MonkeyPatch) -> None:

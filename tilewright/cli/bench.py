@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 
 Peers = Annotated[
     str | None,
-    typer.Option("--peers", metavar="NAMES", help="onednn,onnxruntime,…; all; none. Default: what applies."),
+    typer.Option(
+        "--peers", metavar="NAMES", help="onednn,onnxruntime,…; all; none. Default: all but inductor."
+    ),
 ]
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the table there.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write an SVG plot there.")]
+AllFamilies = Annotated[
+    bool, typer.Option("--all-families", help="A column for each kernel family: its best time.")
+]
 NoTune = Annotated[bool, typer.Option("--no-tune", help="Measure what is known already.")]
 
 
@@ -36,11 +41,14 @@ def bench(
     device: options.Device = None,
     dtype: options.Dtype = None,
     layout: options.Layout = None,
+    batch: options.Batch = None,
     peers: Peers = None,
     budget: options.BudgetText = None,
     strategy: options.Strategy = "model",
     seed: options.Seed = 0,
     deterministic: options.Deterministic = False,
+    family: options.Families = None,
+    all_families: AllFamilies = False,
     again: options.Again = False,
     no_tune: NoTune = False,
     json_file: options.JsonFile = None,
@@ -48,7 +56,7 @@ def bench(
     plot: Plot = None,
 ) -> None:
     """Tune each layer (or take it from the store), check it, and time it beside its peers."""
-    found = options.layers(layers, dtype, layout)
+    found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     outputs = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     for option, file in outputs.items():
@@ -57,25 +65,28 @@ def bench(
         require_matplotlib()
     runtime = options.open_device(device, measured=True)
     from tilewright.bench import Bench
-    from tilewright.peers import applicable, named
+    from tilewright.peers import named, usual
     from tilewright.store import Store
 
     store = Store()
     with Progress(len(found), "bench") as progress:
-        search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6)
+        search = Search(
+            runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families
+        )
         work = Bench(
             runtime=runtime,
-            peers=applicable(runtime.device) if peers is None else named(peers),
+            peers=usual(runtime.device) if peers is None else named(peers),
             store=store,
             tune=None if no_tune else search.seconds,
             deterministic=deterministic,
+            families=families,
             seed=seed,
             threads=min(runtime.device.units, options.cores()),
             progress=progress.now,
         )
         rows = _measured(work, found, progress)
     if rows:
-        _report(work.document(rows, str(limit or "")), outputs)
+        _report(work.document(rows, str(limit or "")), outputs, all_families)
     if len(rows) < len(found):
         remark(options.STOPPED.format(done=len(rows), all=len(found)))
         raise typer.Exit(130)
@@ -93,10 +104,10 @@ def _measured(work: Bench, layers: list[Layer], progress: Progress) -> list[Benc
     return rows
 
 
-def _report(document: dict[str, Any], outputs: Mapping[str, Path | None]) -> None:
+def _report(document: dict[str, Any], outputs: Mapping[str, Path | None], all_families: bool) -> None:
     """Print the table, and write what was asked for."""
     results = parse(document)
-    table = results_table(results)
+    table = results_table(results, all_families)
     emit(table, document, outputs["--json"])
     markdown, plot = outputs["--markdown"], outputs["--plot"]
     if markdown is not None:

@@ -16,7 +16,7 @@ from tilewright import shapes
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, TilewrightError
 from tilewright.kernels.family import Config
-from tilewright.problem import Problem
+from tilewright.problem import DTYPES, Problem
 from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ Device = Annotated[
     str | None,
     typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:N, opencl:N, numpy. Default: the best."),
 ]
-Dtype = Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="Replace the layers' dtype.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option("--dtype", metavar="TYPE", help=f"Replace the layers' dtype: {', '.join(DTYPES)}."),
+]
 Layout = Annotated[
     str | None,
     typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw, nhwc or both."),
@@ -45,6 +48,13 @@ BudgetText = Annotated[
     typer.Option(
         "--budget", metavar="BUDGET", help="For each layer: 20s, 2m, 50trials, all. Default: as fits."
     ),
+]
+Batch = Annotated[
+    int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch; names say so.")
+]
+Families = Annotated[
+    str | None,
+    typer.Option("--family", metavar="NAMES", help="Only these kernel families: direct, or direct,gemm."),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Search on where the store has a winner already.")]
 Strategy = Annotated[
@@ -69,9 +79,11 @@ class OptionError(TilewrightError):
     """An option of the command line that cannot be right."""
 
 
-def layers(specs: list[str], dtype: str | None = None, layout: str | None = None) -> list[shapes.Layer]:
+def layers(
+    specs: list[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
+) -> list[shapes.Layer]:
     """Resolve the layers of a command line."""
-    found = shapes.load(specs, dtype, layout)
+    found = shapes.load(specs, dtype, layout, batch)
     if len(found) > MAX_LAYERS:
         raise ProblemError(f"{len(found)} layers: at most {MAX_LAYERS} at once")
     return found
@@ -119,6 +131,19 @@ def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> t
 
     plan = dispatch(problem, runtime, Store(), deterministic)
     return plan.config, plan.note or "the stored winner"
+
+
+def families(text: str | None) -> tuple[str, ...]:
+    """Read --family; nothing stands for all."""
+    from tilewright.kernels import FAMILIES, pick
+
+    if text is None:
+        return ()
+    named = tuple(name.strip() for name in text.split(","))
+    untuned = [family.name for family in pick(FAMILIES, named) if not family.tunable]
+    if untuned:
+        raise OptionError(f"--family {', '.join(untuned)}: is never tuned; name one that is")
+    return named
 
 
 def budget(text: str | None) -> Budget | None:

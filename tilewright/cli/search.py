@@ -34,6 +34,7 @@ class Search:
         budget: None: what suits the device.
         again: search on, though the store has a winner.
         share: how much of a layer's progress the search is.
+        families: names of those to search; none: all.
     """
 
     runtime: Runtime
@@ -45,6 +46,7 @@ class Search:
     deterministic: bool
     again: bool
     share: float = 1.0
+    families: tuple[str, ...] = ()
 
     def winner(self, problem: Problem, name: str) -> Winner:
         """Take the stored winner, or tune and store.
@@ -52,15 +54,16 @@ class Search:
         Raises:
             RunError: no config was right; says what became of those that were tried.
         """
-        known = None if self.again else self._known(problem)
-        if known is not None:
-            return Winner(known)
-        from tilewright.dispatch import forget
+        from tilewright.dispatch import forget, settled
         from tilewright.tuning.tuner import tune
 
+        how = (self.deterministic, self.families)
+        known = None if self.again else settled(problem, self.runtime, self.store, *how)
+        if known is not None:
+            return Winner(known)
         result = tune(
             problem, self.runtime, self.budget, self.strategy, self.seed, self.store,
-            lambda event: self._tell(event, name), self.deterministic,
+            lambda event: self._tell(event, name), *how,
         )  # fmt: skip
         forget(problem)
         return Winner(result.winner, len(result.records), result.seconds)
@@ -68,16 +71,6 @@ class Search:
     def seconds(self, problem: Problem) -> float:
         """Have a winner in the store; return how long that took."""
         return self.winner(problem, str(problem)).seconds
-
-    def _known(self, problem: Problem) -> Record | None:
-        """The stored winner, if its tuning came to its end and nothing has changed since."""
-        from tilewright.kernels import FAMILIES
-        from tilewright.sources import source_keys
-
-        device = self.runtime.device
-        keys = source_keys((family.name for family in FAMILIES), self.runtime.compiler)
-        record = self.store.best(problem, device.key, self.deterministic, keys)
-        return record if record is not None and record.context.get("stage") == "final" else None
 
     def _tell(self, event: Event, name: str) -> None:
         from tilewright.tuning.events import Comparing, Tried

@@ -21,15 +21,17 @@ def tune(
     device: options.Device = None,
     dtype: options.Dtype = None,
     layout: options.Layout = None,
+    batch: options.Batch = None,
     budget: options.BudgetText = None,
     strategy: options.Strategy = "model",
     seed: options.Seed = 0,
     deterministic: options.Deterministic = False,
+    family: options.Families = None,
     again: options.Again = False,
     json_file: options.JsonFile = None,
 ) -> None:
     """Find the fastest right kernel of each layer. Ctrl-C keeps what was found so far."""
-    found = options.layers(layers, dtype, layout)
+    found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     options.writable(json_file, "--json")
     runtime = options.open_device(device, measured=True)
@@ -38,7 +40,9 @@ def tune(
     rows: list[Row] = []
     stopped = False
     with Progress(len(found), "tuning") as progress:
-        search = Search(runtime, Store(), progress, limit, strategy, seed, deterministic, again)
+        search = Search(
+            runtime, Store(), progress, limit, strategy, seed, deterministic, again, families=families
+        )
         try:
             for layer in found:
                 progress.now(layer.name)

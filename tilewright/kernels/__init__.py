@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.errors import ConfigError
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Family
@@ -21,7 +23,17 @@ def family(name: str) -> Family:
     Raises:
         ConfigError: if there is none of that name.
     """
-    for known in FAMILIES:
-        if known.name == name:
-            return known
-    raise ConfigError(f"family {name!r}: known are {', '.join(f.name for f in FAMILIES)}")
+    return pick(FAMILIES, (name,))[0]
+
+
+def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
+    """Return the families of the names; all of them where no name is given.
+
+    Raises:
+        ConfigError: if there is none of a name.
+    """
+    known = {family.name: family for family in families}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"family {name!r}: known are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names)] if names else families

@@ -35,6 +35,11 @@ class Results:
         return list(dict.fromkeys(name for row in self.rows for name in row.peers))
 
     @property
+    def family_names(self) -> list[str]:
+        """Every family of ours that takes a layer, in order of appearance."""
+        return list(dict.fromkeys(name for row in self.rows for name in row.ours.families))
+
+    @property
     def geomean(self) -> float | None:
         """Geometric mean over layers of (fastest peer / ours); None if no layer has both."""
         return geometric_mean([row.ratio for row in self.rows])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NONE = "–"
+_LONGEST_REASON = 160  # characters of it in a note; the results file has the rest
 Cell = Callable[[BenchRow], str]
 
 
@@ -32,13 +33,19 @@ class Table:
         return column > 0 and not self.words
 
 
-def results_table(results: Results) -> Table:
-    """Lay out one benchmark: layer, time, floor, each peer that ran, ratio, error over bound."""
+def results_table(results: Results, families: bool = False) -> Table:
+    """Lay out one benchmark: our kernel and its time, the floor, each peer that ran, how they compare.
+
+    ``families`` adds a column for each of our families: its best time.
+    """
     peers = [name for name in results.peer_names if any(name in ran_peers(row) for row in results.rows)]
     columns = {title: cell for name in peers for title, cell in _peer_columns(name, results)}
+    if families:
+        columns = {f"our {name}": _family_cell(name) for name in results.family_names} | columns
+    ours, last = ("family", "ours", "±", "floor", "of floor"), ("ratio", "error/bound", "workspace")
     return Table(
         title=_title(results),
-        head=("layer", "ours", "±", "floor", "of floor", *columns, "ratio", "error/bound"),
+        head=("layer", *ours, *columns, *last),
         body=tuple(_cells(row, columns) for row in results.rows),
         notes=tuple(_notes(results)),
     )
@@ -100,6 +107,16 @@ def time_text(value_us: float | None) -> str:
     return f"{value_us:.0f}" if value_us >= 100 else f"{value_us:.3g}"
 
 
+def bytes_text(count: int) -> str:
+    """A number of bytes with two or three significant digits: 512, 1.5k, 20M."""
+    value, unit = float(count), ""
+    for larger in ("k", "M", "G"):
+        if value < 1000:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
+
+
 def ratio_text(value: float | None) -> str:
     """A ratio with two decimals."""
     return NONE if value is None else f"{value:.2f}"
@@ -112,6 +129,16 @@ def _peer_columns(name: str, results: Results) -> Iterator[tuple[str, Cell]]:
         yield f"{name} converts", lambda row: time_text(row.peers.get(name, PeerFigure()).convert_us or None)
 
 
+def _family_cell(name: str) -> Cell:
+    """The best time of a family of ours; nothing where it has none."""
+
+    def cell(row: BenchRow) -> str:
+        time = row.ours.families.get(name)
+        return time_text(time) if isinstance(time, float) else NONE
+
+    return cell
+
+
 def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
     ours = row.ours.cold_us
     floor = NONE if row.floor_share is None else f"{row.floor_share:.0%}"
@@ -119,7 +146,8 @@ def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
     theirs = [cell(row) for cell in columns.values()]
     mark = "" if row.ours.deterministic else "†"
     times = (time_text(ours) + mark, time_text(row.ours.ci95_us), time_text(row.floor_us), floor)
-    return (row.name, *times, *theirs, ratio_text(row.ratio), error)
+    rest = (ratio_text(row.ratio), error, bytes_text(row.ours.workspace_bytes) if ours else NONE)
+    return (row.name, row.ours.family or NONE, *times, *theirs, *rest)
 
 
 def _title(results: Results) -> str:
@@ -154,7 +182,8 @@ def _absences(results: Results) -> Iterator[str]:
                 absent.setdefault((name, figure.reason), []).append(row.name)
     for (name, why), layers in absent.items():
         which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
-        yield f"{name} has no time for {which}: {why or 'no reason recorded'}"
+        told = why if len(why) <= _LONGEST_REASON else why[: _LONGEST_REASON - 1] + "…"
+        yield f"{name} has no time for {which}: {told or 'no reason recorded'}"
 
 
 def _width(text: str) -> int:

@@ -10,15 +10,15 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import ConfigError, DeviceError, ProblemError
-from tilewright.kernels.family import Config
+from tilewright.errors import DeviceError, ProblemError
+from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
@@ -51,7 +51,7 @@ def tune(
     store: Records | None = None,
     progress: Progress | None = None,
     deterministic: bool = False,
-    families: str = "",
+    families: Sequence[str] = (),
     make: MakeStrategy | None = None,
 ) -> TuneResult:
     """Find the fastest right config of a problem on a device.
@@ -66,7 +66,7 @@ def tune(
         store: where outcomes are kept and resumed from; None: nowhere.
         progress: told each event.
         deterministic: try only configs that give the same bits each time.
-        families: module with more families, for tests.
+        families: names of those to search; none: all that take the problem.
         make: makes the strategy of a family; None: ``tilewright.tuning.search.make``.
 
     Returns:
@@ -74,6 +74,7 @@ def tune(
 
     Raises:
         ProblemError: the problem has nothing to compute, or no family takes it.
+        ConfigError: there is no family of a name.
         DeviceError: there is no such device, or none that runs kernels.
         BudgetError: the budget cannot be read.
     """
@@ -81,9 +82,9 @@ def tune(
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     kind, index = _selected(device)
     wanted = Budget.parse(budget) if isinstance(budget, str) else budget
-    job = Job(str(problem), kind, index, seed, families)
-    with Worker(job) as worker:
-        run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress)
+    named = kernels.pick(kernels.FAMILIES, families)
+    with Worker(Job(str(problem), kind, index, seed)) as worker:
+        run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named)
         return run.tune(make or _search_make())
 
 
@@ -115,7 +116,7 @@ class _Run:
 
     def __init__(
         self, problem: Problem, worker: Worker, budget: Budget | None, strategy: str, seed: int,
-        deterministic: bool, store: Records | None, progress: Progress | None,
+        deterministic: bool, store: Records | None, progress: Progress | None, named: Sequence[Family],
     ) -> None:  # fmt: skip
         self.problem, self.worker, self.store = problem, worker, store
         self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
@@ -128,7 +129,7 @@ class _Run:
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
-        families, passed = usable(kernels.FAMILIES, problem, self.device)
+        families, passed = usable(named, problem, self.device)
         if not families:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
             raise ProblemError(f"{problem}: no kernel family takes it on {self.device.name} ({why})")
@@ -283,7 +284,8 @@ class _Run:
     def _keep(self, record: Record) -> Record:
         """Store an outcome at once."""
         source = source_key(record.family, record.context.get("compiler", ""))
-        kept = replace(record, context={"stage": "trial", **record.context, "source": source})
+        context = {"stage": "trial", **record.context, "source": source, "raced": " ".join(self.families)}
+        kept = replace(record, context=context)
         self.known[kept.config] = kept
         if self.store:
             self.store.add(kept)

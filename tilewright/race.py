@@ -1,0 +1,44 @@
+"""The race of the families for a layer: the best time of each, from what the store knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tilewright.kernels import FAMILIES, pick
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.runtime.base import Runtime
+from tilewright.sources import source_keys
+from tilewright.store import Store
+from tilewright.tuning.finals import cold_us, is_right
+from tilewright.tuning.space import usable
+
+
+def raced(
+    problem: Problem, runtime: Runtime, store: Store | None, families: Sequence[str] = ()
+) -> dict[str, float | str]:
+    """Return the best time, in us, of every family that takes the problem; or why it has none.
+
+    Args:
+        problem: the layer.
+        runtime: its device and its compiler.
+        store: what was tried; only what is of these very kernels counts.
+        families: names of those to tell of; none: all.
+    """
+    found, _ = usable(pick(FAMILIES, families), problem, runtime.device)
+    keys = source_keys((family.name for family in found), runtime.compiler)
+    history = store.records(problem, runtime.device.key) if store else []
+    now = [r for r in history if r.family in keys and r.context.get("source") == keys[r.family]]
+    return {name: _best([r for r in now if r.family == name]) for name in keys}
+
+
+def _best(records: list[Record]) -> float | str:
+    """Return the best time of a family's records, oldest first; or what became of them."""
+    newest = {record.config: record for record in records}.values()
+    times = [cold_us(record) for record in newest if is_right(record)]
+    if times:
+        return round(min(times), 3)
+    outcomes = Counter(record.outcome for record in newest)
+    tried = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    return f"none right: {tried}" if tried else "not tried"
