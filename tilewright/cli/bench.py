@@ -63,7 +63,8 @@ def bench(
         options.writable(file, option)
     if plot is not None:
         require_matplotlib()
-    runtime = options.open_device(device, measured=True)
+    runtime = options.open_device(device)
+    options.measure(runtime)
     from tilewright.bench import Bench
     from tilewright.peers import named, usual
     from tilewright.store import Store

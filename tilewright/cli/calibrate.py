@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
+
+import typer
 
 from tilewright.cli import options
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
+Anew = Annotated[bool, typer.Option("--anew", help="Forget what was measured before.")]
 
-def calibrate(device: options.Device = None, json_file: options.JsonFile = None) -> None:
-    """Measure bandwidth, peak arithmetic and the empty kernel; remember them for this device."""
+
+def calibrate(
+    device: options.Device = None, anew: Anew = False, json_file: options.JsonFile = None
+) -> None:
+    """Measure bandwidth, peak arithmetic and the empty kernel; remember the best of all times."""
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
     from tilewright.calibrate import calibrate as measure_rates
 
-    rates = measure_rates(runtime)
+    rates = measure_rates(runtime, anew)
     facts = {"device": runtime.device.name, **asdict(rates)}
     shown = tuple((k.replace("_", " "), v if isinstance(v, str) else f"{v:.4g}") for k, v in facts.items())
     emit(Table("", ("", ""), shown, words=True), facts, json_file)

@@ -109,12 +109,18 @@ def open_device(device: str | None, measured: bool = False) -> Runtime:
     from tilewright.runtime import open_runtime
 
     runtime = open_runtime(kind, index)
-    if measured and runtime.device.backend != "numpy" and runtime.device.rates.source != "calibrated":
-        from tilewright.calibrate import calibrate
-
-        with suppress(DeviceError):  # a device in other use: the datasheet's rates must do
-            calibrate(runtime)
+    if measured and runtime.device.rates.source != "calibrated":
+        measure(runtime)
     return runtime
+
+
+def measure(runtime: Runtime) -> None:
+    """Calibrate a device's rates, a second's work; the best of all times counts."""
+    from tilewright.calibrate import calibrate
+
+    if runtime.device.backend != "numpy":
+        with suppress(DeviceError):  # a device in other use: the rates that are known must do
+            calibrate(runtime)
 
 
 def cores() -> int:

@@ -16,18 +16,3 @@ KERNEL(flush)(GLOBAL const float *RESTRICT buffer, GLOBAL float *RESTRICT sink) 
 
 // empty: what a launch alone costs.
 KERNEL(empty)(GLOBAL float *RESTRICT sink) {}
-
-// multiply_add: CHAINS independent chains of ROUNDS multiply-adds in each lane: the f32 peak.
-KERNEL(multiply_add)(GLOBAL const float *RESTRICT buffer, GLOBAL float *RESTRICT sink) {
-    vec sums[CHAINS], w = vec_load(buffer);
-    float x = buffer[0], parts[VECTOR], sum = 0.0f;
-    UNROLL for (int j = 0; j < CHAINS; j++) sums[j] = vec_load(buffer + VECTOR * (j + 1));
-    NO_UNROLL for (int i = 0; i < ROUNDS; i++) {
-        UNROLL for (int j = 0; j < CHAINS; j++) vec_fma(&sums[j], w, x);
-    }
-    UNROLL for (int j = 0; j < CHAINS; j++) {
-        vec_unpack(parts, sums[j]);
-        for (int i = 0; i < VECTOR; i++) sum += parts[i];
-    }
-    if (sum == 1.25f) sink[0] = sum;
-}

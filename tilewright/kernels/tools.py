@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.reference import sizes, spread
 from tilewright.problem import DTYPES, Problem
 
 CHECK_FIGURES = 8
-CHAINS = {True: 8, False: 12}  # of multiply-adds, on a GPU, on a CPU: more than latency times issue rate
-ROUNDS = {True: 4096, False: 1 << 18}  # on a GPU, on a CPU: a few milliseconds
+PEAK_FLOATS = 256
+# Multiply-adds of a thread, about: half a millisecond on a full GPU, a millisecond on a CPU.
+_GPU_OPERATIONS, _CPU_OPERATIONS = 1 << 16, 1 << 20
 
 
 def pack(problem: Problem, device: Device, geometry: tuple[tuple[str, int], ...], nbytes: int) -> Blueprint:
@@ -57,13 +60,11 @@ def same(problem: Problem, device: Device) -> Blueprint:
 
 
 def flush(device: Device, nbytes: int) -> Blueprint:
-    """Return three launches: flush (buffer, sink), empty (sink), multiply_add (buffer, sink)."""
+    """Return two launches: flush (buffer, sink), empty (sink)."""
     vector = 4 if device.lanes == 32 else min(device.lanes, 8)  # 16: more than AVX2 code has registers for
     floats = nbytes // 64 * 16
     blocks, defines = spread(device, floats // vector)
-    gpu = device.lanes == 32
-    defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, CHAINS=CHAINS[gpu], ROUNDS=ROUNDS[gpu],
-                    OFFSET64=int(nbytes >= 1 << 31))  # fmt: skip
+    defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, OFFSET64=int(nbytes >= 1 << 31))
     grid, block = (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1)
     return Blueprint(
         source="flush.cu",
@@ -71,7 +72,40 @@ def flush(device: Device, nbytes: int) -> Blueprint:
         launches=(
             Launch("flush", grid, block, ("buffer", "sink")),
             Launch("empty", (1, 1, 1), block, ("sink",)),
-            Launch("multiply_add", grid, block, ("buffer", "sink")),
         ),
         packed_bytes=0,
     )
+
+
+@dataclass(frozen=True)
+class Peak:
+    """One launch, multiply_add (start, sink), that may be the fastest of a device; and its flops."""
+
+    blueprint: Blueprint
+    flops: int
+
+
+def peaks(device: Device) -> list[Peak]:
+    """Return the launches to try for the f32 peak; ``start`` holds PEAK_FLOATS zeros at least.
+
+    On a GPU all blocks fit at once, fewer of them with more chains. On a CPU a work-item is a core's.
+    """
+    if device.lanes == 32:
+        most = device.threads_per_unit // 256
+        shapes = ((2, most), (4, most), (4, most // 2), (8, most // 2), (8, most // 4))
+        return [_peak(device, 4, chains, blocks) for chains, blocks in shapes if blocks]
+    vectors = [width for width in (8, 16) if width <= device.lanes] or [device.lanes]
+    return [_peak(device, v, chains, blocks) for v in vectors for chains in (8, 12) for blocks in (1, 8)]
+
+
+def _peak(device: Device, vector: int, chains: int, blocks_of_unit: int) -> Peak:
+    """Lay out one shape; every unit does as much work in any."""
+    gpu = device.lanes == 32
+    threads, turns = (256, 512 // (vector * chains)) if gpu else (1, 8)
+    work = 1 << (17 if gpu else 23)  # vector multiply-adds of a unit's threads, each: about a millisecond
+    rounds, blocks = work // (blocks_of_unit * chains * turns), device.units * blocks_of_unit
+    defines = dict(VECTOR=vector, CHAINS=chains, TURNS=turns, ROUNDS=rounds, MAX_THREADS=threads,
+                   MIN_BLOCKS=1, AVX512=int(not gpu and device.lanes >= 16))  # fmt: skip
+    launch = Launch("multiply_add", (blocks, 1, 1), (threads, 1, 1), ("start", "sink"))
+    flops = 2 * blocks * threads * vector * chains * turns * rounds
+    return Peak(Blueprint("peak.cu", tuple(defines.items()), (launch,), packed_bytes=0), flops)

@@ -1,0 +1,120 @@
+"""Calibration on a pretended device: the best shape, the best run, the best of all times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright import calibrate as calibration
+from tilewright.calibrate import calibrate
+from tilewright.device import Device, for_architecture
+from tilewright.errors import DeviceError
+from tilewright.kernels import tools
+from tilewright.runtime import rates
+
+GPU = for_architecture("sm_90")
+CPU = replace(GPU, backend="opencl", units=4, lanes=16, max_cluster=1)
+
+
+class Pretended:
+    """A runtime whose launches take as long as is said, the first runs longer."""
+
+    def __init__(self, device: Device = GPU, slowdown: float = 1.0) -> None:
+        self.device, self.slowdown, self.runs, self.last = device, slowdown, 0, ""
+        self.times: dict[str, float] = {"empty": 4.0, "flush": 104.0, "multiply_add": 504.0}
+
+    def compile(self, blueprint: Any) -> Any:
+        return dict(blueprint.defines)
+
+    def load(self, built: Any) -> Any:
+        return built
+
+    def alloc(self, nbytes: int) -> Any:
+        return SimpleNamespace(nbytes=nbytes)
+
+    def fill(self, memory: Any, byte: int) -> None:
+        assert byte == 0
+
+    def launch(self, loaded: Any, launch: Any, memories: list[Any]) -> None:
+        assert len(memories) == len(launch.args)
+        wide = loaded.get("CHAINS") == 4 and launch.grid[0] == 8 * self.device.units
+        self.last = "best" if wide else launch.kernel
+
+    def synchronize(self) -> None: ...
+
+    def timed(self, run: Any) -> float:
+        run()
+        self.runs += 1
+        us = 4.0 + 300.0 * self.slowdown if self.last == "best" else self.times[self.last]
+        return us * (1.5 if self.runs < 4 else 1.0)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr(calibration, "_SECONDS", 0.0)
+    yield
+
+
+def test_the_fastest_shape_counts_and_the_empty_kernel_is_taken_off() -> None:
+    runtime: Any = Pretended()
+    found = calibrate(runtime)
+    (best,) = [
+        peak.flops for peak in tools.peaks(GPU)
+        if (dict(peak.blueprint.defines)["CHAINS"], peak.blueprint.launches[0].grid[0]) == (4, 8 * GPU.units)
+    ]  # fmt: skip
+    assert (found.empty_us, found.source) == (4.0, "calibrated")
+    assert found.read_gbs == pytest.approx(calibration.READ_BYTES / 100.0 / 1e3, rel=1e-3)
+    assert found.f32_tflops == pytest.approx(best / 300.0 / 1e6, rel=1e-3)
+    assert rates.calibrated(GPU).rates == found == runtime.device.rates
+
+
+def test_the_best_of_all_times_counts_unless_it_is_forgotten() -> None:
+    best = calibrate(Pretended())  # type: ignore[arg-type]
+    busy: Any = Pretended(slowdown=1.4)
+    assert calibrate(busy) == best == busy.device.rates
+    slow = calibrate(busy, anew=True)
+    assert slow.f32_tflops == pytest.approx(best.f32_tflops / 1.4, rel=1e-3)
+    assert calibrate(Pretended()) == best  # type: ignore[arg-type]
+
+
+def test_times_that_make_no_sense_are_refused() -> None:
+    odd: Any = Pretended()
+    odd.times["flush"] = 1.0
+    with pytest.raises(DeviceError, match="in other use"):
+        calibrate(odd)
+    assert rates.calibrated(GPU).rates.source != "calibrated"
+
+
+@pytest.mark.parametrize("device", [GPU, CPU, replace(CPU, lanes=8), replace(CPU, lanes=4)])
+def test_every_shape_does_the_same_work(device: Device) -> None:
+    shapes = tools.peaks(device)
+    assert len(shapes) >= 2
+    for shape in shapes:
+        d, (launch,) = dict(shape.blueprint.defines), shape.blueprint.launches
+        each = d["VECTOR"] * d["CHAINS"] * d["TURNS"] * d["ROUNDS"]
+        assert shape.flops == 2 * launch.grid[0] * launch.block[0] * each
+        assert d["VECTOR"] * (d["CHAINS"] + 1) <= tools.PEAK_FLOATS
+        assert d["VECTOR"] <= max(device.lanes, 4) and d["ROUNDS"] > 16
+    widest = max(dict(shape.blueprint.defines)["VECTOR"] for shape in shapes)
+    alike = {round(s.flops / dict(s.blueprint.defines)["VECTOR"] * widest, -8) for s in shapes}
+    assert max(alike) <= 1.01 * min(alike)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_all_blocks_of_a_gpu_run_at_once(arch: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    device = for_architecture(arch)
+    for shape in tools.peaks(device):
+        (found,) = compile_cuda(shape.blueprint, arch).resources.values()
+        blocks, threads = shape.blueprint.launches[0].grid[0] // device.units, 256
+        assert found.local_bytes == 0
+        assert -(-found.registers // 8) * 8 * threads * blocks <= device.regs_per_unit
+        assert threads * blocks <= device.threads_per_unit
