@@ -10,11 +10,14 @@ from tilewright.kernels.family import Family
 from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.gemv import Gemv
 from tilewright.kernels.grouped import Grouped
+from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.reference import Reference
 from tilewright.kernels.winograd import Winograd
 from tilewright.kernels.winograd4 import Winograd4
 
-FAMILIES: tuple[Family, ...] = (Direct(), Winograd(), Winograd4(), Gemm(), Gemv(), Grouped(), Reference())
+FAMILIES: tuple[Family, ...] = (
+    Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Reference(),
+)  # fmt: skip
 
 
 def family(name: str) -> Family:

@@ -1,0 +1,56 @@
+// im2col: the input under each output, as a column of a matrix, for the matrix product that follows (gemm.cu).
+//
+//   columns[g][c * R * S + r * S + s][px] = x[n, g * CG + c, p * u + r * d - pad, q * v + s * d - pad], or 0
+//
+// px counts the outputs (n, p, q) of all images; rows are PITCH floats, a multiple of 4. x: nchw or nhwc.
+//
+//        nchw: a thread writes 4 pixels of          nhwc: a block turns 32 channels x 32 pixels at a time
+//        R * S rows for CHANNELS channels,          in shared memory: read along the channels, written
+//        neighbours along the pixels                along the pixels
+//
+// Example: n1c64h56w56r3s3p1: 576 rows of 3,136 floats, 7.2 MB: 9 times the input.
+
+#include "epilogue.h"
+
+#define RS (SIZE_R * SIZE_S)
+#define PIXELS ((offset_t)SIZE_N * SIZE_P * SIZE_Q)
+#define QUADS (PITCH / 4)
+#define PX_TILES ((PITCH + 31) / 32)
+
+// The input element of channel c under pixel px of tap (r, s).
+INLINE float input_at(const GLOBAL float *x, offset_t px, int c, int r, int s) {
+    int h = (int)(px / SIZE_Q % SIZE_P) * STRIDE_H + r * DILATION_H - PAD_TOP;
+    int w = (int)(px % SIZE_Q) * STRIDE_W + s * DILATION_W - PAD_LEFT;
+    offset_t n = px / (SIZE_P * SIZE_Q);
+    if (px >= PIXELS || (unsigned)h >= SIZE_H || (unsigned)w >= SIZE_W) return 0.0f;
+    return x[X_NHWC ? ((n * SIZE_H + h) * SIZE_W + w) * SIZE_C + c : ((n * SIZE_C + c) * SIZE_H + h) * SIZE_W + w];
+}
+
+BOUNDED_KERNEL(im2col, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT columns) {
+    CHAIN();
+#if X_NHWC
+    SHARED_ARRAY(turned);  // [channel][33]
+    const int across = THREAD(0) % 32, down = THREAD(0) / 32;
+    const offset_t px0 = (offset_t)(GROUP(0) % PX_TILES) * 32;
+    const int c0 = GROUP(0) / PX_TILES * 32;
+    NO_UNROLL for (int rs = 0; rs < RS; rs++) {
+        for (int i = down; i < 32; i += THREADS / 32)
+            turned[across * 33 + i] = c0 + across < SIZE_C ? input_at(x, px0 + i, c0 + across, rs / SIZE_S, rs % SIZE_S) : 0.0f;
+        BARRIER();
+        for (int i = down; i < 32; i += THREADS / 32)
+            if (c0 + i < SIZE_C && px0 + across < PITCH)
+                columns[((offset_t)(c0 + i) * RS + rs) * PITCH + px0 + across] = turned[i * 33 + across];
+        BARRIER();
+    }
+#else
+    const offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0), px = item % QUADS * 4;
+    const int c0 = (int)(item / QUADS) * CHANNELS;
+    for (int c = c0; c < c0 + CHANNELS && c < SIZE_C; c++)
+        for (int r = 0; r < SIZE_R; r++)
+            for (int s = 0; s < SIZE_S; s++) {
+                float quad[4];
+                UNROLL for (int i = 0; i < 4; i++) quad[i] = input_at(x, px + i, c, r, s);
+                store4(columns + ((offset_t)c * RS + r * SIZE_S + s) * PITCH + px, quad);
+            }
+#endif
+}

@@ -1,0 +1,90 @@
+"""The im2col family: any convolution as a matrix product, of the filter and of columns that hold each output's input.
+
+A first kernel writes the columns to a workspace of n * c * r * s * p * q * 4 bytes (each row of n * p * q floats
+rounded up to whole quads), a second one is that of the gemm family. The workspace is what it costs: r * s / stride^2
+times the input, written once and read back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Work
+from tilewright.kernels.gemm import Gemm, blueprint
+from tilewright.kernels.gemm_product import product
+from tilewright.kernels.reference import sizes
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import Problem
+
+MOST_BYTES = 2 << 30  # of the columns
+THREADS = 256
+ENOUGH = 2048 * 132  # threads that fill any device
+
+
+def column_bytes(problem: Problem) -> int:
+    """Bytes of the columns: n * c * r * s * p * q * 4, rows rounded up to 16 bytes."""
+    return 4 * product(problem).x_floats
+
+
+class Im2col(Gemm):
+    """Convolution by im2col and the kernel of the gemm family; its tunables and rules are those of the product."""
+
+    name = "im2col"
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take what is no matrix product as it is, as long as the columns have room."""
+        if reason := Family.refuses(self, problem, device):
+            return reason
+        if not product(problem).columns:
+            return "the layer is a matrix product as it is: the gemm family takes it"
+        if column_bytes(problem) > MOST_BYTES:
+            return f"the columns take {column_bytes(problem) / 2**30:.1f} GiB, more than {MOST_BYTES >> 30}"
+        if device.lanes != 32:
+            return "it is made for the threads of a GPU"
+        return None
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out im2col and the launches of the product behind it."""
+        inner = blueprint(problem, device, config.values, aligned)
+        place = [one.kernel for one in inner.launches].index("gemm")
+        before = inner.launches[:place]  # y filled with zeros, for shares to be added to
+        first = replace(_launch(problem), chained=bool(before))
+        behind = tuple(replace(one, chained=True) for one in inner.launches[place:])
+        return Blueprint(
+            source="im2col.cu", defines=tuple(_defines(problem).items()), launches=(*before, first, *behind),
+            packed_bytes=inner.packed_bytes, pack=inner.pack,
+            workspace=(Buffer("columns", column_bytes(problem)), *inner.workspace),
+            parts=(replace(inner, launches=(), workspace=()),),
+        )  # fmt: skip
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count the product, and what im2col moves."""
+        work = super().work(problem, device, config)
+        moved = float(problem.x_bytes + column_bytes(problem))
+        dram = float(problem.x_bytes + problem.w_bytes + problem.y_bytes)
+        return replace(work, more_launches=1, more_bytes=moved, dram_bytes=dram)
+
+
+def _channels(pr: Problem) -> int:
+    """Channels that a thread of im2col takes (nchw): several, where there are threads enough."""
+    quads = product(pr).pitch // 4
+    return next(n for n in (8, 4, 2, 1) if n == 1 or quads * pr.c // n >= ENOUGH)
+
+
+def _launch(pr: Problem) -> Launch:
+    pitch = product(pr).pitch
+    if pr.layout_in == "nhwc":
+        blocks = ceil_div(pitch, 32) * ceil_div(pr.c, 32)
+        shared = 4 * 32 * 33
+    else:
+        blocks = ceil_div(pitch // 4 * ceil_div(pr.c, _channels(pr)), THREADS)
+        shared = 0
+    return Launch("im2col", (blocks, 1, 1), (THREADS, 1, 1), ("x", "columns"), shared_bytes=shared)
+
+
+def _defines(pr: Problem) -> dict[str, int]:
+    big = column_bytes(pr) >= 1 << 31 or pr.x_bytes >= 1 << 33
+    return sizes(pr) | dict(
+        THREADS=THREADS, PITCH=product(pr).pitch, CHANNELS=_channels(pr), SHARED_BYTES=4 * 32 * 33, OFFSET64=int(big)
+    )
