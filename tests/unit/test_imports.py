@@ -19,6 +19,7 @@ ORDER = (
     (
         "tuning.space",
         "tuning.proposals",
+        "tuning.correction",
         "tuning.model_cpu",
         "tuning.budget",
         "tuning.inputs",

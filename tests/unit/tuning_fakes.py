@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -55,6 +56,9 @@ class RowStrategy:
 
     def tell(self, record: Record) -> None:
         self.told.append(record)
+
+    def promise_us(self) -> float:
+        return math.inf
 
 
 def row(i: int) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -20,6 +21,10 @@ class Strategy(Protocol):
 
     def tell(self, record: Record) -> None:
         """Learn an outcome."""
+        ...
+
+    def promise_us(self) -> float:
+        """Return the least time that it expects, before any measurement; infinity if it expects nothing."""
         ...
 
 
@@ -50,6 +55,7 @@ LAGGING = 4  # power of a family's best time, over the best of all, that cuts it
 class Proposals:
     """Shares the trials out among the strategies of the families: the slower a family's best, the fewer.
 
+    Until a family is measured, its best is what its strategy expects. The fastest is asked first.
     What won elsewhere, ``first``, is tried before anything else.
     """
 
@@ -59,6 +65,7 @@ class Proposals:
     ) -> None:  # fmt: skip
         self._strategies, self._wanted = strategies, wanted
         self._families = list(families) or [""] * len(strategies)
+        self._promised = [strategy.promise_us() for strategy in strategies]
         self._best: dict[str, float] = {}
         self._seen: set[str] = set()
         self._first = [config for config in first if wanted(config)]
@@ -69,7 +76,9 @@ class Proposals:
         self._seen.update(str(config) for config in found)
         asking = list(range(len(self._strategies)))
         while len(found) < count and asking:
-            weights = {i: self._weight(i) for i in asking}
+            best = {i: self._best.get(self._families[i], self._promised[i]) for i in asking}
+            asking.sort(key=best.__getitem__)
+            weights = {i: _weight(best[i], best[asking[0]]) for i in asking}
             left, total = count - len(found), sum(weights.values())
             for i in list(asking):
                 share = max(1, round(left * weights[i] / total))
@@ -90,6 +99,7 @@ class Proposals:
         for strategy in self._strategies:
             strategy.tell(record)
 
-    def _weight(self, index: int) -> float:
-        mine = self._best.get(self._families[index])
-        return (min(self._best.values()) / mine) ** LAGGING if mine else 1.0
+
+def _weight(mine_us: float, best_us: float) -> float:
+    """Return the share of a family's proposals, of the fastest family's: none is cut that expects nothing."""
+    return (best_us / mine_us) ** LAGGING if mine_us < math.inf else 1.0

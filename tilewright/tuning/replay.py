@@ -14,8 +14,8 @@ from tilewright.device import Device
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.tuning import model, search
-from tilewright.tuning.proposals import MakeStrategy, Proposals, Strategy
+from tilewright.tuning import search
+from tilewright.tuning.proposals import MakeStrategy, Proposals
 from tilewright.tuning.space import space
 
 COUNTS = (0, 8, 100)
@@ -92,7 +92,7 @@ def replay(
         for family in families
     ]
     proposals = Proposals(searchers, lambda config: True, names)
-    proposed = _openings(searchers, families, problem, device, batch)
+    proposed = proposals.next(batch)
     times: list[float] = []
     passed_over = misses = 0
     while len(times) < max(counts, default=0) + (not times) and misses < _MOST_MISSES and proposed:
@@ -114,22 +114,6 @@ def _recorded(family: Family, problem: Problem, device: Device, known: Iterable[
     legal = space(family, problem, device)
     own = (c for c in known if c.family == family.name and set(c.values) == {p.name for p in legal.params})
     return sorted((c for c in own if legal.legal(c.values)), key=lambda c: c.items)
-
-
-def _openings(
-    searchers: Sequence[Strategy], families: Sequence[Family], problem: Problem, device: Device, batch: int
-) -> list[Config]:
-    """Return the first proposals of all families, those of the one that the model likes best in front."""
-    first = [searcher.propose(batch) for searcher in searchers]
-    if len(families) > 1:
-
-        def promise(place: int) -> float:
-            top = first[place][:1]
-            estimates = [model.estimate(families[place], problem, device, c).total_us for c in top]
-            return estimates[0] if estimates else math.inf
-
-        first = [first[place] for place in sorted(range(len(first)), key=promise)]
-    return [config for proposals in first for config in proposals]
 
 
 def mean_shares(replays: Iterable[Replay]) -> dict[int, float]:

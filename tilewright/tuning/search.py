@@ -8,10 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from math import exp
-from typing import Protocol
-
-import numpy as np
+from math import inf
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
@@ -19,6 +16,8 @@ from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Record
 from tilewright.tuning import model
+from tilewright.tuning.correction import Correction
+from tilewright.tuning.proposals import Strategy
 from tilewright.tuning.space import Space, space
 
 Among = Sequence[Config] | None
@@ -26,17 +25,8 @@ STRATEGIES = ("model", "local", "random", "all")
 SAMPLES = 1500
 BEAM = 12
 ROUNDS = 5
-FAILED = 4.0  # a config that failed counts as this many times slower than estimated
-
-
-class Strategy(Protocol):
-    """What the tuner asks of a search."""
-
-    def propose(self, count: int) -> list[Config]:
-        """Return up to ``count`` configs not proposed before; none when the space is spent."""
-
-    def tell(self, record: Record) -> None:
-        """Learn the outcome of a proposed config."""
+POOL = 60  # configs of the model's order that are looked at for each one to choose
+FAILED = 2.0  # a config that failed counts as this many times slower than estimated
 
 
 class Ranked:
@@ -85,7 +75,18 @@ def rank(
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
 
-class All:
+class Blind:
+    """A strategy that neither expects nor learns anything."""
+
+    def promise_us(self) -> float:
+        """Expect nothing."""
+        return inf
+
+    def tell(self, record: Record) -> None:
+        """Learn nothing."""
+
+
+class All(Blind):
     """Every legal config, in the order of the space."""
 
     def __init__(
@@ -98,11 +99,8 @@ class All:
         """Return the next configs of the space."""
         return list(islice(self._configs, count))
 
-    def tell(self, record: Record) -> None:
-        """Learn nothing."""
 
-
-class Random:
+class Random(Blind):
     """Legal configs drawn without regard to anything, none twice."""
 
     def __init__(
@@ -127,38 +125,6 @@ class Random:
                 break
         return batch
 
-    def tell(self, record: Record) -> None:
-        """Learn nothing."""
-
-
-class Correction:
-    """What measurements say of the model's error: log(time / estimate) as a sum over parameters.
-
-    Ridge regression on one indicator for each value of each parameter.
-    """
-
-    def __init__(self, strength: float = 1.0) -> None:
-        self._strength = strength
-        self._columns: dict[tuple[str, int], int] = {}
-        self._weights = np.zeros(0)
-
-    def fit(self, ratios: dict[Config, float]) -> None:
-        """Learn from time / estimate of each measured config."""
-        for config in ratios:
-            for item in config.items:
-                self._columns.setdefault(item, len(self._columns))
-        rows = np.zeros((len(ratios), len(self._columns)))
-        for row, config in zip(rows, ratios, strict=True):
-            row[[self._columns[item] for item in config.items]] = 1.0
-        logs = np.log(np.array(list(ratios.values())))
-        gram = rows.T @ rows + self._strength * np.eye(rows.shape[1])
-        self._weights = np.linalg.solve(gram, rows.T @ logs)
-
-    def factor(self, config: Config) -> float:
-        """Return the expected time / estimate."""
-        known = (self._columns.get(item) for item in config.items)
-        return exp(sum(float(self._weights[c]) for c in known if c is not None and c < len(self._weights)))
-
 
 class Model:
     """The model's order, corrected by what is measured; half of each batch climbs from the best."""
@@ -170,23 +136,27 @@ class Model:
         self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
     ) -> None:
         self._ranked = Ranked(family, problem, device, rng, among)
-        self._correction = Correction()
+        self._correction = Correction(self._ranked.space.params)
         self._times: dict[Config, float] = {}
-        self._ratios: dict[Config, float] = {}
+        self._failed: set[Config] = set()
         self._proposed: set[Config] = set()
+        self._waiting: dict[Config, None] = {}
+        self._best_us = inf  # of any family
+
+    def promise_us(self) -> float:
+        """Return the least time that the model expects."""
+        return min((e.total_us for e in self._ranked.seen.values()), default=inf)
 
     def propose(self, count: int) -> list[Config]:
         """Return the most promising configs that were not proposed yet."""
-        if self._ratios:
-            self._correction.fit(self._ratios)
-        near = self._near_best(round(count * self.climbing)) if self._times else []
-        self._proposed.update(near)
-        rest = self._best(self._ranked.order()[: 60 * max(count, 8)], count - len(near))
-        self._proposed.update(rest)
-        return near + rest
+        near = self._choose(self._near_best(), round(count * self.climbing)) if self._times else []
+        fresh = (config for config in self._ranked.order() if config not in self._proposed)
+        return near + self._choose(list(islice(fresh, POOL * max(count, 8))), count - len(near))
 
     def tell(self, record: Record) -> None:
         """Remember a measured time, or a failure."""
+        if record.measurement:
+            self._best_us = min(self._best_us, record.measurement.cold_us)
         try:
             config = Config.parse(record.config)
         except ConfigError:
@@ -194,25 +164,34 @@ class Model:
         if config.family != self._ranked.space.family.name:
             return
         self._proposed.add(config)
+        self._waiting.pop(config, None)
         self._ranked.add(config)
         if record.measurement:
             self._times[config] = record.measurement.cold_us
-        estimated_us = self._ranked.seen[config].total_us
-        self._ratios[config] = record.measurement.cold_us / estimated_us if record.measurement else FAILED
+        else:
+            self._failed.add(config)
 
-    def _near_best(self, count: int) -> list[Config]:
+    def _near_best(self) -> list[Config]:
+        """Return the neighbours of the fastest configs."""
         starts = sorted(self._times, key=lambda c: (self._times[c], c.items))[: self.starts]
         pool = [near for start in starts for near in self._ranked.near(start)]
         for config in pool:
             self._ranked.add(config)
-        return self._best(pool, count)
+        return pool
 
-    def _best(self, pool: list[Config], count: int) -> list[Config]:
+    def _choose(self, pool: list[Config], count: int) -> list[Config]:
+        """Choose among the configs of a pool that were not proposed yet."""
         fresh = [c for c in dict.fromkeys(pool) if c not in self._proposed]
-        return sorted(fresh, key=lambda c: (self._expected(c), c.items))[:count]
+        measured = {c: FAILED * self._estimate_us(c) for c in self._failed} | self._times
+        chosen = self._correction.choose(
+            fresh, self._estimate_us, measured, list(self._waiting), self._best_us, count
+        )
+        self._proposed.update(chosen)
+        self._waiting.update(dict.fromkeys(chosen))
+        return chosen
 
-    def _expected(self, config: Config) -> float:
-        return self._ranked.seen[config].total_us * self._correction.factor(config)
+    def _estimate_us(self, config: Config) -> float:
+        return self._ranked.seen[config].total_us
 
 
 class Local(Model):

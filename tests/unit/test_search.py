@@ -1,0 +1,162 @@
+"""The search's choice of what to measure next: the error's model, diversity, shares of families."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from tuning_fakes import GOOD, PROBLEM, Row, RowStrategy, row
+
+from tilewright.device import for_architecture
+from tilewright.kernels.direct import Direct
+from tilewright.kernels.family import Config, Param
+from tilewright.problem import Problem
+from tilewright.record import Measurement, Record
+from tilewright.tuning import search
+from tilewright.tuning.correction import COMMON, NOISE, OWN, Correction
+from tilewright.tuning.proposals import Proposals
+
+DEVICE = for_architecture("sm_90")
+LAYER = Problem.parse("n1c64h14w14k64r3s3p1-f32")
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+PARAMS = (Param("size", SIZES, "a size"), Param("kind", (0, 1, 2), "a choice", ("a", "b", "c")))
+
+
+def point(size: int, kind: int = 0) -> Config:
+    return Config.make("fake", {"size": size, "kind": kind})
+
+
+def choose(
+    fresh: Sequence[Config], measured: dict[Config, float], count: int = 1, waiting: Sequence[Config] = (),
+    estimates: dict[Config, float] | None = None,
+) -> list[Config]:  # fmt: skip
+    best = min(measured.values(), default=math.inf)
+    known = estimates or {}
+    return Correction(PARAMS).choose(
+        fresh, lambda c: known.get(c, 100.0), measured, waiting, best, count
+    )
+
+
+def outcome(config: Config, time_us: float | None, problem: Problem = PROBLEM) -> Record:
+    figure = None if time_us is None else Measurement(time_us, 0.0, 1)
+    kind = "compile" if time_us is None else "correct"
+    return Record(str(problem), DEVICE.key, config.family, str(config), kind, True, GOOD, figure)
+
+
+def test_the_models_best_comes_first() -> None:
+    estimates = {point(1): 30.0, point(8): 20.0, point(64): 40.0}
+    assert choose(list(estimates), {}, estimates=estimates) == [point(8)]
+    assert choose([], {}) == []
+
+
+def test_a_second_choice_is_no_twin_of_the_first() -> None:
+    """All expect the same: what is far from the first is more uncertain, so it may gain more."""
+    fresh = [point(size) for size in SIZES]
+    first, second = choose(fresh, {}, count=2)
+    assert (first, second) == (point(1), point(128))
+    assert choose(fresh[1:], {}, waiting=[point(1)]) == [point(128)]  # waiting counts as chosen
+
+
+def test_configs_like_a_fast_one_are_expected_to_be_fast() -> None:
+    fresh = [point(2), point(32), point(64)]
+    assert choose(fresh, {point(1): 80.0, point(128): 120.0}) == [point(2)]
+    assert choose(fresh, {point(1): 120.0, point(128): 80.0}) == [point(64)]
+
+
+def test_choices_are_all_equally_unlike() -> None:
+    correction = Correction(PARAMS)
+    pool = [point(1, 0), point(1, 1), point(1, 2)]
+    places = correction._features(pool)
+    apart = {float(abs(places[i] - places[j]).sum()) for i in range(3) for j in range(i)}
+    assert apart == {1.0}
+
+
+def test_posterior_is_that_of_the_normal_distribution() -> None:
+    """One measurement: the textbook's two-variable conditional."""
+    import numpy as np
+
+    correction = Correction(PARAMS)
+    error, variance, _ = correction._given([point(4)], [point(1)], np.array([0.2]))
+    prior, shared = COMMON**2 + OWN**2 + NOISE**2, COMMON**2 + OWN**2 * math.exp(-2 / 4)
+    assert error[0] == pytest.approx(shared / prior * 0.2)
+    assert variance[0] == pytest.approx(prior - shared**2 / prior)
+
+
+def test_search_learns_from_times_and_failures_and_never_repeats() -> None:
+    family = Direct()
+    seen: list[Config] = []
+    rng = random.Random(3)
+    strategy = search.make("model", family, LAYER, DEVICE, seed=1)
+    for size in (8, 8, 16):
+        batch = strategy.propose(size)
+        assert len(batch) == size
+        seen += batch
+        for config in batch:
+            time_us = None if rng.random() < 0.2 else rng.uniform(5.0, 50.0)
+            strategy.tell(outcome(config, time_us, LAYER))
+    assert len(set(seen)) == len(seen)
+    again = search.make("model", family, LAYER, DEVICE, seed=1)
+    assert again.propose(8) == seen[:8]
+
+
+def test_after_failures_only_the_search_goes_elsewhere() -> None:
+    """The first 8 fail, and are near-twins; the next is not the model's next, which is one more."""
+    ranked = [config for config, _ in search.rank(LAYER, DEVICE, Direct(), 400)]
+    strategy = search.make("model", Direct(), LAYER, DEVICE, among=ranked)
+    for config in ranked[:8]:
+        strategy.tell(outcome(config, None, LAYER))
+    (found,) = strategy.propose(1)
+    assert found != ranked[8]
+    correction = Correction(search.Ranked(Direct(), LAYER, DEVICE, random.Random(0), ranked).space.params)
+    places = correction._features([found, ranked[8], *ranked[:8]])
+    apart = [abs(places[2:] - place).sum(axis=1).min() for place in places[:2]]
+    assert apart[0] > apart[1]
+
+
+def test_a_replayed_search_keeps_to_what_is_given() -> None:
+    ranked = [config for config, _ in search.rank(LAYER, DEVICE, Direct(), 40)]
+    strategy = search.make("model", Direct(), LAYER, DEVICE, among=ranked)
+    assert strategy.promise_us() == search.rank(LAYER, DEVICE, Direct(), 1)[0][1].total_us
+    found = strategy.propose(8)
+    strategy.tell(outcome(found[3], 5.0, LAYER))
+    found += strategy.propose(40)
+    assert set(found) == set(ranked) and len(found) == 40
+    assert search.make("model", Direct(), LAYER, DEVICE, among=[]).promise_us() == math.inf
+
+
+class Promising(RowStrategy):
+    """A strategy of a family by another name, that promises a time."""
+
+    def __init__(self, family: str, promise: float) -> None:
+        super().__init__("all", Row(), PROBLEM, DEVICE)
+        self.family, self._promise = family, promise
+
+    def propose(self, count: int) -> list[Config]:
+        return [Config(self.family, config.items) for config in super().propose(count)]
+
+    def promise_us(self) -> float:
+        return self._promise
+
+
+def counts(configs: list[Config]) -> dict[str, int]:
+    return {name: sum(c.family == name for c in configs) for name in ("slow", "fast", "odd")}
+
+
+def test_families_share_by_what_they_promise_then_by_what_they_reach() -> None:
+    strategies = [Promising("slow", 20.0), Promising("fast", 10.0)]
+    proposals = Proposals(list(strategies), lambda config: True, ["slow", "fast"])
+    first = proposals.next(17)
+    assert first[0].family == "fast"  # the family that promises most is asked first
+    assert counts(first) == {"slow": 1, "fast": 16, "odd": 0}  # (10 / 20) ** 4 of the other's share
+    proposals.tell(outcome(Config("slow", row(0).items), 10.0))
+    assert counts(proposals.next(16)) == {"slow": 8, "fast": 8, "odd": 0}
+    proposals.tell(outcome(Config("fast", row(0).items), 20.0))
+    assert counts(proposals.next(17)) == {"slow": 16, "fast": 1, "odd": 0}
+
+
+def test_a_family_that_promises_nothing_gets_an_equal_share() -> None:
+    strategies = [Promising("odd", math.inf), Promising("fast", 10.0)]
+    proposals = Proposals(list(strategies), lambda config: True, ["odd", "fast"])
+    assert counts(proposals.next(8)) == {"slow": 0, "fast": 4, "odd": 4}

@@ -1,0 +1,127 @@
+"""What measurements say of the model's error, and which configs to measure next for it.
+
+The error, log(time / estimate), is taken for a Gaussian process over the parameters: configs that are alike
+err alike. A measurement corrects its neighbourhood and leaves the rest as uncertain as it was, so the
+next config is the one that is expected to improve most on the best: near-twins of a config that
+is measured, or about to be, have little to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import erf, log, log2, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.kernels.family import Config, Param
+
+Floats = NDArray[np.float64]
+
+# Of log(time / estimate). Source: the likelihood of benchmarks/h100/trials.jsonl.gz.
+COMMON = 0.15  # standard deviation of what all configs of a problem share
+OWN = 0.13  # standard deviation of what differs among them
+REACH = 4.0  # octaves of parameters, summed, over which the likeness of two errors falls by e
+NOISE = 0.02  # standard deviation of what no neighbour tells
+MOST = 400  # measured configs that are looked at, the fastest first
+
+_erf = np.vectorize(erf, otypes=[float])
+
+
+class Correction:
+    """The model's error on one problem, from the configs of one family that were measured."""
+
+    def __init__(self, params: Sequence[Param]) -> None:
+        self._params = params
+        self._places: dict[Config, list[float]] = {}
+
+    def choose(
+        self,
+        fresh: Sequence[Config],
+        estimate_us: Callable[[Config], float],
+        measured_us: Mapping[Config, float],
+        waiting: Sequence[Config],
+        best_us: float,
+        count: int,
+    ) -> list[Config]:
+        """Return the configs to measure next, the first first.
+
+        Args:
+            fresh: configs to choose among.
+            estimate_us: the model's time of a config.
+            measured_us: the time of each measured config.
+            waiting: configs that were chosen before and are not measured yet.
+            best_us: the least time to improve on; infinity if there is none.
+            count: how many to choose, at most.
+        """
+        pool = [*sorted(fresh, key=lambda c: (estimate_us(c), c.items)), *waiting]
+        known = sorted(measured_us, key=lambda c: (measured_us[c], c.items))[:MOST]
+        errors = np.array([log(measured_us[c] / estimate_us(c)) for c in known])
+        error, variance, seen = self._given(pool, [*known, *waiting], errors)
+        expected = np.log(np.array([estimate_us(c) for c in pool])) + error
+        places = self._features(pool)
+        free = np.arange(len(pool)) < len(fresh)
+        best = min([log(best_us), *expected[len(fresh) :]])
+        chosen: list[Config] = []
+        for _ in range(min(count, len(fresh))):
+            gain = _improvement(best - expected, np.sqrt(variance)) if best < np.inf else -expected
+            pick = int(np.argmax(np.where(free, gain, -np.inf)))
+            chosen.append(pool[pick])
+            free[pick], best = False, min(best, expected[pick])
+            # As if it were measured, and as expected: only what is uncertain changes.
+            told = _covariance(places, places[pick : pick + 1])[:, 0] - seen.T @ seen[:, pick]
+            seen = np.vstack([seen, told / sqrt(variance[pick])])
+            variance = np.maximum(variance - seen[-1] ** 2, NOISE**2)
+        return chosen
+
+    def _given(
+        self, pool: Sequence[Config], points: Sequence[Config], errors: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the mean and variance of the pool's errors, and how the points explain them.
+
+        The errors of the first points are known, of the others only that they will be.
+        """
+        at, places = self._features(points), self._features(pool)
+        root = np.linalg.cholesky(_covariance(at, at) + NOISE**2 * np.eye(len(at)))
+        seen = np.linalg.solve(root, _covariance(at, places))
+        known = len(errors)
+        white = np.linalg.solve(root[:known, :known], errors)
+        variance = COMMON**2 + OWN**2 + NOISE**2 - (seen**2).sum(axis=0)
+        return seen[:known].T @ white, np.maximum(variance, NOISE**2), seen
+
+    def _features(self, configs: Sequence[Config]) -> Floats:
+        """Return one row of coordinates for each config."""
+        for config in configs:
+            if config not in self._places:
+                self._places[config] = _coordinates(self._params, config)
+        width = len(_coordinates(self._params, None))
+        return np.array([self._places[c] for c in configs]).reshape(len(configs), width)
+
+
+def _coordinates(params: Sequence[Param], config: Config | None) -> list[float]:
+    """Sizes in octaves; a choice as one coordinate for each option, so that any two are 1 apart."""
+    row: list[float] = []
+    for param in params:
+        value = config[param.name] if config else 1
+        if param.names:
+            row += [0.5 * (value == option) for option in param.values]
+        else:
+            row.append(log2(max(value, 0.5)))
+    return row
+
+
+def _covariance(a: Floats, b: Floats) -> Floats:
+    """Return the covariance of the errors of two lists of configs."""
+    apart = np.zeros((len(a), len(b)))
+    for mine, other in zip(a.T, b.T, strict=True):
+        apart += np.abs(mine[:, None] - other)
+    covariance: Floats = COMMON**2 + OWN**2 * np.exp(-apart / REACH)
+    return covariance
+
+
+def _improvement(ahead: Floats, deviation: Floats) -> Floats:
+    """Return the expected improvement of normal variables that are expected ``ahead`` of the best."""
+    z = ahead / deviation
+    below: Floats = 0.5 * (1.0 + _erf(z / sqrt(2.0)))
+    gain: Floats = ahead * below + deviation * np.exp(-0.5 * z**2) / sqrt(2.0 * pi)
+    return gain
