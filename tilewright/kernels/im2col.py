@@ -1,8 +1,8 @@
-"""The im2col family: any convolution as a matrix product, of the filter and of columns that hold each output's input.
+"""The im2col family: any convolution as a product of the filter and of columns, the input under each output.
 
-A first kernel writes the columns to a workspace of n * c * r * s * p * q * 4 bytes (each row of n * p * q floats
-rounded up to whole quads), a second one is that of the gemm family. The workspace is what it costs: r * s / stride^2
-times the input, written once and read back.
+A first kernel writes the columns to a workspace of n * c * r * s * p * q * 4 bytes (each row of n * p * q
+floats rounded up to whole quads), a second one is that of the gemm family. The workspace is what it costs:
+r * s / stride^2 times the input, written once and read back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def column_bytes(problem: Problem) -> int:
 
 
 class Im2col(Gemm):
-    """Convolution by im2col and the kernel of the gemm family; its tunables and rules are those of the product."""
+    """Convolution by im2col and the kernel of the gemm family; tunables and rules are those of the product."""
 
     name = "im2col"
 
@@ -86,5 +86,6 @@ def _launch(pr: Problem) -> Launch:
 def _defines(pr: Problem) -> dict[str, int]:
     big = column_bytes(pr) >= 1 << 31 or pr.x_bytes >= 1 << 33
     return sizes(pr) | dict(
-        THREADS=THREADS, PITCH=product(pr).pitch, CHANNELS=_channels(pr), SHARED_BYTES=4 * 32 * 33, OFFSET64=int(big)
-    )
+        THREADS=THREADS, PITCH=product(pr).pitch, CHANNELS=_channels(pr), SHARED_BYTES=4 * 32 * 33,
+        OFFSET64=int(big),
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError
+from tilewright.errors import ConfigError, DeviceError, ProblemError
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
