@@ -252,6 +252,10 @@ class Family:
         """Count the work of a legal config, for the model."""
         raise NotImplementedError
 
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """What ``explain`` adds of a config's workspace, by name."""
+        return {}
+
     def deterministic(self, config: Config) -> bool:
         """Whether two runs give the same bits."""
         return True
