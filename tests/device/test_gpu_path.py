@@ -54,6 +54,9 @@ SHAPES = (
     "n1c3h17w19k16r7s7p3u2-f32",  # first layers
     "n3c1h12w14k5r5s3-f32-nhwc+bias+relu+maxpool2",
     "n2c40h6w7k35r1s1-f32-nhwc2nchw+bias+add",
+    "n5c1h20w22k4r7s7-f32",  # many images
+    "n9c4h18w18k16r5s5-f32+bias+add",
+    "n3c3h13w11k10r3s2p1.0.2.1u1x2d2-f32-nchw2nhwc+bias",
 )
 COUNT = 3  # configs of a family on a shape
 

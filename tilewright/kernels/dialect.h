@@ -12,6 +12,8 @@
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
 //   dot4 EXP                four products of i8, summed; the exponential
+//   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
+//                           ``constant`` fills; FILTER[i] is its element, CONSTANT float *w the parameter
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
 //                           early; wait until the one before is done (Launch.chained). CHAIN: both
 //   ASYNC_*                 global-to-shared copies that do not pass through registers where the
@@ -41,6 +43,9 @@
 #define GROUPS(d) ((d) == 0 ? gridDim.x : (d) == 1 ? gridDim.y : gridDim.z)
 #define BARRIER() __syncthreads()
 #define SHARED_ARRAY(name) extern __shared__ __align__(16) float name[]
+#define CONSTANT const
+#define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) float constant_filter[count]; }
+#define FILTER constant_filter
 
 struct __align__(VECTOR * 4 > 16 ? 16 : VECTOR * 4) vec {
     float e[VECTOR];
@@ -74,6 +79,10 @@ INLINE vec vec_load_shared(const float *p) { return *(const vec *)p; }
 INLINE void load4(float *to, const float *from) {                  // from: shared, 16-byte aligned
     float4 v = *(const float4 *)from;
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+INLINE void load2(float *to, const float *from) {                  // from: shared, 8-byte aligned
+    float2 v = *(const float2 *)from;
+    to[0] = v.x, to[1] = v.y;
 }
 INLINE void load_once16(unsigned *to, const void *from) {          // 16 bytes that are read only once
     asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -174,6 +183,9 @@ INLINE void async_copy16(float *to, const float *from, int keep) {
 #define GROUPS(d) ((int)get_num_groups(d))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define SHARED_ARRAY(name) __local float name[(SHARED_BYTES) / 4] __attribute__((aligned(64)))
+#define CONSTANT __constant
+#define CONSTANT_FILTER(count)
+#define FILTER w
 
 #define TW_JOIN2(a, b) a##b
 #define TW_JOIN(a, b) TW_JOIN2(a, b)
@@ -247,6 +259,7 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
 #endif
 #define store4(to, from) vstore4(vload4(0, from), 0, to)  // macros: for memory of any kind
 #define load4(to, from) vstore4(vload4(0, from), 0, to)
+#define load2(to, from) vstore2(vload2(0, from), 0, to)
 #define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
 INLINE void async_copy4(__local float *to, const __global float *from, int keep) {
     *to = keep ? *from : 0.0f;
