@@ -88,6 +88,7 @@ INLINE void load_once16(unsigned *to, const void *from) {          // 16 bytes t
     asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from));
 }
+INLINE void store2(float *to, const float *from) { *(float2 *)to = make_float2(from[0], from[1]); }
 INLINE void store4(float *to, const float *from) {                 // to: 16-byte aligned
     *(float4 *)to = make_float4(from[0], from[1], from[2], from[3]);
 }
@@ -260,6 +261,7 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
 #define store4(to, from) vstore4(vload4(0, from), 0, to)  // macros: for memory of any kind
 #define load4(to, from) vstore4(vload4(0, from), 0, to)
 #define load2(to, from) vstore2(vload2(0, from), 0, to)
+#define store2(to, from) vstore2(vload2(0, from), 0, to)
 #define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
 INLINE void async_copy4(__local float *to, const __global float *from, int keep) {
     *to = keep ? *from : 0.0f;

@@ -4,20 +4,20 @@
 //
 // x, y: nchw or nhwc.  w: packed [c][r][s][KP], zero padded in K.
 //
-//   an item: BAND output rows of IMAGES images      a thread's unit: TW outputs of a row, TK channels
+//   an item: BAND output rows of IMAGES images    a thread's unit: TW outputs of TH rows, TK channels
 //
-//     +--------------------+                          one input row in registers feeds S taps of TK channels:
-//     | rows under item 0  | --> buffer 0             x0 x1 x2 x3 x4 x5      TW = 4, S = 3:
-//     +--------------------+                             [s=0: x0..x3]       6 words feed 12 * TK multiply-adds
-//     | rows under item 1  | --> buffer 1                   [s=1: x1..x4]
-//     +--------------------+                                   [s=2: x2..x5]
+//     +--------------------+                        an input row in registers is slid under S taps of TK channels:
+//     | rows under item 0  | --> buffer 0           x0 x1 x2 x3 x4 x5      TW = 4, S = 3: 6 words of each of TH rows,
+//     +--------------------+                           [s=0: x0..x3]       P_PARTS apart, and 3 * TK taps feed
+//     | rows under item 1  | --> buffer 1                 [s=1: x1..x4]    12 * TK * TH multiply-adds
+//     +--------------------+                                 [s=2: x2..x5]
 //
 // As many blocks as the device holds at once go from item to item; while they compute one, the next is on its
-// way into the other buffer. Padding stays in shared memory as zeros that no copy touches. A multiply-add takes
-// its tap straight from constant memory (F_CONSTANT: the body is unrolled whole, so that addresses are constants)
-// or from a copy of the filter in shared memory. With OUT the sums of an item pass through shared memory,
-// so that they are stored as one line, however rows are cut.
-// Example: LeNet 1 (86 x 86, 7x7, 4 channels): TW = 4, TK = 4: 21 loads of 16 bytes for 784 multiply-adds.
+// way into the other buffer. Padding stays in shared memory as zeros that no copy touches. Taps come from
+// constant memory (F_CONSTANT) or from a copy of the filter in shared memory. Neighbouring lanes have
+// neighbouring columns (nchw) or channels (nhwc): with TW = 4 or TK = 4 they store 16 bytes each, of one line.
+// With OUT the sums of an item pass through shared memory and are stored as one line, however rows are cut.
+// Example: LeNet 1 (86 x 86, 7x7, 4 channels): TW = TH = TK = 4: 19 loads of 16 bytes for 448 multiply-adds.
 
 #define KB 1
 #define HB 1
@@ -26,9 +26,10 @@
 #define SG 1
 #define VK (TK / VECTOR)
 #define KP (K_GROUPS * TK)
-#define UNITS (IMAGES * BAND * Q_PARTS * K_GROUPS)
+#define P_PARTS ceil_div(BAND, TH)
+#define UNITS (IMAGES * P_PARTS * Q_PARTS * K_GROUPS)
 #define ITEMS (ceil_div(N, IMAGES) * BANDS)
-#define XH ((BAND - 1) * STR_H + (R - 1) * DIL_H + 1)
+#define XH ((P_PARTS * TH - 1) * STR_H + (R - 1) * DIL_H + 1)
 #define PLANE (XH * XP)
 #define LINES (X_NHWC ? XH : C * XH)    // runs of neighbours in memory, of an image
 #define LINE (X_NHWC ? W * C : W)
@@ -74,14 +75,40 @@ INLINE void load_row(float row[ROW4], const SHARED float *from) {
 #endif
 }
 
+INLINE vec load_tap(FILTER_SPACE float *w, const SHARED float *filter, int at) {
+#if F_CONSTANT
+    float one[VECTOR];
+    UNROLL for (int v = 0; v < VECTOR; v++) one[v] = FILTER[at + v];
+    return vec_pack(one);
+#else
+    return vec_load_shared(filter + at);
+#endif
+}
+
+#if Y_WORDS == 4
+#define store_words store4
+#elif Y_WORDS == 2
+#define store_words store2
+#else
+#define store_words(to, from) (*(to) = *(from))
+#endif
+
 typedef struct {
-    int i, p, q, k;  // image of the item, row of the band, first column, first channel
+    int i, p, q, k;  // image of the item, first row of the band, first column, first channel
 } Unit;
+
+// Neighbouring lanes make what are neighbours in y.
+INLINE Unit find_unit(int unit) {
+    const int places = Q_PARTS * P_PARTS * IMAGES, k = Y_NHWC ? unit % K_GROUPS : unit / places;
+    const int place = Y_NHWC ? unit / K_GROUPS : unit % places;
+    Unit at = {place / (Q_PARTS * P_PARTS), place / Q_PARTS % P_PARTS, place % Q_PARTS * TW, k * TK};
+    return at;
+}
 
 // One sum of the band: store it, finished, or leave it in shared memory.
 INLINE void store_one(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, SHARED float *out, Unit at,
                       int n, int p, float v) {
-    if (at.k >= K || at.q >= Q) return;
+    if (at.k >= K || at.q >= Q || at.p >= BAND) return;
 #if OUT
     out[Y_NHWC ? (at.i * BAND_PIXELS + at.p * Q + at.q) * K + at.k : (at.i * K + at.k) * BAND_PIXELS + at.p * Q + at.q] = v;
 #else
@@ -91,61 +118,53 @@ INLINE void store_one(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL fl
 #endif
 }
 
-INLINE void store_unit(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, SHARED float *out, Unit at,
-                       int n0, int p0, const vec acc[VK][TW]) {
+// The sums of one row of a unit.
+INLINE void store_row(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, SHARED float *out, Unit at,
+                      int n0, int p0, const vec acc[TW]) {
     const int n = n0 + at.i, p = p0 + at.p;
-    UNROLL for (int a = 0; a < VK; a++) {
-#if Y_QUADS && !OUT  // nchw: rows of 16-byte aligned quads
-        UNROLL for (int j = 0; j < TW; j += 4) {
-            float quad[4][VECTOR];
-            UNROLL for (int i = 0; i < 4; i++) vec_unpack(quad[i], acc[a][j + i]);
-            UNROLL for (int v = 0; v < VECTOR; v++) {
-                int k = at.k + a * VECTOR + v;
-                if (k >= K || at.q + j >= Q || n >= N || p >= P) continue;
-                offset_t to = Z_AT(n, k, p, at.q + j);
-                float one[4];
-                UNROLL for (int i = 0; i < 4; i++) one[i] = epilogue(quad[i][v], bias, k, z, to + i);
-                store4(y + to, one);
-            }
-        }
-#else
-        UNROLL for (int j = 0; j < TW; j++) {
-            float one[VECTOR];
-            vec_unpack(one, acc[a][j]);
-#if Y_VECTOR && !OUT  // nhwc: neighbouring channels
-            int k = at.k + a * VECTOR;
-            if (k >= K || at.q + j >= Q || n >= N || p >= P) continue;
+#if Y_WORDS > 1 && !OUT  // nchw: rows of aligned quads or pairs
+    UNROLL for (int j = 0; j < TW; j += Y_WORDS) {
+        float sums[Y_WORDS][VECTOR];
+        UNROLL for (int i = 0; i < Y_WORDS; i++) vec_unpack(sums[i], acc[j + i]);
+        UNROLL for (int v = 0; v < VECTOR; v++) {
+            int k = at.k + v;
+            if (k >= K || at.q + j >= Q || n >= N || at.p >= BAND || p >= P) continue;
             offset_t to = Z_AT(n, k, p, at.q + j);
-            UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, k + v, z, to + v);
-            vec_store(y + to, vec_pack(one));
+            float one[Y_WORDS];
+            UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(sums[i][v], bias, k, z, to + i);
+            store_words(y + to, one);
+        }
+    }
 #else
-            UNROLL for (int v = 0; v < VECTOR; v++) {
-                Unit mine = {at.i, at.p, at.q + j, at.k + a * VECTOR + v};
-                store_one(y, bias, z, out, mine, n, p, one[v]);
-            }
-#endif
+    UNROLL for (int j = 0; j < TW; j++) {
+        float one[VECTOR];
+        vec_unpack(one, acc[j]);
+#if Y_VECTOR && !OUT  // nhwc: neighbouring channels
+        if (at.k >= K || at.q + j >= Q || n >= N || at.p >= BAND || p >= P) continue;
+        offset_t to = Z_AT(n, at.k, p, at.q + j);
+        UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, at.k + v, z, to + v);
+        vec_store(y + to, vec_pack(one));
+#else
+        UNROLL for (int v = 0; v < VECTOR; v++) {
+            Unit mine = {at.i, at.p, at.q + j, at.k + v};
+            store_one(y, bias, z, out, mine, n, p, one[v]);
         }
 #endif
     }
+#endif
 }
 
-// Store the sums of an item as lines of quads, or of single words.
+// Store the sums of an item as lines of quads, pairs or single words.
 INLINE void store_lines(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, const SHARED float *out,
                         int n0, int p0) {
-#define AT_ONCE (Y_QUADS ? 4 : 1)
-    for (int e = THREAD(0) * AT_ONCE; e < IMAGES * K * BAND_PIXELS; e += THREADS * AT_ONCE) {
+    for (int e = THREAD(0) * Y_WORDS; e < IMAGES * K * BAND_PIXELS; e += THREADS * Y_WORDS) {
         int k = Y_NHWC ? e % K : e / BAND_PIXELS % K, n = n0 + e / (K * BAND_PIXELS);
         int pixel = p0 * Q + (Y_NHWC ? e / K % BAND_PIXELS : e % BAND_PIXELS);
         if (n >= N || pixel >= P * Q) continue;
         offset_t to = Y_NHWC ? ((offset_t)n * (P * Q) + pixel) * K + k : ((offset_t)n * K + k) * (P * Q) + pixel;
-#if Y_QUADS
-        float one[4];
-        load4(one, out + e);
-        UNROLL for (int i = 0; i < 4; i++) one[i] = epilogue(one[i], bias, k + (Y_NHWC ? i : 0), z, to + i);
-        store4(y + to, one);
-#else
-        y[to] = epilogue(out[e], bias, k, z, to);
-#endif
+        float one[Y_WORDS];
+        UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(out[e + i], bias, k + (Y_NHWC ? i : 0), z, to + i);
+        store_words(y + to, one);
     }
 }
 
@@ -176,31 +195,30 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
         const int n0 = item / BANDS * IMAGES, p0 = item % BANDS * BAND;
 
         NO_UNROLL for (int unit = THREAD(0); unit < UNITS; unit += THREADS) {
-            Unit at = {unit / (Q_PARTS * BAND) % IMAGES, unit / Q_PARTS % BAND, unit % Q_PARTS * TW,
-                       unit / (Q_PARTS * BAND * IMAGES) * TK};
+            Unit at = find_unit(unit);
             const SHARED float *from = xs + at.i * (C * PLANE) + at.p * (STR_H * XP) + at.q * STR_W;
-            vec acc[VK][TW];
-            UNROLL for (int a = 0; a < VK; a++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[a][j]);
+            vec acc[VK][TH][TW];
+            UNROLL for (int a = 0; a < VK; a++)
+                UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[a][b][j]);
             UNROLL_BY(CHANNEL_UNROLL) for (int c = 0; c < C; c++) {
                 UNROLL_BY(ROW_UNROLL) for (int r = 0; r < R; r++) {
-                    float row[ROW4];
-                    load_row(row, from + c * PLANE + r * (DIL_H * XP));
+                    float row[TH][ROW4];
+                    UNROLL for (int b = 0; b < TH; b++)
+                        load_row(row[b], from + c * PLANE + (r * DIL_H + b * (P_PARTS * STR_H)) * XP);
                     UNROLL for (int s = 0; s < S; s++)
                         UNROLL for (int a = 0; a < VK; a++) {
-                            int f = ((c * R + r) * S + s) * KP + a * VECTOR;
-#if F_CONSTANT
-                            float taps[VECTOR];
-                            UNROLL for (int v = 0; v < VECTOR; v++) taps[v] = FILTER[f + v];
-                            vec tap = vec_pack(taps);
-#else
-                            vec tap = vec_load_shared(filter + at.k + f);
-#endif
-                            UNROLL for (int j = 0; j < TW; j++)
-                                vec_fma_turn(j, &acc[a][j], tap, row[j * STR_W + s * DIL_W]);
+                            vec tap = load_tap(w, filter + at.k, ((c * R + r) * S + s) * KP + a * VECTOR);
+                            UNROLL for (int b = 0; b < TH; b++)
+                                UNROLL for (int j = 0; j < TW; j++)
+                                    vec_fma_turn(j, &acc[a][b][j], tap, row[b][j * STR_W + s * DIL_W]);
                         }
                 }
             }
-            store_unit(y, bias, z, out, at, n0, p0, acc);
+            UNROLL for (int b = 0; b < TH; b++)
+                UNROLL for (int a = 0; a < VK; a++) {
+                    Unit mine = {at.i, at.p + b * P_PARTS, at.q, at.k + a * VECTOR};
+                    store_row(y, bias, z, out, mine, n0, p0, acc[a][b]);
+                }
         }
 #if OUT
         BARRIER();
