@@ -17,7 +17,7 @@ from tilewright.errors import DeviceError
 from tilewright.report.table import Table
 from tilewright.runtime import open_runtime
 
-COMMANDS = ("bench", "tune", "explain", "run", "doctor", "calibrate", "model-report", "cache")
+COMMANDS = ("bench", "tune", "explain", "run", "export", "doctor", "calibrate", "model-report", "cache")
 
 
 @pytest.fixture(autouse=True)

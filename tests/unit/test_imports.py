@@ -42,7 +42,7 @@ ORDER = (
     ("tuning.tuner",),
     ("dispatch", "arrays"),
     ("arguments", "layer"),
-    ("api",),
+    ("api", "export"),
     ("peers",),
     ("contest", "race"),
     ("bench",),
