@@ -14,7 +14,19 @@ from typing import Annotated
 import typer
 
 from tilewright import __version__
-from tilewright.cli import bench, cache, calibrate, doctor, explain, export, model_report, profile, run, tune
+from tilewright.cli import (
+    bench,
+    cache,
+    calibrate,
+    configs,
+    doctor,
+    explain,
+    export,
+    model_report,
+    profile,
+    run,
+    tune,
+)
 from tilewright.errors import CompileError, RunError, TilewrightError
 
 app = typer.Typer(
@@ -28,6 +40,7 @@ app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
 app.command("explain")(explain.explain)
 app.command("run")(run.run)
+app.command("configs")(configs.configs)
 app.command("profile")(profile.profile)
 app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)

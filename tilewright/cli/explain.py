@@ -29,7 +29,7 @@ def explain(
     against measured; the runner-up, and whether it is within noise.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = None if config is None else Config.parse(config)
+    given = options.config(config, problem)
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
     from tilewright.report.explanation import sections, tables

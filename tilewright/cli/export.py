@@ -39,7 +39,7 @@ def export(
     packing of the filter, a JSON of everything, and a C example that checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = None if config is None else Config.parse(config)
+    given = options.config(config, problem)
     if problem.n == 0:
         raise ProblemError(f"{problem}: n=0 leaves nothing to export; give a batch of 1 or more")
     _folder(to)

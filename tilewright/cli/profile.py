@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tilewright.cli import options
 from tilewright.cli.screen import emit
 from tilewright.errors import DeviceError
-from tilewright.kernels.family import Config
 from tilewright.report.table import Table, bytes_text, time_text
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def profile(
     By NVIDIA's ncu where it is installed and permitted; else the model's figures, which say so.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = None if config is None else Config.parse(config)
+    given = options.config(config, problem)
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":

@@ -27,7 +27,7 @@ def run(
 ) -> None:
     """Run a layer's kernel (the stored winner, else the model's choice): check its answer, time it."""
     problem = options.layer(layer, dtype, layout).problem
-    given = None if config is None else Config.parse(config)
+    given = options.config(config, problem)
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":

@@ -210,7 +210,8 @@ class Family:
     """Base of every kernel family; a subclass is one spec ``x.py`` with one kernel ``x.cu``."""
 
     name: str = ""
-    tunable: bool = True
+    tunable: bool = True  # the model knows it, and so can a search
+    races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
     exact: bool = True  # small integers give whole answers, bit by bit
     spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
@@ -260,7 +261,9 @@ class Family:
         raise NotImplementedError
 
     def check(self, problem: Problem, device: Device, config: Config) -> None:
-        """Raise ConfigError with the name and reason of the first broken rule."""
+        """Raise ConfigError if the family refuses the problem, or with the first broken rule."""
+        if reason := self.refuses(problem, device):
+            raise ConfigError(f"config {config}: {self.name} does not take {problem}: {reason}")
         params = {p.name: p for p in self.params(problem, device)}
         for name in sorted(set(params) ^ set(config.values)):
             what = "is missing" if name in params else "is no parameter"

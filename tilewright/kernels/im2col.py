@@ -28,7 +28,7 @@ def column_bytes(problem: Problem) -> int:
 
 
 class Im2col(Gemm):
-    """Convolution by im2col and the kernel of the gemm family; tunables and rules are those of the product."""
+    """Convolution by im2col and the kernel of the gemm family; tunables and rules are the product's."""
 
     name = "im2col"
 

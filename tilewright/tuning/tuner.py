@@ -66,7 +66,7 @@ def tune(
         store: where outcomes are kept and resumed from; None: nowhere.
         progress: told each event.
         deterministic: try only configs that give the same bits each time.
-        families: names of those to search; none: all that take the problem.
+        families: names of those to search; none: all that race and take the problem.
         make: makes the strategy of a family; None: ``tilewright.tuning.search.make``.
 
     Returns:
