@@ -176,7 +176,7 @@ def foreseen(
     """
     from tilewright.tuning.space import usable
 
-    families, _ = usable(FAMILIES, problem, device)
+    families, _ = usable(pick(FAMILIES, ()), problem, device)
     keys = source_keys((family.name for family in families), compiler)
     best = store.best(problem, device.key, deterministic, keys)
     if best:

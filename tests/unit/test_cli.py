@@ -18,7 +18,7 @@ from tilewright.report.table import Table
 from tilewright.runtime import open_runtime
 
 COMMANDS = (
-    "bench", "tune", "explain", "run", "profile", "export",
+    "bench", "tune", "explain", "run", "profile", "export", "study", "report",
     "doctor", "calibrate", "model-report", "cache",
 )  # fmt: skip
 

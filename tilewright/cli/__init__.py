@@ -24,7 +24,9 @@ from tilewright.cli import (
     export,
     model_report,
     profile,
+    report,
     run,
+    study,
     tune,
 )
 from tilewright.errors import CompileError, RunError, TilewrightError
@@ -43,6 +45,8 @@ app.command("run")(run.run)
 app.command("configs")(configs.configs)
 app.command("profile")(profile.profile)
 app.command("export")(export.export)
+app.command("study")(study.study)
+app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.command("model-report")(model_report.model_report)
