@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilewright import kernels
 from tilewright.bench import Bound
-from tilewright.contest import offered
+from tilewright.contest import Entered, offered
 from tilewright.device import parse_selector
 from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch
 from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import find
-from tilewright.peers import PEERS, Contestant, Peer, Setting, applicable, usual
+from tilewright.peers import PEERS, Peer, Setting, applicable, usual
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime import Runtime, open_runtime
@@ -57,9 +59,11 @@ class Lab:
     rounds: int = 24
     threads: int = 1
     tune: Callable[[Problem, tuple[str, ...]], None] | None = None
-    tries: int = 8
+    tries: int = 4
     say: Callable[[str], None] = lambda text: None
     _verifiers: dict[tuple[int, Problem], Verifier] = field(default_factory=dict)
+    _offers: dict[tuple[int, Problem, str], Entered] = field(default_factory=dict)
+    _truths: dict[tuple[int, Problem], Any] = field(default_factory=dict)
 
     @property
     def limits(self) -> Limits:
@@ -69,8 +73,9 @@ class Lab:
         return Limits(min_rounds=self.rounds, max_rounds=self.rounds, max_s=120.0, warm_runs=0)
 
     def forget(self) -> None:
-        """Free the inputs and references of a layer."""
-        self._verifiers.clear()
+        """Free the inputs, references and peers of a layer."""
+        for held in (self._verifiers, self._offers, self._truths):
+            held.clear()
 
     def enter(self, step: Step, layer: Layer) -> Entry:
         """Make a step ready to be timed on a layer, its answer checked.
@@ -111,19 +116,19 @@ class Lab:
 
     def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
         """Return the first few that the compiler takes: a space may hold configs that spill."""
+        wanted = 1 if self.quick else self.tries
         found: list[Config] = []
-        last: CompileError | None = None
-        for config in configs:
-            try:
-                Plan.make(runtime, problem, config)
-                found.append(config)
-            except CompileError as error:
-                last = error
-            if len(found) == (1 if self.quick else self.tries):
+        reasons: list[str] = []
+        for start in range(0, len(configs), 2 * wanted):
+            batch = configs[start : start + 2 * wanted]
+            for config, reason in zip(batch, _refusals(batch, runtime, problem, self.threads), strict=True):
+                found += [] if reason else [config]
+                reasons += [reason] if reason else []
+            if len(found) >= wanted:
                 break
         if not found:
-            raise last or ConfigError(f"no such config is legal for {problem}")
-        return found
+            raise CompileError(reasons[-1] if reasons else f"no such config is legal for {problem}")
+        return found[:wanted]
 
     def _checked(self, problem: Problem, runtime: Runtime, config: Config, note: str) -> Entry:
         verifier = self._verifier(problem, runtime)
@@ -142,20 +147,48 @@ class Lab:
     def _peer(self, step: Step, problem: Problem, runtime: Runtime) -> Entry:
         """Take the fastest contestant of a peer, by a quick timing."""
         name, _, tag = step.peer.partition("-")
-        peers = [peer for peer in usual(runtime.device) if name == "best"] or _named(name, runtime)
-        inputs = normal_inputs(problem, 0)
-        setting = Setting(runtime.device, self.threads, lambda: runtime.stream, runtime.timed)
-        truth = Bound(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once()
-        reasons, found = [], list[Contestant]()
-        for peer in peers:
-            entered = offered(peer, problem, inputs, truth, setting)
-            found += [c for c in entered.contestants if not tag or tag in c.tags]
-            reasons.append(entered.reason)
+        peers = list(usual(runtime.device)) if name == "best" else _named(name, runtime)
+        entered = [self._offered(peer, problem, runtime) for peer in peers]
+        found = [c for one in entered for c in one.contestants if not tag or tag in c.tags]
         if not found:
-            why = "; ".join(filter(None, reasons)) or f"{name} has no way of that kind"
-            raise ProblemError(f"no time: {why}")
+            why = "; ".join(one.reason for one in entered if one.reason)
+            raise ProblemError(why or f"{name} has no way of that kind")
+        setting = self._setting(runtime)
         best = min(found, key=lambda c: setting.quick_us(c.run))
         return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")
+
+    def _offered(self, peer: Peer, problem: Problem, runtime: Runtime) -> Entered:
+        """Return what a peer has for a layer; asked once."""
+        key = (id(runtime), problem, peer.name)
+        if key not in self._offers:
+            inputs = normal_inputs(problem, 0)
+            place = (id(runtime), problem)
+            if place not in self._truths:
+                self._truths[place] = Bound(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once()
+            truth = self._truths[place]
+            self._offers[key] = offered(peer, problem, inputs, truth, self._setting(runtime))
+        return self._offers[key]
+
+    def _setting(self, runtime: Runtime) -> Setting:
+        return Setting(runtime.device, self.threads, lambda: runtime.stream, runtime.timed)
+
+
+def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads: int) -> list[str]:
+    """Compile configs, side by side where the compiler can; return why each was refused, or nothing."""
+
+    def refusal(config: Config) -> str:
+        blueprint = kernels.family(config.family).blueprint(problem, runtime.device, config)
+        try:
+            for program in blueprint.programs:
+                runtime.compile(program)
+        except CompileError as error:
+            return str(error)
+        return ""
+
+    if runtime.device.backend != "cuda":
+        return [refusal(config) for config in configs]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(refusal, configs))
 
 
 def _named(name: str, runtime: Runtime) -> list[Peer]:

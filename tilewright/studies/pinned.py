@@ -30,11 +30,11 @@ class Pinned(Family):
         return self.of.inner(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the family's parameters, those that are held with their values only."""
+        """Offer the family's parameters; those that are held come first, so that rules see them early."""
         params = self.of.params(problem, device)
         for name in self.pin.keys() - {param.name for param in params}:
             raise ConfigError(f"{self.name} has no parameter {name!r} on {device.name}")
-        return tuple(self._held(param) for param in params)
+        return tuple(self._held(p) for p in sorted(params, key=lambda param: param.name not in self.pin))
 
     def rules(self) -> tuple[Rule, ...]:
         """As the family."""
