@@ -103,7 +103,8 @@ STUDY = Study(
               baseline="fastest peer", model=True),
         *(
             Whole(f"{layer.name}: time by activity", (layer,), steps, table=f"diannao-{name}-times",
-                  note="Calls that are made here have a time; nvprof's figures include its own cost.")
+                  note="Calls that are made here have a time. nvprof's figures include its own cost, and the "
+                  "source's total counts the device's time twice, within the host's too: ours is wall clock.")
             for name, (layer, steps) in SWEEPS.items()
         ),
         *(

@@ -90,7 +90,14 @@ class Lab:
         if step.peer:
             return self._peer(step, problem, runtime)
         choices = self._choices(step, problem, runtime)
-        entries = [self._checked(problem, runtime, config, note) for config, note in choices]
+        entries, last = list[Entry](), RunError("nothing was tried")
+        for config, note in choices:
+            try:
+                entries.append(self._checked(problem, runtime, config, note))
+            except RunError as error:  # of several configs the others may be right
+                last = error
+        if not entries:
+            raise last
         return entries[0] if len(entries) == 1 else _fastest(entries)
 
     def kernel_us(self, entry: Entry) -> float:

@@ -33,14 +33,19 @@ def run_steps(part: Steps, lab: Lab) -> PartResult:
         rows += _on_layer(part, layer, lab)
     if part.total:
         rows += _sums(part, rows)
-    base = part.baseline or part.steps[0].name
     for row in rows:
-        first = next(r for r in rows if r["layer"] == row["layer"] and r["step"] == base)
+        first = _baseline([r for r in rows if r["layer"] == row["layer"]], part.baseline)
         row["speedup"] = _over(first.get("time_us"), row.get("time_us"))
         row["published_speedup"] = _over(first.get("published_us"), row.get("published_us"))
     columns = COLUMNS + (MODEL_COLUMNS if part.model else ())
     used = tuple(c for c in columns if any(row.get(c.key) not in (None, "") for row in rows))
     return PartResult(part.title, part.chart, part.note, used, tuple(rows))
+
+
+def _baseline(rows: list[Row], name: str) -> Row:
+    """Return the row that speed-ups are over: the named step's, else the first that has a time."""
+    timed = [row for row in rows if row.get("time_us")] or rows
+    return next((row for row in timed if row["step"] == name), timed[0])
 
 
 def _on_layer(part: Steps, layer: Layer, lab: Lab) -> list[Row]:
