@@ -7,7 +7,7 @@ from tilewright.profiling import modelled, ncu
 from tilewright.profiling.figures import KernelProfile, Profile
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import table
-from tilewright.studies.study import Counters, PartResult
+from tilewright.studies.study import Counters, PartResult, present
 from tilewright.studies.whole import beside
 
 # What nvprof called it: what it is called here.
@@ -30,13 +30,14 @@ OURS = {
 
 def run_counters(part: Counters, lab: Lab) -> PartResult:
     """Profile every step; a figure of the model's is marked as such."""
-    layer, found = part.layers[0], dict[tuple[str, str], dict[str, str] | str]()
-    for step in part.steps:
-        lab.say(f"{part.title}: {layer.name}, {step.name}")
-        try:
-            found[layer.name, step.name] = _texts(_profile(lab.enter(step, layer)))
-        except TilewrightError as error:
-            found[layer.name, step.name] = str(error)
+    found = dict[tuple[str, str], dict[str, str] | str]()
+    for layer in present(part.layers, lab.quick):
+        for step in part.steps:
+            lab.say(f"{part.title}: {layer.name}, {step.name}")
+            try:
+                found[layer.name, step.name] = _texts(_profile(lab.enter(step, layer)))
+            except TilewrightError as error:
+                found[layer.name, step.name] = str(error)
     lab.forget()
     return beside(part.title, part.note, table(part.table), part.steps, found, OURS)
 
