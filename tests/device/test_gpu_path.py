@@ -54,6 +54,9 @@ SHAPES = (
     "n1c3h17w19k16r7s7p3u2-f32",  # first layers
     "n3c1h12w14k5r5s3-f32-nhwc+bias+relu+maxpool2",
     "n2c40h6w7k35r1s1-f32-nhwc2nchw+bias+add",
+    "n5c1h20w22k4r7s7-f32",  # many images
+    "n9c4h18w18k16r5s5-f32+bias+add",
+    "n3c3h13w11k10r3s2p1.0.2.1u1x2d2-f32-nchw2nhwc+bias",
 )
 COUNT = 3  # configs of a family on a shape
 
@@ -87,8 +90,10 @@ def _configs(family: Family, problem: Problem, runtime: Runtime) -> list[Config]
 
 def _data(problem: Problem) -> dict[str, Any]:
     rng = np.random.default_rng(7)
+    inputs, outputs = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
     shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
-    return {n: rng.integers(-4, 5, s).astype(numpy_dtype(problem.dtype)) for n, s in shapes.items()}
+    numbers = {n: rng.integers(-4, 5, s) for n, s in shapes.items()}
+    return {n: a.astype(inputs if n in "xw" else outputs) for n, a in numbers.items()}
 
 
 def _put(runtime: Runtime, array: Any, shift: int) -> Memory:

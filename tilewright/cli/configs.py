@@ -8,14 +8,15 @@ import typer
 
 from tilewright.cli import options
 from tilewright.cli.screen import emit
-from tilewright.kernels.named import NAMED
 from tilewright.report.table import Table
 
 Layer = Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only those that fit it, in full.")]
 
 
 def configs(layer: Layer = None, json_file: options.JsonFile = None) -> None:
-    """List the configs that have a name, step by step; run each with ``run LAYER --config NAME``."""
+    """List the configs that have a name, step by step; run one with: run LAYER --config NAME."""
+    from tilewright.kernels.named import NAMED
+
     problem = None if layer is None else options.layer(layer).problem
     options.writable(json_file, "--json")
     rows = [

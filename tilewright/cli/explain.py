@@ -25,8 +25,9 @@ def explain(
 ) -> None:
     """Print what the model sees of a layer's kernel, and why it won.
 
-    Flops, bytes and floor; intensities, occupancy, waves; each term of the predicted time; predicted
-    against measured; the runner-up, and whether it is within noise.
+    Flops, bytes and floor; launches and workspace; how a pool is done, and what the other way costs;
+    intensities, occupancy, waves; each term of the predicted time; predicted against measured; the
+    runner-up, and whether it is within noise.
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)
@@ -55,4 +56,5 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
         estimate=estimate(kind, problem, device, config) if kind.tunable else None,
         note=note,
         history=Store().records(problem, device.key),
+        blueprint=kind.blueprint(problem, device, config),
     )

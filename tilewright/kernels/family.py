@@ -99,14 +99,18 @@ class Buffer:
     zeroed: bool = False
 
 
+NO_KERNELS = ("zero", "constant")  # names of launches that a runtime carries out by itself
+
+
 @dataclass(frozen=True)
 class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
 
     Buffer names: x, w (packed), bias, z, y, or a name in ``Blueprint.workspace``; something unused is
-    bound as a bias or z that the problem does not have. A launch of the kernel name ``zero`` fills its
-    one buffer argument with zero bytes (a memset). A ``chained`` launch may take its place on the device
-    while the kernel before it still runs: its kernel waits (CHAIN).
+    bound as a bias or z that the problem does not have. Two names are no kernels: a launch of ``zero`` fills
+    its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into constant memory.
+    A ``chained`` launch may take its place on the device while the kernel before it still runs: its kernel
+    waits (CHAIN).
     """
 
     kernel: str
@@ -251,6 +255,10 @@ class Family:
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the work of a legal config, for the model."""
         raise NotImplementedError
+
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """What ``explain`` adds of a config's workspace, by name."""
+        return {}
 
     def deterministic(self, config: Config) -> bool:
         """Whether two runs give the same bits."""
