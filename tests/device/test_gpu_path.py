@@ -90,8 +90,10 @@ def _configs(family: Family, problem: Problem, runtime: Runtime) -> list[Config]
 
 def _data(problem: Problem) -> dict[str, Any]:
     rng = np.random.default_rng(7)
+    inputs, outputs = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
     shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
-    return {n: rng.integers(-4, 5, s).astype(numpy_dtype(problem.dtype)) for n, s in shapes.items()}
+    numbers = {n: rng.integers(-4, 5, s) for n, s in shapes.items()}
+    return {n: a.astype(inputs if n in "xw" else outputs) for n, a in numbers.items()}
 
 
 def _put(runtime: Runtime, array: Any, shift: int) -> Memory:
