@@ -122,16 +122,14 @@
 #define WG_OUT_32 WG_OUT_31, WG_FOUR(31)
 #define WG_IN_32 "%128, %129"
 
-#define WG_JOIN2(a, b) a##b
-#define WG_JOIN(a, b) WG_JOIN2(a, b)
 #define WG_TEXT2(n) #n
 #define WG_TEXT(n) WG_TEXT2(n)
 
 INLINE void wg_multiply_add(acc_t d[WG_WORDS], unsigned long long a, unsigned long long b) {
     asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"  // D is added to
-                 "wgmma.mma_async.sync.aligned.m64n" WG_TEXT(WG_N) WG_KIND " {" WG_JOIN(WG_REGS_, WG_EIGHTHS) "}, "
-                 WG_JOIN(WG_IN_, WG_EIGHTHS) ", " WG_SCALES ";\n}\n"
-                 : WG_JOIN(WG_OUT_, WG_EIGHTHS) : "l"(a), "l"(b));
+                 "wgmma.mma_async.sync.aligned.m64n" WG_TEXT(WG_N) WG_KIND " {" TW_JOIN(WG_REGS_, WG_EIGHTHS) "}, "
+                 TW_JOIN(WG_IN_, WG_EIGHTHS) ", " WG_SCALES ";\n}\n"
+                 : TW_JOIN(WG_OUT_, WG_EIGHTHS) : "l"(a), "l"(b));
 }
 
 // Where a tile starts, for the instruction: 1024 bytes from 8 rows to the next 8, swizzled.
