@@ -14,12 +14,13 @@ from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.reference import Reference
 from tilewright.kernels.small import Small
 from tilewright.kernels.textbook import Textbook
+from tilewright.kernels.wgmma import Wgmma
 from tilewright.kernels.winograd import Winograd
 from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
-    Textbook(), Reference(),
+    Wgmma(), Textbook(), Reference(),
 )  # fmt: skip
 
 
