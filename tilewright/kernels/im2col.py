@@ -105,6 +105,6 @@ def _launch(pr: Problem) -> Launch:
 def _defines(pr: Problem) -> dict[str, int]:
     big = column_bytes(pr) >= 1 << 31 or pr.x_bytes >= 1 << 33
     return sizes(pr) | dict(
-        THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=product(pr).pitch, CHANNELS=_channels(pr), SHARED_BYTES=4 * 32 * 33,
-        OFFSET64=int(big),
+        THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=product(pr).pitch, CHANNELS=_channels(pr),
+        SHARED_BYTES=4 * 32 * 33, OFFSET64=int(big),
     )  # fmt: skip

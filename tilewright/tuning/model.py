@@ -123,7 +123,7 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
 
 
 def _slowest(times: Sequence[float], sharpness: float) -> float:
-    """Return the time of what runs side by side: the slowest, and a little for each that is nearly as slow."""
+    """Return the time of what runs side by side: the slowest, and a little for others nearly as slow."""
     most = max(times)
     return most * sum((time / most) ** sharpness for time in times) ** (1.0 / sharpness) if most else 0.0
 
