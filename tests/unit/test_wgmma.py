@@ -1,4 +1,4 @@
-"""The wgmma family: what it takes, and what it compiles to, with no GPU. Its answers are checked on an H100."""
+"""The wgmma family: what it takes and what it compiles to, with no GPU. Its answers are checked on one."""
 
 from __future__ import annotations
 
