@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.dtypes import FULL, name_of, numpy_dtype
 from tilewright.errors import ArrayError
 from tilewright.kernels import family, tools
-from tilewright.kernels.family import Blueprint, Config, Family, Launch
+from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
 
@@ -245,7 +245,8 @@ class Plan:
                 runtime.fill(memory, 0)
         runtime.synchronize()
         loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
-        loaded["zero"] = next(iter(loaded.values()))  # a memset: no program's own
+        main = next(iter(loaded.values()))
+        loaded |= dict.fromkeys(NO_KERNELS, main)
         return _Variant(blueprint, built, loaded, workspace)
 
 

@@ -24,7 +24,7 @@ def raced(
         problem: the layer.
         runtime: its device and its compiler.
         store: what was tried; only what is of these very kernels counts.
-        families: names of those to tell of; none: all.
+        families: names of those to tell of; none: all that race.
     """
     found, _ = usable(pick(FAMILIES, families), problem, runtime.device)
     keys = source_keys((family.name for family in found), runtime.compiler)

@@ -13,6 +13,7 @@ from tilewright.errors import CompileError, DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.family import Config, Family
+from tilewright.kernels.named import NAMED
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
@@ -37,6 +38,7 @@ SHAPES = (
     "n1c3h33w29k16r7s7p3u2-f32",
     "n1c2h1w40k3r1s9p0x4-f32",
 )
+POOLED = ("n1c7h20w23k5r5s5-f32+relu+maxpool2", "n2c5h13w11k6r3s3p1u2-f32-nhwc+bias+relu+maxpool3u2p1")
 UNALIGNED = SHAPES[2:4] + SHAPES[12:15]
 GUARD = 256  # bytes on both sides of y
 
@@ -125,9 +127,13 @@ def _check(family: Family, text: str, runtime: Runtime, shift: int = 0) -> None:
         except CompileError as error:
             assert "spilled" in str(error)  # data, not a failure: the tuner drops such a config
             continue
-        for exact in (True, False):
-            data = _data(problem, seed, exact)
-            _agree(plan, data, _run(plan, data, shift), exact)
+        _is_right(plan, seed, shift)
+
+
+def _is_right(plan: Plan, seed: int, shift: int = 0) -> None:
+    for exact in (True, False):
+        data = _data(plan.problem, seed, exact)
+        _agree(plan, data, _run(plan, data, shift), exact)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
@@ -140,6 +146,17 @@ def test_awkward_shapes(family: Family, text: str, runtime: Runtime) -> None:
 @pytest.mark.parametrize("text", UNALIGNED)
 def test_unaligned_base_pointers(family: Family, text: str, runtime: Runtime) -> None:
     _check(family, text, runtime, shift=4)
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("text", (*SHAPES, *POOLED))
+def test_named_configs(name: str, text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    if not NAMED[name].fits(problem):
+        pytest.skip("made for other layers")
+    if runtime.device.backend == "numpy":
+        pytest.skip("NumPy runs the reference family only")
+    _is_right(Plan.make(runtime, problem, NAMED[name].config(problem)), sum(map(ord, text)))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)

@@ -21,6 +21,7 @@ from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config, Family
+from tilewright.kernels.named import NAMED
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
@@ -52,6 +53,10 @@ SHAPES = (
     "n2c16h7w8k24r3s2p1.0.0.1g4-f32-nhwc",
     "n1c3h17w19k16r7s7p3u2-f32",  # first layers
     "n3c1h12w14k5r5s3-f32-nhwc+bias+relu+maxpool2",
+    "n2c40h6w7k35r1s1-f32-nhwc2nchw+bias+add",
+    "n5c1h20w22k4r7s7-f32",  # many images
+    "n9c4h18w18k16r5s5-f32+bias+add",
+    "n3c3h13w11k10r3s2p1.0.2.1u1x2d2-f32-nchw2nhwc+bias",
 )
 COUNT = 3  # configs of a family on a shape
 
@@ -139,9 +144,21 @@ def test_unaligned_base_pointers(family: Family, text: str, runtime: Runtime) ->
     _agrees(Plan.make(runtime, problem, _configs(family, problem, runtime)[0]), shift=4)
 
 
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("text", SHAPES)
+def test_named_configs(name: str, text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    if not NAMED[name].fits(problem):
+        pytest.skip("made for other layers")
+    for shift in (0, 4):
+        _agrees(Plan.make(runtime, problem, NAMED[name].config(problem)), shift)
+
+
 def test_every_family_for_a_gpu_is_tried() -> None:
     """Else the tests above would say nothing of it."""
     device = dataclasses.replace(open_runtime("cpu").device, **GPU, backend="opencl")
     for family in FAMILIES:
         taken = [t for t in SHAPES if family.refuses(Problem.parse(t), device) is None]
         assert len(taken) >= 4, family.name
+    for one in NAMED.values():
+        assert sum(one.fits(Problem.parse(text)) for text in SHAPES) >= 4, one.name

@@ -17,7 +17,7 @@ from tilewright.errors import DeviceError
 from tilewright.report.table import Table
 from tilewright.runtime import open_runtime
 
-COMMANDS = ("bench", "tune", "explain", "run", "doctor", "calibrate", "model-report", "cache")
+COMMANDS = ("bench", "tune", "explain", "run", "configs", "doctor", "calibrate", "model-report", "cache")
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +66,44 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(device.get("backend") == "numpy" for device in found["devices"])
     assert main(["doctor"]) == 0
     assert "numpy:0" in capsys.readouterr().out
+
+
+def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["configs"]) == 0
+    assert "toy:no-tiling " in (shown := capsys.readouterr().out) and "gemm:tile-32 " in shown
+    assert main(["configs", "TOY", "--json", "-"]) == 0
+    found = {row["name"]: row["config"] for row in json.loads(capsys.readouterr().out)}
+    assert found["toy:unroll-pragma"] == "textbook:bh=16.bk=4.bw=16.pool=1.step=2"
+    assert "gemm:naive" not in found
+    assert main(["configs", "MB1"]) == 0
+    assert "no named config fits n1c32h112" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        ("n1c4h7w6k5r3s3p1-f32+relu+maxpool2", "toy:pool-unrolled"),
+        ("n1c40h3w3k20r1s1-f32", "gemm:tiled-coalesced"),
+    ],
+)
+def test_a_named_config_runs_and_is_explained(
+    layer: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        if open_runtime("cpu").device.backend == "numpy":
+            pytest.skip("no OpenCL")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    given = ["--device", "cpu", "--config", name, "--json", "-"]
+    assert main(["run", layer, *given]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["config"].startswith("textbook:") and 0 <= found["error_over_bound"] <= 1
+    assert found["workspace_bytes"] == (4 * 40 * 20 if "gemm" in name else 0)
+    assert main(["explain", layer, *given]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["config"]["config"] == found["config"]
+    assert told["launches"]["kernels"] == ("transpose, textbook_gemm" if "gemm" in name else "textbook")
+    assert (told["pool"] == {}) == ("gemm" in name)
 
 
 def test_cache_round_trip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,6 +102,12 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"explain {GOOD} --device cpu --config fourier:tk=1", ["winograd", "direct"]),
     (f"explain {GOOD} --device cpu --config direct:frob=1", ["direct:frob=1"]),
     (f"run {GOOD} --device cpu --config direct:tk=;rm", ["tk="]),
+    (f"run {GOOD} --config toy:no-tilling", ["toy:no-tilling", "toy:no-tiling, toy:shared-tile"]),
+    (f"explain {GOOD} --config gemm:naive", ["gemm:naive", "other layers", "toy:unroll-pragma"]),
+    ("run n1c4h5w5k4r3s3p1g2-f32 --config toy:no-tiling", ["fit n1c4h5w5k4r3s3p1g2-f32: none"]),
+    (f"explain {GOOD} --device cpu --config textbook:bh=1.bk=1.bw=4.pool=0.step=9", ["step=9", "0, 1, 2"]),
+    ("explain n1c4h5w5k4r3s3p1g2 --device cpu --config textbook:bh=1.bk=1.bw=4.pool=0.step=0", ["one group"]),
+    ("configs resnet", ["12 layers"]),
     # output files
     (f"bench {GOOD} --json {{tmp}}", ["--json", "is a folder"]),
     (f"bench {GOOD} --json {{tmp}}/no/such/x.json", ["--json", "does not exist"]),

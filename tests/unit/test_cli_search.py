@@ -30,7 +30,7 @@ def winner(problem: Problem | str, stage: str = "final", raced: str = "") -> Rec
     context = {"compiler": "c", "stage": stage} | ({"raced": raced} if raced else {})
     return Record(
         str(problem), DEVICE.key, "direct", str(Config.make("direct", {"tk": 1})), "correct", True, check,
-        Measurement(12.5, 0.25, 50, 10.0), context=context,
+        Measurement(12.5, 0.25, 50, 10.0), workspace_bytes=3 << 20, context=context,
     )  # fmt: skip
 
 
@@ -83,6 +83,7 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     shown = capsys.readouterr()
     assert f"[2/2] {B}: 12.5 us, 1 tried in 1.5 s" in shown.err
     assert f"{A}: direct:tk=1" in shown.out
+    assert "workspace" in shown.out and " 3.0M " in shown.out
     rows = json.loads(file.read_text())["rows"]
     assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
     assert main(["tune", A]) == 0

@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tilewright.device import Device, Rates, for_architecture
+from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family, Param
 from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record
 from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
 from tilewright.report.table import plain
+from tilewright.tuning.model import estimate
+from tilewright.tuning.search import rank
 
 PROBLEM = Problem.parse("n1c64h56w56k64r3s3p1-f32")
 DEVICE = replace(for_architecture("sm_90"), rates=Rates(3.0, 3000.0, 60.0))
@@ -111,3 +114,52 @@ def test_tables_are_readable_lines() -> None:
     text = "\n".join(plain(table) for table in tables(sections(subject(HISTORY))))
     assert "flops" in text and "231,211,008" in text
     assert "bound by" in text
+
+
+def chosen(text: str, name: str) -> Subject:
+    """The model's choice of one family."""
+    problem, kind = Problem.parse(text), family(name)
+    config = rank(problem, DEVICE, kind, 1)[0][0]
+    laid_out = kind.blueprint(problem, DEVICE, config)
+    return Subject(
+        problem, DEVICE, kind, config, estimate(kind, problem, DEVICE, config), "given", [], laid_out
+    )
+
+
+def test_im2col_spells_out_its_memory() -> None:
+    launches = dict(sections(chosen("n2c64h56w56k64r3s3p1u2-f32", "im2col")))["launches"]
+    assert str(launches["kernels"]).startswith("im2col, gemm")
+    formula = "n * c * r * s * p * q * 4 = 2 * 64 * 3 * 3 * 28 * 28 * 4 = 3,612,672"
+    assert launches["columns_bytes"] == formula
+    assert launches["input_bytes"] == "n * c * h * w * 4 = 2 * 64 * 56 * 56 * 4 = 1,605,632"
+    assert launches["columns_over_input"] == (
+        "2.25; away from the edges r * s / stride^2 = 3 * 3 / (2 * 2) = 2.25"
+    )
+    assert launches["workspace_columns_bytes"] == 3_612_672 <= launches["workspace_bytes"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("name", "apart"), [("direct", False), ("gemm", True)])
+def test_a_pool_is_fused_or_not_and_the_other_way_is_costed(name: str, apart: bool) -> None:
+    subject = chosen("n1c64h56w56k64r1s1-f32+relu+maxpool2", name)
+    assert subject.estimate
+    if name == "direct":  # whichever the model likes
+        apart = subject.config["combine"] == 2
+    pool = dict(sections(subject))["pool"]
+    assert str(pool["here"]).startswith("two_pass" if apart else "fused")
+    assert str(pool["other_way"]).startswith("fused" if apart else "two_pass")
+    predicted = float(pool["other_predicted_us"])
+    assert pool["other_over_this"] == pytest.approx(predicted / subject.estimate.total_us)
+    # measured is better than predicted
+    problem, other = str(subject.problem), str(pool["other_config"])
+    timed = [
+        replace(record(config, us), problem=problem, family=config.partition(":")[0])
+        for config, us in ((str(subject.config), 20.0), (other, 25.0), ("direct:tk=1", 1.0))
+    ]
+    pool = dict(sections(replace(subject, history=timed)))["pool"]
+    assert pool["other_config"] == other
+    assert pool["other_measured_us"] == "25 ± 0.1"
+    assert pool["other_over_this"] == pytest.approx(1.25)
+
+
+def test_no_pool_no_word_of_it() -> None:
+    assert dict(sections(chosen(str(PROBLEM), "direct")))["pool"] == {}

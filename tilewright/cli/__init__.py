@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tilewright import __version__
-from tilewright.cli import bench, cache, calibrate, doctor, explain, model_report, run, tune
+from tilewright.cli import bench, cache, calibrate, configs, doctor, explain, model_report, run, tune
 from tilewright.errors import CompileError, RunError, TilewrightError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
 app.command("explain")(explain.explain)
 app.command("run")(run.run)
+app.command("configs")(configs.configs)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.command("model-report")(model_report.model_report)

@@ -25,11 +25,12 @@ def explain(
 ) -> None:
     """Print what the model sees of a layer's kernel, and why it won.
 
-    Flops, bytes and floor; intensities, occupancy, waves; each term of the predicted time; predicted
-    against measured; the runner-up, and whether it is within noise.
+    Flops, bytes and floor; launches and workspace; how a pool is done, and what the other way costs;
+    intensities, occupancy, waves; each term of the predicted time; predicted against measured; the
+    runner-up, and whether it is within noise.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = None if config is None else Config.parse(config)
+    given = options.config(config, problem)
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
     from tilewright.report.explanation import sections, tables
@@ -55,4 +56,5 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
         estimate=estimate(kind, problem, device, config) if kind.tunable else None,
         note=note,
         history=Store().records(problem, device.key),
+        blueprint=kind.blueprint(problem, device, config),
     )

@@ -93,7 +93,7 @@ def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, 
     from tilewright.kernels import FAMILIES
     from tilewright.tuning.replay import replay
 
-    usable = [f for f in FAMILIES if f.tunable and f.refuses(layer.problem, device) is None]
+    usable = [f for f in FAMILIES if f.races and f.refuses(layer.problem, device) is None]
     return replay(layer.problem, device, usable, records, strategy, seed=seed)
 
 

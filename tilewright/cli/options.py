@@ -66,7 +66,11 @@ Deterministic = Annotated[
 ]
 ConfigText = Annotated[
     str | None,
-    typer.Option("--config", metavar="CONFIG", help="This config, family:name=value.…, not the chosen one."),
+    typer.Option(
+        "--config",
+        metavar="CONFIG",
+        help="This config, not the chosen one: family:name=value.…, or a name (see configs).",
+    ),
 ]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output.")
@@ -139,8 +143,15 @@ def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> t
     return plan.config, plan.note or "the stored winner"
 
 
+def config(text: str | None, problem: Problem) -> Config | None:
+    """Read --config: its text or its name; None leaves it to the store and the model."""
+    from tilewright.kernels.named import find
+
+    return None if text is None else find(text, problem)
+
+
 def families(text: str | None) -> tuple[str, ...]:
-    """Read --family; nothing stands for all."""
+    """Read --family; nothing stands for all that race."""
     from tilewright.kernels import FAMILIES, pick
 
     if text is None:

@@ -9,7 +9,7 @@ from tilewright.cli.screen import emit
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.report.table import Table, time_text
+from tilewright.report.table import Table, bytes_text, time_text
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -27,7 +27,7 @@ def run(
 ) -> None:
     """Run a layer's kernel (the stored winner, else the model's choice): check its answer, time it."""
     problem = options.layer(layer, dtype, layout).problem
-    given = None if config is None else Config.parse(config)
+    given = options.config(config, problem)
     options.writable(json_file, "--json")
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":
@@ -36,8 +36,14 @@ def run(
 
     chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
     facts = {**_measured(problem, runtime, chosen, seed), "note": note.replace(UNVERIFIED, "")}
-    shown = [(k.replace("_", " "), v if isinstance(v, str) else time_text(v)) for k, v in facts.items()]
+    shown = [(k.replace("_", " "), _value(k, v)) for k, v in facts.items()]
     emit(Table("", ("", ""), tuple(shown), words=True), facts, json_file)
+
+
+def _value(name: str, value: str | float | int) -> str:
+    if isinstance(value, str):
+        return value
+    return bytes_text(int(value)) if name.endswith("_bytes") else time_text(value)
 
 
 def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> dict[str, Any]:
@@ -59,4 +65,5 @@ def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> 
         "warm_us": figure.warm_us,
         "floor_us": runtime.device.floor_us(problem.flops, problem.bytes),
         "error_over_bound": check.worst,
+        "workspace_bytes": candidate.plan.workspace_bytes,
     }

@@ -10,7 +10,7 @@ from tilewright.cli import options
 from tilewright.cli.screen import Progress, emit, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError
-from tilewright.report.table import NONE, Table, time_text
+from tilewright.report.table import NONE, Table, bytes_text, time_text
 from tilewright.shapes import Layer
 
 Row = dict[str, Any]
@@ -79,6 +79,7 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "warm_us": record.measurement.warm_us,
         "floor_us": device.floor_us(problem.flops, problem.bytes),
         "worst": record.check.worst,
+        "workspace_bytes": record.workspace_bytes,
         "deterministic": record.deterministic,
         "trials": winner.trials,
         "tune_s": winner.seconds,
@@ -93,16 +94,17 @@ def _line(row: Row) -> str:
 
 
 def _table(rows: list[Row]) -> Table:
-    head = ("layer", "us", "±", "floor", "of floor", "error/bound", "tried", "s")
+    head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
     notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
     return Table("", head, tuple(map(_cells, rows)), notes)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     if "reason" in row:
-        return (row["name"], *[NONE] * 7)
+        return (row["name"], *[NONE] * 8)
     return (
         row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
         f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
+        bytes_text(row["workspace_bytes"]),
         str(row["trials"]) if row["trials"] else "stored", f"{row['tune_s']:.1f}",
     )  # fmt: skip

@@ -12,11 +12,14 @@ from tilewright.kernels.gemv import Gemv
 from tilewright.kernels.grouped import Grouped
 from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.reference import Reference
+from tilewright.kernels.small import Small
+from tilewright.kernels.textbook import Textbook
 from tilewright.kernels.winograd import Winograd
 from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
-    Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Reference(),
+    Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
+    Textbook(), Reference(),
 )  # fmt: skip
 
 
@@ -30,7 +33,7 @@ def family(name: str) -> Family:
 
 
 def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
-    """Return the families of the names; all of them where no name is given.
+    """Return the families of the names; those that race where no name is given.
 
     Raises:
         ConfigError: if there is none of a name.
@@ -39,4 +42,4 @@ def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
     for name in names:
         if name not in known:
             raise ConfigError(f"family {name!r}: known are {', '.join(known)}")
-    return [known[name] for name in dict.fromkeys(names)] if names else families
+    return [known[name] for name in dict.fromkeys(names)] if names else [f for f in families if f.races]

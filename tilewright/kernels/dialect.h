@@ -15,6 +15,8 @@
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
 //   dot4 EXP                four products of i8, added to a sum; the exponential
+//   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
+//                           ``constant`` fills; FILTER[i] is its element, CONSTANT float *w the parameter
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
 //                           early; wait until the one before is done (Launch.chained). CHAIN: both
 //   ASYNC_* async_copy_*    global-to-shared copies of a word or four that do not pass through registers
@@ -62,6 +64,9 @@ typedef ACC acc_t;
 #define GROUPS(d) ((d) == 0 ? gridDim.x : (d) == 1 ? gridDim.y : gridDim.z)
 #define BARRIER() __syncthreads()
 #define SHARED_ARRAY(name) extern __shared__ __align__(16) acc_t name[]
+#define CONSTANT const
+#define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) float constant_filter[count]; }
+#define FILTER constant_filter
 
 INLINE int dot4(int a, int b, int sum) {  // sum + a . b, four i8 each
     asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
@@ -92,6 +97,11 @@ INLINE void load4(float *to, const float *from) {  // the compiler orders these 
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 INLINE void store4(float *to, const float *from) { *(float4 *)to = make_float4(from[0], from[1], from[2], from[3]); }
+INLINE void load2(float *to, const float *from) {
+    float2 v = *(const float2 *)from;
+    to[0] = v.x, to[1] = v.y;
+}
+INLINE void store2(float *to, const float *from) { *(float2 *)to = make_float2(from[0], from[1]); }
 template <class type> INLINE void load4(type *to, const type *from) { load_run_of<4>(to, from); }
 template <class type> INLINE void store4(type *to, const type *from) { store_run_of<4>(to, from); }
 #define load_run(count, to, from) load_run_of<count>(to, from)
@@ -223,6 +233,9 @@ INLINE void async_copy_quad(acc_t *to, const acc_t *from, int keep) {
 #define GROUPS(d) ((int)get_num_groups(d))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define SHARED_ARRAY(name) __local acc_t name[(SHARED_BYTES) / ACC_BYTES] __attribute__((aligned(64)))
+#define CONSTANT __constant
+#define CONSTANT_FILTER(count)
+#define FILTER w
 
 #if VECTOR == 1
 typedef acc_t vec;
@@ -314,6 +327,8 @@ INLINE ushort float_half(float v) {
 #define store_run(count, to, from) TW_JOIN(copy_run, count)(to, from)
 #define load4(to, from) copy_run4(to, from)
 #define store4(to, from) copy_run4(to, from)
+#define load2(to, from) copy_run2(to, from)
+#define store2(to, from) copy_run2(to, from)
 #define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
 INLINE void async_copy_word(__local acc_t *to, const __global acc_t *from, int keep) {
     *to = keep ? *from : 0;

@@ -260,7 +260,7 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
         load_bytes=tile_bytes * tiles, store_sectors=tiles * outputs / 8,
         dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if shares == 1 else float(geo.word) * tiles * outputs * geo.blocks,
+        partial_bytes=0.0 if cf["combine"] == NONE else float(geo.word) * tiles * outputs * geo.blocks,
         tile_bytes=tile_bytes,
         input_bytes=float(geo.word) * tiles * geo.share * _under_tile(pr, cf),
         useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),

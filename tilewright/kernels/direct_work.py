@@ -7,7 +7,7 @@ from functools import lru_cache
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
 from tilewright.kernels.family import Work
-from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.word import (
     as_words,
     filter_bytes,
@@ -50,7 +50,8 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
         store_sectors=_store_sectors(pr, cf, tile, geo) / cf["sc"],
         dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["sg"] == 1 else word * tile * blocks / cf["sc"], tile_bytes=word * tile,
+        partial_bytes=0.0 if cf["combine"] == NONE else word * tile * blocks / cf["sc"],
+        tile_bytes=word * tile,
         useful=pr.z_elements / (tile * blocks / shares),
         register_intensity=2.0 * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
         / (geo.rows * geo.row + taps * cf["v"] * cf["tk"]),

@@ -99,14 +99,18 @@ class Buffer:
     zeroed: bool = False
 
 
+NO_KERNELS = ("zero", "constant")  # names of launches that a runtime carries out by itself
+
+
 @dataclass(frozen=True)
 class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
 
     Buffer names: x, w (packed), bias, z, y, or a name in ``Blueprint.workspace``; something unused is
-    bound as a bias or z that the problem does not have. A launch of the kernel name ``zero`` fills its
-    one buffer argument with zero bytes (a memset). A ``chained`` launch may take its place on the device
-    while the kernel before it still runs: its kernel waits (CHAIN).
+    bound as a bias or z that the problem does not have. Two names are no kernels: a launch of ``zero`` fills
+    its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into constant memory.
+    A ``chained`` launch may take its place on the device while the kernel before it still runs: its kernel
+    waits (CHAIN).
     """
 
     kernel: str
@@ -210,7 +214,8 @@ class Family:
     """Base of every kernel family; a subclass is one spec ``x.py`` with one kernel ``x.cu``."""
 
     name: str = ""
-    tunable: bool = True
+    tunable: bool = True  # the model knows it, and so can a search
+    races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
     exact: bool = True  # small integers give whole answers, bit by bit
     spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
@@ -251,6 +256,10 @@ class Family:
         """Count the work of a legal config, for the model."""
         raise NotImplementedError
 
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """What ``explain`` adds of a config's workspace, by name."""
+        return {}
+
     def deterministic(self, config: Config) -> bool:
         """Whether two runs give the same bits."""
         return True
@@ -260,7 +269,9 @@ class Family:
         raise NotImplementedError
 
     def check(self, problem: Problem, device: Device, config: Config) -> None:
-        """Raise ConfigError with the name and reason of the first broken rule."""
+        """Raise ConfigError if the family refuses the problem, or with the first broken rule."""
+        if reason := self.refuses(problem, device):
+            raise ConfigError(f"config {config}: {self.name} does not take {problem}: {reason}")
         params = {p.name: p for p in self.params(problem, device)}
         for name in sorted(set(params) ^ set(config.values)):
             what = "is missing" if name in params else "is no parameter"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Work
 from tilewright.kernels.gemm_product import Sizes, product, registers, sizes
-from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import Problem
 
 # Issue slots of a word from shared memory, beyond the share that the model leaves idle anyway: less
@@ -51,7 +51,7 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
         store_sectors=tiles * sz.tile / (8.0 if pd.y_nhwc or cf["v"] * 32 // cf["lk"] >= 8 else 4.0),
         dram_bytes=4.0 * pd.groups * pd.k * pd.c + 4.0 * pd.x_floats + pr.y_bytes,
         cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if shares == 1 else 4.0 * sz.tile * blocks * (2 if cf["stream"] else 1),
+        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * sz.tile * blocks * (2 if cf["stream"] else 1),
         tile_bytes=4.0 * sz.tile, useful=pd.pixels * pd.k * pd.groups / (sz.tile * sz.tiles),
         register_intensity=2.0 * sz.kt * sz.pt / (sz.kt + sz.pt),
         block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),

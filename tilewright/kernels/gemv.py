@@ -220,7 +220,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> Work:
         store_sectors=block_rows / 8 * cf["images"],
         dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes, cluster=1,
         shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["sg"] == 1 else 4.0 * pr.z_elements * cf["sg"],
+        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements * cf["sg"],
         tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (ceil_div(pr.k, block_rows) * block_rows),
         register_intensity=2.0 * sums / (cf["rows"] + cf["images"]),
         block_intensity=2.0 * block_rows * cf["images"] / (block_rows + cf["images"]),

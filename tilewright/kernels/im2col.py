@@ -8,6 +8,7 @@ r * s / stride^2 times the input, written once and read back.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Work
@@ -28,7 +29,7 @@ def column_bytes(problem: Problem) -> int:
 
 
 class Im2col(Gemm):
-    """Convolution by im2col and the kernel of the gemm family; tunables and rules are those of the product."""
+    """Convolution by im2col and the kernel of the gemm family; tunables and rules are the product's."""
 
     name = "im2col"
 
@@ -64,6 +65,18 @@ class Im2col(Gemm):
         moved = float(problem.x_bytes + column_bytes(problem))
         dram = float(problem.x_bytes + problem.w_bytes + problem.y_bytes)
         return replace(work, more_launches=1, more_bytes=moved, dram_bytes=dram)
+
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """Spell out what the columns take."""
+        pr, (up, across) = problem, problem.stride
+        sizes = (pr.n, pr.c, pr.r, pr.s, pr.p, pr.q, 4)
+        columns = prod(sizes)
+        return {
+            "columns_bytes": f"n * c * r * s * p * q * 4 = {' * '.join(map(str, sizes))} = {columns:,}",
+            "input_bytes": f"n * c * h * w * 4 = {pr.n} * {pr.c} * {pr.h} * {pr.w} * 4 = {pr.x_bytes:,}",
+            "columns_over_input": f"{columns / pr.x_bytes:.3g}; away from the edges r * s / stride^2 = "
+            f"{pr.r} * {pr.s} / ({up} * {across}) = {pr.r * pr.s / (up * across):.3g}",
+        }
 
 
 def _channels(pr: Problem) -> int:

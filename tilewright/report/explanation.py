@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Measurement, Record
+from tilewright.report.pooling import WAYS, apart, measured_otherwise, predicted_otherwise
 from tilewright.report.table import Table, time_text
 
 
@@ -20,6 +21,7 @@ class Subject:
         estimate: what the model says; None for a family that it does not know.
         note: why this config: "stored winner", "the model's choice", "given".
         history: every record of the problem on the device.
+        blueprint: its launches and workspace; None: not laid out.
     """
 
     problem: Problem
@@ -29,6 +31,7 @@ class Subject:
     estimate: Estimate | None
     note: str
     history: Sequence[Record]
+    blueprint: Blueprint | None = None
 
 
 Section = tuple[str, dict[str, str | float | int]]
@@ -39,6 +42,8 @@ def sections(subject: Subject) -> list[Section]:
     return [
         ("layer", _layer(subject.problem, subject.device)),
         ("config", _config(subject)),
+        ("launches", _launches(subject)),
+        ("pool", _pool(subject)),
         ("device", _limits(subject.device)),
         ("model sees", dict(subject.estimate.facts) if subject.estimate else {}),
         ("predicted time by term, us", _terms(subject.estimate)),
@@ -97,6 +102,36 @@ def _config(subject: Subject) -> dict[str, str | float | int]:
         rows[param.name] = f"{value}{' = ' + named if named else ''}  ({param.doc})"
     rows["deterministic"] = "yes" if subject.family.deterministic(subject.config) else "no"
     return rows
+
+
+def _launches(subject: Subject) -> dict[str, str | float | int]:
+    if subject.blueprint is None:
+        return {}
+    workspace = {f"workspace_{one.name}_bytes": one.nbytes for one in subject.blueprint.workspace}
+    return {
+        "kernels": ", ".join(launch.kernel for launch in subject.blueprint.launches),
+        "workspace_bytes": sum(workspace.values()),
+        **(workspace if len(workspace) > 1 else {}),
+        **subject.family.remarks(subject.problem, subject.config),
+    }
+
+
+def _pool(subject: Subject) -> dict[str, str | float | int]:
+    """How the pool is done, and what the other way costs: as measured, else as the model has it."""
+    asked = (subject.problem, subject.device, subject.config)
+    if subject.problem.epilogue.pool is None or subject.blueprint is None:
+        return {}
+    mine, here = _mine(subject), apart(*asked)
+    rows: dict[str, str | float | int] = {"here": WAYS[here], "other_way": WAYS[not here]}
+    if record := measured_otherwise(*asked, best_records(subject.history)):
+        rows |= {"other_config": record.config, "other_measured_us": _pair(_figure(record))}
+        more = {"other_over_this": _figure(record).cold_us / _figure(mine).cold_us} if mine else {}
+        return rows | more
+    if subject.estimate and (found := predicted_otherwise(*asked)):
+        config, estimate = found
+        rows |= {"other_config": str(config), "other_predicted_us": estimate.total_us}
+        return rows | {"other_over_this": estimate.total_us / subject.estimate.total_us}
+    return rows | {"other_config": "none is legal"}
 
 
 def _limits(device: Device) -> dict[str, str | float | int]:

@@ -75,6 +75,7 @@ class Loaded:
     module: Any
     kernels: dict[str, Any] = field(default_factory=dict)
     prepared: dict[Launch, Any] = field(default_factory=dict)
+    symbols: dict[str, Any] = field(default_factory=dict)
 
 
 def _awake() -> None:

@@ -20,6 +20,7 @@ __all__ = ["CudaRuntime", "compile_cuda", "device_count"]
 
 LEAST_FLUSH_BYTES = 64 << 20
 FLUSHES = 4  # 0.25 ms on an H100: longer than the host takes to enqueue any contestant (cuDNN: 0.13 ms)
+CONSTANT_FILTER = "constant_filter"  # its name in dialect.h
 _STATIC_SHARED = 40 << 10  # the limit without asking is 48 KB with what kernels declare themselves
 
 
@@ -155,6 +156,15 @@ class CudaRuntime:
         if memory.nbytes:
             check(self._driver.cuMemsetD8Async(memory.address, byte, memory.nbytes, stream))
 
+    def _fill_constant(self, loaded: Loaded, packed: Memory, stream: int) -> None:
+        """Copy the packed filter into the program's constant memory."""
+        if (place := loaded.symbols.get(CONSTANT_FILTER)) is None:
+            library = self._driver.CUlibrary(int(loaded.module.handle))
+            place = check(self._driver.cuLibraryGetGlobal(library, CONSTANT_FILTER.encode()))
+            loaded.symbols[CONSTANT_FILTER] = place
+        address, nbytes = place
+        check(self._driver.cuMemcpyDtoDAsync(address, packed.address, min(nbytes, packed.nbytes), stream))
+
     @in_context
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
@@ -163,6 +173,9 @@ class CudaRuntime:
         handle = self._stream if stream is None else stream
         if launch.kernel == "zero":
             self._fill(memories[0], 0, handle)
+            return
+        if launch.kernel == "constant":
+            self._fill_constant(loaded, memories[0], handle)
             return
         try:
             kernel, config = loaded.prepared.get(launch) or self._prepare(loaded, launch)

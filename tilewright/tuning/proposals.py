@@ -46,6 +46,11 @@ class Records(Protocol):
         ...
 
 
+def batch_size(trials: int | None, most: int = 8) -> int:
+    """Return how many configs to ask for at a time: of few trials, each learns from the one before."""
+    return most if trials is None else max(1, min(most, trials // 12))
+
+
 MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
 

@@ -15,10 +15,11 @@ from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.tuning import search
-from tilewright.tuning.proposals import MakeStrategy, Proposals
+from tilewright.tuning.proposals import MakeStrategy, Proposals, batch_size
 from tilewright.tuning.space import space
 
 COUNTS = (0, 8, 100)
+_GUESSES = 16  # untuned, a config that does not work is passed over for the next
 _MOST_MISSES = 400  # proposals in a row without a recorded one that end a replay
 
 
@@ -60,7 +61,6 @@ def replay(
     strategy: str = "model",
     counts: Sequence[int] = COUNTS,
     seed: int = 0,
-    batch: int = 8,
     make: MakeStrategy | None = None,
 ) -> Replay | None:
     """Search the recorded configs of one problem as if they were being measured.
@@ -71,9 +71,8 @@ def replay(
         families: the families whose configs are searched; they share the trials out as in the tuner.
         records: outcomes; of several for one config the last counts.
         strategy: all, random, model or local.
-        counts: after how many measurements to look.
+        counts: budgets to search with, each in a search of its own; the last is the one told of.
         seed: of the strategy.
-        batch: configs asked for at a time, as the tuner would.
         make: makes the strategy; None: ``tilewright.tuning.search.make``.
 
     Returns:
@@ -85,17 +84,31 @@ def replay(
     best = min(known, key=lambda c: _cold_us(known[c]), default=None)
     if best is None or not math.isfinite(_cold_us(known[best])):
         return None
-    searchers = [
-        make(strategy, family, problem, device, seed)
-        if make
-        else search.make(strategy, family, problem, device, seed, _recorded(family, problem, device, known))
-        for family in families
-    ]
-    proposals = Proposals(searchers, lambda config: True, names)
-    proposed = proposals.next(batch)
+    legal = [_recorded(family, problem, device, known) for family in families]
+    best_us = _cold_us(known[best])
+    shares, times, passed_over = [], list[float](), 0
+    for count in counts:
+        searchers = [
+            make(strategy, family, problem, device, seed)
+            if make
+            else search.make(strategy, family, problem, device, seed, among)
+            for family, among in zip(families, legal, strict=True)
+        ]
+        proposals = Proposals(searchers, lambda config: True, names)
+        times, passed_over = _search(proposals, known, count or _GUESSES)
+        shares.append((count, _share(best_us, times, count)))
+    measured = len(times)
+    return Replay(
+        str(problem), strategy, len(known), best_us, str(best), tuple(shares), measured, passed_over
+    )
+
+
+def _search(proposals: Proposals, known: dict[Config, Record], trials: int) -> tuple[list[float], int]:
+    """Measure at most so many recorded configs; return their times, and how many proposals had no record."""
     times: list[float] = []
     passed_over = misses = 0
-    while len(times) < max(counts, default=0) + (not times) and misses < _MOST_MISSES and proposed:
+    size = batch_size(trials)
+    while len(times) < trials and misses < _MOST_MISSES and (proposed := proposals.next(size)):
         for config in proposed:
             if config in known:
                 times.append(_cold_us(known[config]))
@@ -103,10 +116,7 @@ def replay(
                 misses = 0
             else:
                 passed_over, misses = passed_over + 1, misses + 1
-        proposed = proposals.next(batch)
-    best_us = _cold_us(known[best])
-    shares = tuple((count, _share(best_us, times, count)) for count in counts)
-    return Replay(str(problem), strategy, len(known), best_us, str(best), shares, len(times), passed_over)
+    return times, passed_over
 
 
 def _recorded(family: Family, problem: Problem, device: Device, known: Iterable[Config]) -> list[Config]:

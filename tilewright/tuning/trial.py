@@ -12,7 +12,7 @@ from dataclasses import replace
 from tilewright import kernels
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.kernels import tools
-from tilewright.kernels.family import Blueprint, Config
+from tilewright.kernels.family import NO_KERNELS, Blueprint, Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.runtime import Built, Runtime, open_runtime
@@ -172,7 +172,7 @@ def _rehearse(
         memories = [runtime.alloc(sizes[name]) for name in launch.args]
         for memory in memories:
             runtime.fill(memory, 0)
-        if launch.kernel == "zero":
+        if launch.kernel in NO_KERNELS:
             continue
         runtime.launch(loaded[launch.kernel], replace(launch, grid=(1, 1, 1)) if small else launch, memories)
         runtime.synchronize()

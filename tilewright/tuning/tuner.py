@@ -28,7 +28,7 @@ from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import ROUNDS, WINNER, choose, cold_us, compare
 from tilewright.tuning.job import Compiled, Job
-from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy
+from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
 from tilewright.tuning.space import usable
 from tilewright.tuning.worker import Worker
 
@@ -66,7 +66,7 @@ def tune(
         store: where outcomes are kept and resumed from; None: nowhere.
         progress: told each event.
         deterministic: try only configs that give the same bits each time.
-        families: names of those to search; none: all that take the problem.
+        families: names of those to search; none: all that race and take the problem.
         make: makes the strategy of a family; None: ``tilewright.tuning.search.make``.
 
     Returns:
@@ -217,11 +217,12 @@ class _Run:
         job = replace(self.worker.job, facts=asdict(self.device))
         self.ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
         batches: deque[_Batch] = deque()
+        size = batch_size(self.budget.trials, 2 * cores)
         try:
             while self._time_left() > 0 and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
-                while len(batches) < (2 if self.gpu else 1):
-                    batch = self._propose(proposals, 2 * cores, batches)
+                while len(batches) < (2 if self.gpu and size > 1 else 1):
+                    batch = self._propose(proposals, size, batches)
                     if not batch:
                         break
                     batches.append(_Batch(batch, self.ahead.submit(batch)))

@@ -1,0 +1,114 @@
+"""The textbook family and the named configs: they compile everywhere, and never race."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.errors import ConfigError
+from tilewright.kernels import FAMILIES, family, pick
+from tilewright.kernels.family import Config
+from tilewright.kernels.named import NAMED, find
+from tilewright.problem import Problem
+from tilewright.tuning.model import estimate
+from tilewright.tuning.space import every
+
+TOY = Problem.parse("n1c256h228w228k256r5s5-f32+relu+maxpool2")
+GEMM = Problem.parse("n1c4096h64w64k4096r1s1-f32")
+LAYERS = (
+    str(TOY), str(GEMM), str(GEMM) + "-nhwc+add0.5", "n1c3h224w224k64r7s7p3u2-f32",
+    "n1c512h7w7k512r3s3p1-f32-nhwc+bias+relu", "n10000c4h40w40k16r7s7-f32+silu",
+    "n8c25088h1w1k4096r1s1-f32", "n1c128h28w28k256r3s3p1u2-f32+bias+relu+maxpool3u2p1",
+)  # fmt: skip
+H100 = for_architecture("sm_90")
+
+
+@pytest.mark.parametrize("text", LAYERS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_named_config_compiles_without_a_spill(
+    arch: str, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    problem, device = Problem.parse(text), for_architecture(arch)
+    kind = family("textbook")
+    for config in {one.config(problem) for one in NAMED.values() if one.fits(problem)}:
+        kind.check(problem, device, config)
+        built = compile_cuda(kind.blueprint(problem, device, config), arch)  # refuses what spills
+        assert all(used.local_bytes == 0 for used in built.resources.values())
+        assert estimate(kind, problem, device, config).total_us > device.floor_us(problem.flops, 0) / 4
+
+
+def test_it_runs_only_where_it_is_named() -> None:
+    assert not {"textbook", "reference"} & {one.name for one in pick(FAMILIES, ())}
+    assert [one.name for one in pick(FAMILIES, ("textbook",))] == ["textbook"]
+
+
+def test_each_row_of_the_sources_tables_is_a_name() -> None:
+    table2 = ["no-tiling", "shared-tile", "pool-unrolled", "const-helpers", "unroll-pragma"]
+    table3 = ["block-16x16x4", "block-16x16x2", "block-16x16x1", "block-16x8x4"]
+    assert [name for name in NAMED if name.startswith("toy:")] == [f"toy:{x}" for x in table2 + table3]
+    known = set(every(family("textbook"), TOY, H100))
+    assert {find(f"toy:{name}", TOY) for name in table2 + table3} <= known
+    assert {find(name, GEMM) for name in NAMED} <= set(every(family("textbook"), GEMM, H100))
+
+
+def test_a_transpose_is_a_launch_of_its_own() -> None:
+    found = family("textbook").blueprint(GEMM, H100, find("gemm:tiled-coalesced", GEMM))
+    first, second = found.launches
+    assert (first.kernel, first.chained) == ("transpose", False)
+    assert (second.kernel, second.chained) == ("textbook_gemm", True)
+    assert [buffer.nbytes for buffer in found.workspace] == [4 * 4096 * 4096]
+    assert family("textbook").blueprint(GEMM, H100, find("gemm:tiled-uncoalesced", GEMM)).workspace == ()
+
+
+def test_a_pool_that_is_not_there_is_not_unrolled() -> None:
+    plain = Problem.parse("n1c256h228w228k256r5s5-f32")
+    assert find("toy:pool-unrolled", TOY)["pool"] == 1
+    assert find("toy:pool-unrolled", plain) == find("toy:shared-tile", plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "layer", "says"),
+    [
+        ("toy:pool-unroled", TOY, "or a name; names that fit .*: toy:no-tiling, .*toy:block-16x8x4$"),
+        ("gemm:naive", TOY, "made for other layers; .*: toy:no-tiling"),
+        ("toy:no-tiling", Problem.parse("n1c8h9w9k8r3s3g8-f32"), "made for other layers; .*: none$"),
+        ("gemm", GEMM, "gemm:tile-32$"),
+        ("toy:" + "x" * 500, TOY, r"xxx\.\.\.'"),
+    ],
+)
+def test_a_name_that_does_not_fit_says_which_do(text: str, layer: Problem, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        find(text, layer)
+    assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        (dict(step=5, bw=32, bh=16, bk=1), "square"),
+        (dict(step=1, bw=32, bh=32, bk=2), "block"),
+        (dict(step=4, bw=8, bh=8, bk=2), "square"),
+    ],
+)
+def test_rules_by_name(changed: dict[str, int], rule: str) -> None:
+    with pytest.raises(ConfigError, match=f"rule '{rule}'"):
+        family("textbook").check(GEMM, H100, Config.make("textbook", dict(pool=0) | changed))
+
+
+def test_large_windows_are_not_unrolled() -> None:
+    layer = Problem.parse("n1c8h64w64k8r3s3-f32+maxpool5")
+    with pytest.raises(ConfigError, match="rule 'window'"):
+        family("textbook").check(layer, H100, find("toy:pool-unrolled", layer))
+    family("textbook").check(layer, H100, find("toy:shared-tile", layer))
+
+
+def test_a_family_says_why_it_refuses_a_given_config() -> None:
+    groups = Problem.parse("n1c8h9w9k8r3s3g8-f32")
+    with pytest.raises(ConfigError, match="textbook does not take .*: it computes one group, not 8"):
+        family("textbook").check(groups, H100, find("toy:no-tiling", TOY))

@@ -1,0 +1,30 @@
+"""``tilewright configs``: the configs that have a name, for ``--config``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit
+from tilewright.report.table import Table
+
+Layer = Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only those that fit it, in full.")]
+
+
+def configs(layer: Layer = None, json_file: options.JsonFile = None) -> None:
+    """List the configs that have a name, step by step; run one with: run LAYER --config NAME."""
+    from tilewright.kernels.named import NAMED
+
+    problem = None if layer is None else options.layer(layer).problem
+    options.writable(json_file, "--json")
+    rows = [
+        {"name": one.name, "config": str(one.config(problem)) if problem else "", "what": one.doc}
+        for one in NAMED.values()
+        if problem is None or one.fits(problem)
+    ]
+    shown = ("name", "config", "what") if problem else ("name", "what")
+    notes = () if rows else (f"no named config fits {problem}",)
+    body = tuple(tuple(row[key] for key in shown) for row in rows)
+    emit(Table("", shown, body, notes, words=True), rows, json_file)

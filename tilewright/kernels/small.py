@@ -1,0 +1,301 @@
+"""The small family: few input channels under a small filter, over many images or a large one.
+
+Source of filters in constant memory, several images a block and a config for each layer: the report on
+LeNet's kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    up_to,
+)
+from tilewright.problem import Problem
+
+MOST_CHANNELS = 8
+MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+CONSTANT_BYTES = 60 << 10
+WIDTHS = (2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 24, 28, 32, 34)
+Values = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What follows from a problem and a config; the kernel's defines of the same names."""
+
+    band: int
+    p_parts: int
+    q_parts: int
+    k_groups: int
+    units: int
+    items: int
+    xh: int
+    xp: int
+    row: int
+    words: int
+    x_floats: int
+    f_floats: int
+    out_floats: int
+
+    def shared_bytes(self, cf: Values) -> int:
+        """Shared memory of a block."""
+        filters = 0 if cf["f"] == 0 else self.f_floats
+        return 4 * (cf["stages"] * self.x_floats + filters + self.out_floats)
+
+
+def sizes(pr: Problem, cf: Values) -> Sizes:
+    """Work out the sizes of a config."""
+    band, q_parts = ceil_div(pr.p, cf["bands"]), ceil_div(pr.q, cf["tw"])
+    p_parts, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.k, cf["tk"])
+    xh = (p_parts * cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    row = (cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    words = next(w for w in (4, 2, 1) if cf["tw"] * pr.stride[1] % w == 0)
+    last = (q_parts - 1) * cf["tw"] * pr.stride[1] + ceil_div(row, 4) * 4
+    xp = _pitch(max(last, pr.pad[2] + pr.w), words, cf["tw"] * pr.stride[1], q_parts, pr.stride[0],
+                _together(pr, k_groups))[0]  # fmt: skip
+    x_floats = cf["ni"] * pr.c * xh * xp
+    taps = pr.c * pr.r * pr.s * k_groups * cf["tk"]
+    return Sizes(
+        band=band, p_parts=p_parts, q_parts=q_parts, k_groups=k_groups,
+        units=cf["ni"] * p_parts * q_parts * k_groups,
+        items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh, xp=xp, row=row, words=words,
+        x_floats=ceil_div(x_floats, 4) * 4, f_floats=ceil_div(taps, 4) * 4,
+        out_floats=ceil_div(cf["ni"] * pr.k * band * pr.q, 4) * 4 if cf["out"] else 0,
+    )  # fmt: skip
+
+
+def _together(pr: Problem, k_groups: int) -> int:
+    """Neighbouring lanes that work at one place of the image, on other channels."""
+    return min(32, k_groups) if pr.layout_out == "nhwc" else 1
+
+
+@lru_cache(maxsize=4096)
+def _pitch(width: int, words: int, step: int, parts: int, stride: int, together: int) -> tuple[int, float]:
+    """Return the row pitch, at least ``width`` floats, of fewest bank conflicts; and wavefronts of a load."""
+    lanes = 32 // words  # that are served at once
+    best = (0, 99.0)
+    for pitch in range(ceil_div(width, words) * words, width + 36, words):
+        counts = []
+        for first in range(0, 32, lanes):
+            places = {lane // together for lane in range(first, first + lanes)}
+            starts = {place % parts * step + place // parts * stride * pitch for place in places}
+            banks = [0] * 32
+            for start in starts:
+                for word in range(words):
+                    banks[(start + word) % 32] += 1
+            counts.append(max(banks))
+        if sum(counts) < best[1]:
+            best = (pitch, float(sum(counts)))
+    return best
+
+
+class Small(Family):
+    """Convolutions of at most 8 input channels, one group, on a GPU."""
+
+    name = "small"
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers of few input channels."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if device.lanes != 32:
+            return "it is made for the threads of a GPU"
+        if problem.groups != 1 or problem.c > MOST_CHANNELS:
+            return f"it is made for one group of at most {MOST_CHANNELS} input channels"
+        if 4 * problem.c * problem.r * problem.s * problem.k > CONSTANT_BYTES:
+            return f"the filter has more than {CONSTANT_BYTES >> 10} KiB"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        q = problem.q
+        widths = tuple(t for t in up_to(q, WIDTHS) if 9 * ceil_div(q, t) * t <= 11 * q)
+        parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
+        bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
+        return (
+            Param("f", (0, 1), "filter in constant memory or in shared memory", ("constant", "shared")),
+            Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8, 16)), "output channels a thread"),
+            Param("th", up_to(problem.p, (1, 2, 3, 4, 5, 6, 8)), "output rows a thread"),
+            Param("tw", widths or up_to(q, (1, 2, 3, 4)), "output columns a thread"),
+            Param("threads", (64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 416, 512, 544, 640),
+                  "threads of a block"),
+            Param("mb", (1, 2, 3, 4, 6, 8),
+                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
+            Param("ni", up_to(problem.n, (1, 2, 3, 4, 5, 6, 8)), "images worked on at once"),
+            Param("stages", (1, 2), "buffers of staged input"),
+            Param("out", (0, 1), "output stored from registers or through shared memory",
+                  ("direct", "shared")),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, and one that pools; the filter goes to constant memory before."""
+        return _blueprint(problem, device, config.values, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return _work(problem, device, config.values)
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """All products, one after the other."""
+        return problem.c * problem.r * problem.s
+
+
+def _registers(pr: Problem, tk: int, th: int, tw: int) -> int:
+    row = (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    return th * (tk * tw + ceil_div(row, 4) * 4) + min(tk, 4) + 30
+
+
+def _registers_fit(pr: Problem, device: Device, tk: int, th: int, tw: int, threads: int) -> bool:
+    need = _registers(pr, tk, th, tw)
+    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes
+    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+
+
+def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
+    """Multiply-adds of one filter row."""
+    return pr.s * tk * th * tw
+
+
+def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
+    block = sizes(pr, cf).shared_bytes(cf) + 64
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _busy(pr: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
+    """Whether most of the threads' turns have outputs to work on."""
+    band = ceil_div(pr.p, bands)
+    outputs = ni * band * pr.q * ceil_div(pr.k, tk) * tk
+    units = ni * ceil_div(band, th) * ceil_div(pr.q, tw) * ceil_div(pr.k, tk)
+    return units <= 64 or 10 * outputs >= 6 * ceil_div(units, threads) * threads * tk * th * tw
+
+
+RULES = (
+    Rule("constant", lambda problem, f, tk: f == 1 or tk >= problem.k,
+         "addresses in constant memory are the same for all threads: each takes all channels"),
+    Rule("body", lambda problem, tk, th, tw: _body(problem, tk, th, tw) <= MOST_BODY,
+         "the loop's body overflows the instruction cache"),
+    Rule("sums", lambda tk, th, tw: tk * th * tw >= 4, "fewer than 4 sums a thread are all loads"),
+    Rule("registers_lane", lambda problem, device, tk, th, tw: _registers_fit(problem, device, tk, th, tw, 1),
+         "more registers than a thread has"),
+    Rule("registers", lambda problem, device, tk, th, tw, threads, mb: _registers_fit(
+        problem, device, tk, th, tw, threads * mb),
+        "more registers than a unit has: the compiler would spill"),
+    Rule("resident", lambda device, threads, mb: threads * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
+    Rule("busy", lambda problem, tk, th, tw, threads, bands, ni: _busy(
+        problem, tk, th, tw, threads, bands, ni), "threads without outputs"),
+    Rule("shared", lambda problem, device, f, tk, th, tw, mb, bands, ni, stages, out: _fits_shared(
+        problem, device, dict(f=f, tk=tk, th=th, tw=tw, mb=mb, bands=bands, ni=ni, stages=stages, out=out)),
+        "more shared memory than a block may have"),
+)  # fmt: skip
+
+
+def _grid(device: Device, sz: Sizes, cf: Values) -> int:
+    return min(sz.items, device.units * cf["mb"])
+
+
+def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
+    sz = sizes(pr, cf)
+    args = ("x", "w", "bias", "z", "partial" if pr.epilogue.pool else "y")
+    shared = sz.shared_bytes(cf)
+    blocks = _grid(device, sz, cf)
+    launches = [Launch("small", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared_bytes=shared)]
+    if cf["f"] == 0:
+        launches.insert(0, Launch("constant", (1, 1, 1), (1, 1, 1), ("w",)))
+    if pr.epilogue.pool:
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    kp = sz.k_groups * cf["tk"]
+    return Blueprint(
+        source="small.cu", defines=tuple(_defines(pr, cf, sz, blocks, shared, aligned).items()),
+        launches=tuple(launches), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
+        pack=(("PACK_K", kp), ("PACK_C", pr.c)),
+        workspace=(Buffer("partial", 4 * pr.z_elements),) if pr.epilogue.pool else (),
+    )  # fmt: skip
+
+
+def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, aligned: bool) -> Values:
+    vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
+    body = _body(pr, cf["tk"], cf["th"], cf["tw"])
+    return dict(
+        VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=sz.k_groups, BAND=sz.band,
+        BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], Q_PARTS=sz.q_parts, STAGES=cf["stages"],
+        OUT=cf["out"], F_CONSTANT=int(cf["f"] == 0),
+        THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], GRID=blocks,
+        XP=sz.xp, X_FLOATS=sz.x_floats, F_FLOATS=sz.f_floats if cf["f"] else 0, ALIGNED_WORDS=sz.words,
+        CHANNEL_UNROLL=pr.c if pr.c * pr.r * body <= MOST_BODY else 1,
+        ROW_UNROLL=pr.r if pr.r * body <= MOST_BODY else max(1, min(pr.r, MOST_BODY // body)),
+        Y_WORDS=_words(pr, cf, sz) if aligned else 1,
+        Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
+        COMBINE=TWO_PASS if pr.epilogue.pool else NONE,
+        N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=shared,
+        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
+        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
+    )  # fmt: skip
+
+
+def _words(pr: Problem, cf: Values, sz: Sizes) -> int:
+    """Neighbouring outputs that are stored at once."""
+    runs: tuple[int, ...]
+    if pr.layout_out == "nhwc":
+        runs = (pr.k,) if cf["out"] else (1,)
+    else:
+        runs = (sz.band * pr.q, pr.p * pr.q) if cf["out"] else (cf["tw"], pr.q)
+    return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
+
+
+def _work(pr: Problem, device: Device, cf: Values) -> Work:
+    sz = sizes(pr, cf)
+    blocks = _grid(device, sz, cf)
+    turns = ceil_div(sz.items, blocks)  # items of a block
+    passes, warps = ceil_div(sz.units, cf["threads"]), cf["threads"] // 32
+    outputs = cf["tk"] * cf["th"] * cf["tw"]
+    loads = cf["th"] * pr.c * pr.r * ceil_div(sz.row, sz.words)
+    taps = pr.c * pr.r * pr.s * cf["tk"] / (1 if cf["f"] == 0 else min(cf["tk"], 4))
+    _, fronts = _pitch(sz.xp, sz.words, cf["tw"] * pr.stride[1], sz.q_parts, pr.stride[0],
+                       _together(pr, sz.k_groups))  # fmt: skip
+    line = pr.w * (pr.c if pr.layout_in == "nhwc" else 1)
+    lines = cf["ni"] * sz.xh * (1 if pr.layout_in == "nhwc" else pr.c)
+    words = _words(pr, cf, sz)
+    nhwc = pr.layout_out == "nhwc"
+    vector = min(cf["tk"], 4) if nhwc else words
+    whole = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
+    store = outputs * ((4.0 / words + 2.0 if cf["out"] else 0.0) + 6.0 / vector)
+    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if whole else vector)
+    return Work(
+        blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["tk"], cf["th"], cf["tw"]),
+        resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],
+        fma=float(turns * passes * pr.c * pr.r * pr.s * outputs),
+        shared_loads=turns * passes * (loads + taps), global_loads=0.0,
+        staging=turns * ceil_div(lines, warps) * (14.0 + 2.0 * ceil_div(line, 32)) + 60.0,
+        epilogue=turns * passes * (store + 20.0),
+        wavefronts=turns * passes * warps * (loads * fronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
+        load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
+        combine=COMBINE_NAMES[TWO_PASS if pr.epilogue.pool else NONE],
+        partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
+        useful=pr.z_elements / (sz.items * sz.units * outputs),
+        register_intensity=2.0 * pr.s * outputs / (cf["th"] * sz.row + pr.s * cf["tk"]),
+        block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * sz.units / max(1, sz.x_floats),
+        more_launches=int(cf["f"] == 0),
+    )  # fmt: skip

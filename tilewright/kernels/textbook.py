@@ -1,0 +1,128 @@
+"""The textbook family: convolutions and matrix products as one first writes them, one step after the other.
+
+It shows what each step buys and is run only where it is named. Sources of the steps: "Investigation of CUDA
+Optimizations for Accelerating a Toy CNN Architecture" (H. Grisett, UCLA), and "Mapping and Accelerating a
+Convolutional Neural Network on a GPU" (S.-K. Huang).
+"""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.gemm_product import product
+from tilewright.kernels.reference import sizes
+from tilewright.kernels.textbook_work import (
+    GEMM_COALESCED,
+    GEMM_NAIVE,
+    UNROLL,
+    Values,
+    shared_bytes,
+    side,
+    tiles,
+    work_of,
+)
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import Problem
+
+STEP_NAMES = ("naive", "tile", "unroll", "gemm_naive", "gemm_uncoalesced", "gemm_coalesced")
+ROLLED, UNROLLED = range(2)
+MOST_SUMS = 16  # of a window that a thread holds at once
+MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+
+
+def steps(problem: Problem) -> tuple[int, ...]:
+    """Return the steps that a layer can take."""
+    if problem.groups > 1 or problem.dtype != "f32":
+        return ()
+    matrix = not product(problem).columns and not problem.epilogue.pool
+    return tuple(range(6 if matrix else GEMM_NAIVE))
+
+
+class Textbook(Family):
+    """One output a thread: naive, from shared memory, unrolled, coalesced."""
+
+    name = "textbook"
+    races = False
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take f32 layers of one group on a device with kernels."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if not steps(problem):
+            return f"it computes one group, not {problem.groups}"
+        if device.backend not in ("cuda", "opencl"):
+            return f"the {device.backend} backend runs no kernels"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the step and the shape of a block."""
+        ways = (ROLLED, UNROLLED) if problem.epilogue.pool else (ROLLED,)
+        return (
+            Param("step", steps(problem), "how far the kernel has come", STEP_NAMES),
+            Param("bw", (4, 8, 16, 32), "threads of a block over Q; over K in a gemm step"),
+            Param("bh", (1, 2, 4, 8, 16, 32), "threads of a block over P; over pixels in a gemm step"),
+            Param("bk", (1, 2, 4, 8, 16), "threads of a block over K"),
+            Param("pool", ways, "a window's sums one after the other, or all at once",
+                  ("rolled", "unrolled")),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernels forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two where the filter is transposed first."""
+        cf = config.values
+        return _gemm(problem, cf) if cf["step"] >= GEMM_NAIVE else _conv(problem, cf)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return work_of(problem, device, config.values)
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """Every product is added to the one before."""
+        return problem.c * problem.r * problem.s
+
+
+RULES = (
+    Rule("square", lambda step, bw, bh, bk: step < GEMM_NAIVE or (bw == bh and bk == 1),
+         "a block of a gemm step is a square tile: bw is its side, bh the same, bk 1"),
+    Rule("block", lambda device, bw, bh, bk: bw * bh * bk <= min(1024, device.max_threads),
+         "more threads than a block may have"),
+    Rule("window", lambda problem, pool: side(problem, pool) ** 2 <= MOST_SUMS,
+         "the sums of a window do not fit a thread's registers all at once"),
+    Rule("body", lambda problem, step, pool: step != UNROLL
+         or problem.r * problem.s * side(problem, pool) ** 2 <= MOST_BODY,
+         "the unrolled loops overflow the instruction cache"),
+    Rule("shared", lambda problem, device, step, bw, bh, pool: shared_bytes(
+        problem, dict(step=step, bw=bw, bh=bh, pool=pool)) <= device.shared_per_block,
+        "more shared memory than a block may have"),
+)  # fmt: skip
+
+
+def _conv(pr: Problem, cf: Values) -> Blueprint:
+    k, p, q = tiles(pr, cf)
+    defines = sizes(pr) | dict(
+        STEP=cf["step"], SIDE=side(pr, cf["pool"]), BW=cf["bw"], BH=cf["bh"], BK=cf["bk"],
+        K_TILES=k, P_TILES=p, Q_TILES=q, SHARED_BYTES=shared_bytes(pr, cf),
+    )  # fmt: skip
+    launch = Launch(
+        "textbook", (pr.n * k * p * q, 1, 1), (cf["bw"] * cf["bh"] * cf["bk"], 1, 1),
+        ("x", "w", "bias", "z", "y"), shared_bytes(pr, cf),
+    )  # fmt: skip
+    return Blueprint("textbook.cu", tuple(defines.items()), (launch,), packed_bytes=pr.w_bytes)
+
+
+def _gemm(pr: Problem, cf: Values) -> Blueprint:
+    k, pixels, _ = tiles(pr, cf)
+    turned, block, shared = cf["step"] == GEMM_COALESCED, (cf["bw"] * cf["bw"], 1, 1), shared_bytes(pr, cf)
+    defines = sizes(pr) | dict(
+        STEP=cf["step"], BW=cf["bw"], K_TILES=k, X_ROWS=int(product(pr).x_nhwc), SHARED_BYTES=shared,
+    )  # fmt: skip
+    args = ("x", "turned" if turned else "w", "bias", "z", "y")
+    main = Launch("textbook_gemm", (k * pixels, 1, 1), block, args, shared, chained=turned)
+    first = Launch("transpose", (k * ceil_div(pr.c, cf["bw"]), 1, 1), block, ("w", "turned"), shared)
+    return Blueprint(
+        "textbook_gemm.cu", tuple(defines.items()), (first, main) if turned else (main,),
+        packed_bytes=pr.w_bytes, workspace=(Buffer("turned", pr.w_bytes),) if turned else (),
+    )  # fmt: skip

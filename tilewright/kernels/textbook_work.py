@@ -1,0 +1,113 @@
+"""Sizes of the textbook kernels, and their counts for the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+from tilewright.device import Device
+from tilewright.kernels.family import Work
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import Problem
+
+NAIVE, TILE, UNROLL, GEMM_NAIVE, GEMM_UNCOALESCED, GEMM_COALESCED = range(6)  # steps
+Values = dict[str, int]
+
+
+def side(pr: Problem, pool: int) -> int:
+    """Sums of one side of a window that a thread holds at once."""
+    return pr.epilogue.pool.size if pr.epilogue.pool and pool else 1
+
+
+def tiles(pr: Problem, cf: Values) -> tuple[int, int, int]:
+    """Blocks along K, P and Q of an image; along K and the pixels of all images in a gemm step."""
+    if cf["step"] >= GEMM_NAIVE:
+        return ceil_div(pr.k, cf["bw"]), ceil_div(pr.n * pr.p * pr.q, cf["bw"]), 1
+    return ceil_div(pr.k, cf["bk"]), ceil_div(pr.y_p, cf["bh"]), ceil_div(pr.y_q, cf["bw"])
+
+
+def tile_floats(pr: Problem, cf: Values) -> int:
+    """Inputs of one channel under a block."""
+    sums, forward = side(pr, cf["pool"]), pr.epilogue.pool.stride if pr.epilogue.pool else 1
+    rows = ((cf["bh"] - 1) * forward + sums - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    columns = ((cf["bw"] - 1) * forward + sums - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    return rows * columns
+
+
+def shared_bytes(pr: Problem, cf: Values) -> int:
+    """Shared memory of a block."""
+    if cf["step"] >= GEMM_NAIVE:
+        return 4 * 2 * cf["bw"] * (cf["bw"] + 1) if cf["step"] > GEMM_NAIVE else 0
+    return 4 * tile_floats(pr, cf) if cf["step"] > NAIVE else 0
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count what one block and one thread do. On a CPU one core runs a whole block."""
+    work = _gemm(pr, device, cf) if cf["step"] >= GEMM_NAIVE else _conv(pr, device, cf)
+    if device.lanes == 32:
+        return work
+    threads, loads = work.threads, work.global_loads * work.threads
+    return replace(
+        work, fma=work.fma * threads, shared_loads=work.shared_loads * threads, global_loads=loads,
+        staging=work.staging * threads, epilogue=work.epilogue * threads, load_bytes=4.0 * loads,
+    )  # fmt: skip
+
+
+def _conv(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count a step of the convolution."""
+    sums, pool = side(pr, cf["pool"]), pr.epilogue.pool
+    parts = (pool.size // sums) ** 2 if pool else 1
+    threads, taps = cf["bw"] * cf["bh"] * cf["bk"], parts * pr.c * pr.r * pr.s
+    staged, tile = cf["step"] > NAIVE, parts * pr.c * tile_floats(pr, cf)
+    apart = pr.stride[1] * (pool.stride if pool else 1)  # neighbours' inputs in shared memory
+    conflicts = gcd(apart, 32) if cf["bw"] > 16 else 1
+    k, p, q = tiles(pr, cf)
+    return _work(
+        pr, device, cf, pr.n * k * p * q, threads, pr.c * parts if staged else 1,
+        fma=float(taps * sums**2), shared_loads=float(taps * sums**2 if staged else 0),
+        global_loads=float(taps if staged else taps * (1 + sums**2)),
+        staging=12.0 * tile / threads if staged else 0.0,
+        wavefronts=ceil_div(threads, 32) * taps * sums**2 * float(conflicts if staged else 1),
+        load_bytes=4.0 * (tile + cf["bk"] * taps), registers=sums**2 + 32, outputs=threads,
+        run=min(8, cf["bw"]) if pr.layout_out == "nchw" else 1,
+    )  # fmt: skip
+
+
+def _gemm(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count a step of the matrix product."""
+    t, (k, pixels, _) = cf["bw"], tiles(pr, cf)
+    staged, turns = cf["step"] > GEMM_NAIVE, ceil_div(pr.c, cf["bw"])
+    words = 2.0 * (turns if staged else pr.c)  # that a thread reads of global memory
+    turned = cf["step"] == GEMM_COALESCED
+    sectors = 1.0 if turned else 8.0  # of the filter, fetched for each one that holds what is asked for
+    work = _work(
+        pr, device, cf, k * pixels, t * t, turns if staged else 1,
+        fma=float(pr.c), shared_loads=2.0 * pr.c if staged else 0.0,
+        global_loads=words, staging=8.0 * turns if staged else 0.0,
+        wavefronts=t * t / 32 * (2.0 * pr.c if staged else words * 8),
+        load_bytes=4.0 * t * pr.c * (1.0 + sectors), registers=32, outputs=t * t,
+        run=min(8, t) if pr.layout_out == "nhwc" else 1,
+    )  # fmt: skip
+    return replace(work, more_launches=1, more_bytes=2.0 * pr.w_bytes) if turned else work
+
+
+def _work(
+    pr: Problem, device: Device, cf: Values, blocks: int, threads: int, turns: int, *, fma: float,
+    shared_loads: float, global_loads: float, staging: float, wavefronts: float, load_bytes: float,
+    registers: int, outputs: int, run: int,
+) -> Work:  # fmt: skip
+    shared = shared_bytes(pr, cf)
+    room = (
+        device.threads_per_unit // threads, device.regs_per_unit // (registers * threads),
+        device.shared_per_unit // (shared + 1024), device.blocks_per_unit,
+    )  # fmt: skip
+    return Work(
+        blocks=blocks, threads=threads, registers=registers, resident=max(1, min(room)),
+        shared_bytes=shared, steps=turns, buffers=int(shared > 0), fma=fma, shared_loads=shared_loads,
+        global_loads=global_loads, staging=staging, epilogue=12.0, wavefronts=wavefronts,
+        load_bytes=load_bytes, store_sectors=outputs / run, dram_bytes=float(pr.bytes), cluster=1, shares=1,
+        combine="none", partial_bytes=0.0, tile_bytes=4.0 * outputs,
+        useful=pr.y_elements / (blocks * outputs),
+        register_intensity=2.0 * fma / (shared_loads + global_loads),
+        block_intensity=2.0 * fma * threads * 4.0 / load_bytes,
+    )  # fmt: skip

@@ -1,0 +1,64 @@
+"""How a pool is done, fused into the kernel that sums or by a second one, and what the other way costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from tilewright.device import Device
+from tilewright.errors import ConfigError
+from tilewright.kernels import FAMILIES, family, pick
+from tilewright.kernels.family import Config
+from tilewright.kernels.tile import NONE, TWO_PASS
+from tilewright.problem import Problem
+from tilewright.record import Estimate, Record
+from tilewright.tuning.model import estimate
+from tilewright.tuning.search import rank
+from tilewright.tuning.space import usable
+
+LOOKED_AT = 2000  # configs of the model's order
+WAYS = ("fused: pooled where the sums are made", "two_pass: a second kernel pools what the first one stored")
+
+
+def apart(problem: Problem, device: Device, config: Config) -> bool:
+    """Whether a legal config leaves the pool to a kernel that does nothing else but add shares."""
+    last = family(config.family).blueprint(problem, device, config).launches[-1]
+    return last.kernel in ("sum_shares", "pool")
+
+
+def measured_otherwise(
+    problem: Problem, device: Device, config: Config, ranked: Sequence[Record]
+) -> Record | None:
+    """Return the first record whose config pools the other way than the given one."""
+    mine = apart(problem, device, config)
+    for record in ranked:
+        with suppress(ConfigError):  # of an older source
+            other = Config.parse(record.config)
+            family(other.family).check(problem, device, other)
+            if apart(problem, device, other) != mine:
+                return record
+    return None
+
+
+def predicted_otherwise(problem: Problem, device: Device, config: Config) -> tuple[Config, Estimate] | None:
+    """Return what the model likes best of the configs that pool the other way than the given one."""
+    mine = apart(problem, device, config)
+    found = [
+        (other, estimate(family(other.family), problem, device, other))
+        for other in _candidates(problem, device, config)
+        if apart(problem, device, other) != mine
+    ]
+    return min(found, key=lambda item: item[1].total_us, default=None)
+
+
+def _candidates(problem: Problem, device: Device, config: Config) -> Iterator[Config]:
+    """Yield the config itself with its sums handed on the other way, and of each family the best few."""
+    turned = NONE if config.values.get("combine") == TWO_PASS else TWO_PASS
+    with suppress(ConfigError):
+        other = Config.make(config.family, {**config.values, "combine": turned})
+        family(config.family).check(problem, device, other)
+        yield other
+    mine = apart(problem, device, config)
+    for kind in usable(pick(FAMILIES, ()), problem, device)[0]:
+        ranked = (one for one, _ in rank(problem, device, kind, LOOKED_AT))
+        yield from [one for one in ranked if apart(problem, device, one) != mine][:1]
