@@ -22,7 +22,7 @@ from tilewright.runtime import Runtime, open_runtime
 
 __all__ = ["gpu_facts"]  # a fixture
 
-DIRECT, GROUPED = family("direct"), family("grouped")
+DIRECT = family("direct")
 SHAPES = (  # {} stands for the dtype
     "n1c1h1w1k1r1s1-{}",
     "n2c7h13w11k17r3s3p1-{}",  # primes: tails in every dimension, and in the words of i8
@@ -40,15 +40,19 @@ SHAPES = (  # {} stands for the dtype
     "n1c10h9w8k8r3s2p1.0.0.2u3-{}-nchw2nhwc",
     "n5c96h1w1k33r1s1-{}+bias",
 )
-GROUPS = (
-    "n2c8h9w7k8r3s3p1g8-{}+bias",  # depthwise
-    "n1c24h11w12k24r3s3p1u2g24-{}-nhwc+relu",
-    "n1c24h8w9k24r3s3p2d2g12-{}-nchw2nhwc+add",
-    "n2c16h7w8k24r3s2p1.0.0.1g4-{}-nhwc+maxpool2",
-    "n1c21h7w8k12r3s3p1g3-{}-nhwc2nchw",
+OF_OTHER_FAMILIES = (
+    ("grouped", "n2c8h9w7k8r3s3p1g8-{}+bias"),  # depthwise
+    ("grouped", "n1c24h11w12k24r3s3p1u2g24-{}-nhwc+relu"),
+    ("grouped", "n1c24h8w9k24r3s3p2d2g12-{}-nchw2nhwc+add"),
+    ("grouped", "n2c16h7w8k24r3s2p1.0.0.1g4-{}-nhwc+maxpool2"),
+    ("grouped", "n1c21h7w8k12r3s3p1g3-{}-nhwc2nchw"),
+    ("gemv", "n3c7h3w5k20r3s5-{}"),
+    ("gemv", "n4c130h1w1k9r1s1-{}+bias"),
+    ("gemv", "n1c1000h1w1k70r1s1-{}+add+relu"),
 )
 OTHERS = ("n1c16h9w12k24r3s3p1-{}+alpha0.5+bias+add0.5+leaky0.5+avgpool2", "n1c48h9w8k20r3s3p1-{}-nhwc+silu")
 CASES = [(d, t) for t in SHAPES for d in DTYPES] + [(d, t) for t in OTHERS for d in DTYPES if d != "i8"]
+OTHER_CASES = [(d, name, t) for name, t in OF_OTHER_FAMILIES for d in family(name).dtypes]
 
 
 @pytest.fixture
@@ -82,16 +86,14 @@ def test_for_a_gpu(dtype: str, text: str, gpu_facts: Runtime) -> None:
     _check(DIRECT, gpu_facts, Problem.parse(text.format(dtype)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("text", GROUPS)
-def test_groups_on_a_cpu(dtype: str, text: str, runtime: Runtime) -> None:
-    _check(GROUPED, runtime, Problem.parse(text.format(dtype)))
+@pytest.mark.parametrize(("dtype", "name", "text"), OTHER_CASES)
+def test_other_families_on_a_cpu(dtype: str, name: str, text: str, runtime: Runtime) -> None:
+    _check(family(name), runtime, Problem.parse(text.format(dtype)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("text", GROUPS)
-def test_groups_for_a_gpu(dtype: str, text: str, gpu_facts: Runtime) -> None:
-    _check(GROUPED, gpu_facts, Problem.parse(text.format(dtype)))
+@pytest.mark.parametrize(("dtype", "name", "text"), OTHER_CASES)
+def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: Runtime) -> None:
+    _check(family(name), gpu_facts, Problem.parse(text.format(dtype)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
