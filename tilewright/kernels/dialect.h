@@ -16,7 +16,7 @@
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
 //   dot4 EXP                four products of i8, added to a sum; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
-//                           ``constant`` fills; FILTER[i] is its element, CONSTANT float *w the parameter
+//                           ``constant`` fills; FILTER[i] is its element, CONSTANT acc_t *w the parameter
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
 //                           early; wait until the one before is done (Launch.chained). CHAIN: both
 //   ASYNC_* async_copy_*    global-to-shared copies of a word or four that do not pass through registers
@@ -65,7 +65,7 @@ typedef ACC acc_t;
 #define BARRIER() __syncthreads()
 #define SHARED_ARRAY(name) extern __shared__ __align__(16) acc_t name[]
 #define CONSTANT const
-#define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) float constant_filter[count]; }
+#define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) acc_t constant_filter[count]; }
 #define FILTER constant_filter
 
 INLINE int dot4(int a, int b, int sum) {  // sum + a . b, four i8 each
@@ -97,11 +97,6 @@ INLINE void load4(float *to, const float *from) {  // the compiler orders these 
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 INLINE void store4(float *to, const float *from) { *(float4 *)to = make_float4(from[0], from[1], from[2], from[3]); }
-INLINE void load2(float *to, const float *from) {
-    float2 v = *(const float2 *)from;
-    to[0] = v.x, to[1] = v.y;
-}
-INLINE void store2(float *to, const float *from) { *(float2 *)to = make_float2(from[0], from[1]); }
 template <class type> INLINE void load4(type *to, const type *from) { load_run_of<4>(to, from); }
 template <class type> INLINE void store4(type *to, const type *from) { store_run_of<4>(to, from); }
 #define load_run(count, to, from) load_run_of<count>(to, from)
@@ -329,8 +324,6 @@ INLINE ushort float_half(float v) {
 #define store_run(count, to, from) TW_JOIN(copy_run, count)(to, from)
 #define load4(to, from) copy_run4(to, from)
 #define store4(to, from) copy_run4(to, from)
-#define load2(to, from) copy_run2(to, from)
-#define store2(to, from) copy_run2(to, from)
 #define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
 INLINE void async_copy_word(__local acc_t *to, const __global acc_t *from, int keep) {
     *to = keep ? *from : 0;
