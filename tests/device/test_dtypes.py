@@ -1,4 +1,4 @@
-"""The direct family in every dtype: its body for a CPU as users run it, and its body for a GPU by PoCL.
+"""The families of every dtype: their kernels for a CPU as users run them, and those for a GPU by PoCL.
 
 Sums of small integers are exact in each dtype, so answers are compared bit by bit.
 """
@@ -16,6 +16,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import family
+from tilewright.kernels.family import Family
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import Runtime, open_runtime
 
@@ -39,8 +40,19 @@ SHAPES = (  # {} stands for the dtype
     "n1c10h9w8k8r3s2p1.0.0.2u3-{}-nchw2nhwc",
     "n5c96h1w1k33r1s1-{}+bias",
 )
+OF_OTHER_FAMILIES = (
+    ("grouped", "n2c8h9w7k8r3s3p1g8-{}+bias"),  # depthwise
+    ("grouped", "n1c24h11w12k24r3s3p1u2g24-{}-nhwc+relu"),
+    ("grouped", "n1c24h8w9k24r3s3p2d2g12-{}-nchw2nhwc+add"),
+    ("grouped", "n2c16h7w8k24r3s2p1.0.0.1g4-{}-nhwc+maxpool2"),
+    ("grouped", "n1c21h7w8k12r3s3p1g3-{}-nhwc2nchw"),
+    ("gemv", "n3c7h3w5k20r3s5-{}"),
+    ("gemv", "n4c130h1w1k9r1s1-{}+bias"),
+    ("gemv", "n1c1000h1w1k70r1s1-{}+add+relu"),
+)
 OTHERS = ("n1c16h9w12k24r3s3p1-{}+alpha0.5+bias+add0.5+leaky0.5+avgpool2", "n1c48h9w8k20r3s3p1-{}-nhwc+silu")
 CASES = [(d, t) for t in SHAPES for d in DTYPES] + [(d, t) for t in OTHERS for d in DTYPES if d != "i8"]
+OTHER_CASES = [(d, name, t) for name, t in OF_OTHER_FAMILIES for d in family(name).dtypes]
 
 
 @pytest.fixture
@@ -54,9 +66,9 @@ def runtime() -> Iterator[Runtime]:
     yield found
 
 
-def _check(runtime: Runtime, problem: Problem) -> None:
+def _check(kind: Family, runtime: Runtime, problem: Problem) -> None:
     """Check some configs, the last with base pointers that are aligned to their elements alone."""
-    configs = _configs(DIRECT, problem, runtime)
+    configs = _configs(kind, problem, runtime)
     assert configs
     for config in configs:
         plan = Plan.make(runtime, problem, config)
@@ -66,12 +78,22 @@ def _check(runtime: Runtime, problem: Problem) -> None:
 
 @pytest.mark.parametrize(("dtype", "text"), CASES)
 def test_on_a_cpu(dtype: str, text: str, runtime: Runtime) -> None:
-    _check(runtime, Problem.parse(text.format(dtype)))
+    _check(DIRECT, runtime, Problem.parse(text.format(dtype)))
 
 
 @pytest.mark.parametrize(("dtype", "text"), [case for case in CASES if case[0] != "f32"])
 def test_for_a_gpu(dtype: str, text: str, gpu_facts: Runtime) -> None:
-    _check(gpu_facts, Problem.parse(text.format(dtype)))
+    _check(DIRECT, gpu_facts, Problem.parse(text.format(dtype)))
+
+
+@pytest.mark.parametrize(("dtype", "name", "text"), OTHER_CASES)
+def test_other_families_on_a_cpu(dtype: str, name: str, text: str, runtime: Runtime) -> None:
+    _check(family(name), runtime, Problem.parse(text.format(dtype)))
+
+
+@pytest.mark.parametrize(("dtype", "name", "text"), OTHER_CASES)
+def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: Runtime) -> None:
+    _check(family(name), gpu_facts, Problem.parse(text.format(dtype)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

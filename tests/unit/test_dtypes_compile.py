@@ -1,4 +1,4 @@
-"""The direct family in every dtype: the model's first choices compile for three architectures, unspilt."""
+"""The families of every dtype: the model's first choices compile for three architectures, unspilt."""
 
 from __future__ import annotations
 
@@ -11,34 +11,37 @@ from tilewright.dispatch import GUESSES
 from tilewright.errors import CompileError
 from tilewright.kernels import family, word
 from tilewright.kernels.direct_work import wavefronts
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import Problem
 from tilewright.tuning.search import rank
 
 DIRECT = family("direct")
 LAYERS = (
-    "n1c512h7w7k512r3s3p1-{}",
-    "n1c64h56w56k64r3s3p1-{}-nhwc+bias+relu",
-    "n1c3h224w224k64r7s7p3u2-{}",
-    "n1c256h14w14k256r1s1-{}-nhwc",
-    "n1c16h52w52k32r3s3p1-{}+relu+maxpool2",
+    ("direct", "n1c512h7w7k512r3s3p1-{}"),
+    ("direct", "n1c64h56w56k64r3s3p1-{}-nhwc+bias+relu"),
+    ("direct", "n1c3h224w224k64r7s7p3u2-{}"),
+    ("direct", "n1c256h14w14k256r1s1-{}-nhwc"),
+    ("direct", "n1c16h52w52k32r3s3p1-{}+relu+maxpool2"),
+    ("grouped", "n1c32h20w20k32r3s3p1g32-{}-nhwc"),
+    ("grouped", "n1c32h20w20k32r3s3p1g8-{}"),
+    ("gemv", "n1c2048h1w1k1000r1s1-{}+bias"),
 )
+CASES = [(name, text, dtype) for name, text in LAYERS for dtype in family(name).dtypes]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("text", LAYERS)
+@pytest.mark.parametrize(("name", "text", "dtype"), CASES)
 def test_the_first_choice_compiles(
-    text: str, dtype: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, text: str, dtype: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     problem, device = Problem.parse(text.format(dtype)), for_architecture(arch)
-    ranked = rank(problem, device, DIRECT, GUESSES[5] + 1)
+    ranked = rank(problem, device, family(name), GUESSES[5] + 1)
     for place in GUESSES[:6]:  # as dispatch does
         try:
-            built = compile_cuda(DIRECT.blueprint(problem, device, ranked[place][0]), arch)
+            built = compile_cuda(family(name).blueprint(problem, device, ranked[place][0]), arch)
             break
         except CompileError as error:
             assert "spilled" in str(error)

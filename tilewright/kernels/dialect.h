@@ -10,7 +10,7 @@
 //   acc_t                   what sums are made of, and the words that are multiplied: set by DTYPE, see types.h
 //   mul_add(w, x, sum)      sum + w x, rounded once; for i8 four products of words of four (dot4)
 //   vec                     VECTOR acc_t (1, 2, 4, 8, 16), one lane's share of output channels
-//   load_run store_run      1, 2 or 4 neighbours in memory to a private array and back, aligned to them all
+//   load_run store_run      1, 2, 4, … neighbours in memory to a private array and back, aligned to them all
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
@@ -318,6 +318,8 @@ INLINE ushort float_half(float v) {
 #define copy_run1(to, from) (*(to) = *(from))  // macros: for memory of any kind
 #define copy_run2(to, from) vstore2(vload2(0, from), 0, to)
 #define copy_run4(to, from) vstore4(vload4(0, from), 0, to)
+#define copy_run8(to, from) vstore8(vload8(0, from), 0, to)
+#define copy_run16(to, from) vstore16(vload16(0, from), 0, to)
 #define load_run(count, to, from) TW_JOIN(copy_run, count)(to, from)
 #define store_run(count, to, from) TW_JOIN(copy_run, count)(to, from)
 #define load4(to, from) copy_run4(to, from)

@@ -24,7 +24,7 @@ from tilewright.kernels.tile import (
     may_combine,
     up_to,
 )
-from tilewright.kernels.word import as_words, filter_bytes, word_bytes, word_registers, words
+from tilewright.kernels.word import as_words, filter_bytes, issue_slots, word_bytes, word_registers, words
 from tilewright.problem import DTYPES, Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
@@ -32,7 +32,6 @@ WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
 
 Values = dict[str, int]
-_INSTRUCTIONS = {"i8": 8.0}  # of a multiply-add of words, where it is not one
 
 
 @dataclass(frozen=True)
@@ -246,13 +245,12 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
         tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
     )
     turns = tiles * geo.share * taps
-    each = _INSTRUCTIONS.get(pr.dtype, 1.0)
     pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
     tile_bytes = float(geo.word) * geo.share * taps * geo.tile_k
     return Work(
         blocks=geo.blocks, threads=1, registers=_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]),
         resident=1, shared_bytes=geo.shared_bytes if cf["x"] else 0,
-        steps=int(turns), buffers=cf["x"], fma=turns * cf["tk"] * pixels * each,
+        steps=int(turns), buffers=cf["x"], fma=turns * cf["tk"] * pixels * issue_slots(pr, device),
         shared_loads=turns * pixels, global_loads=turns * cf["tk"],
         staging=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
         epilogue=tiles * _storing(pr, cf, geo),

@@ -1,6 +1,7 @@
 // gemv: y[n,k] = epilogue(sum over c of w[k,c] * x[n,c]): a filter over the whole image, so one pixel is left
 //
-// x: [N][C], w: [K][C] as given; C counts all inputs of an image (channels x pixels).
+// x: [N][C], w: [K][C] as given; C counts all inputs of an image (channels x pixels). They are multiplied as words:
+// one number each, or four of i8 (dot4).
 //
 //              C of w                       a team of LANES threads walks along ROWS rows of w at once,
 //      +---------------------+              neighbouring threads on neighbouring 16 bytes; each keeps
@@ -18,15 +19,17 @@
 #define HB 1
 #define WB 1
 #define SC 1
-#define PIECE (LANES * VECTOR)              // of a row, read by one team at once
+#define NUMBERS (DTYPE == 4 ? 4 : 1)        // of a word
+#define STEP (VECTOR * NUMBERS)             // of a row, read by one thread at once
+#define PIECE (LANES * STEP)                // and by its team
 #define PARTS (ROWS * IMAGES)               // sums of a thread
 #define FOR_SUMS(a, b) UNROLL for (int a = 0; a < ROWS; a++) UNROLL for (int b = 0; b < IMAGES; b++)
 
 #include "tile.h"
 
-// VECTOR neighbours of a row, in f32. WIDE: aligned, and read 16 bytes at a time.
+// VECTOR neighbours of a row, as words. WIDE: aligned, and read 16 bytes at a time.
 INLINE vec load_row(const GLOBAL in_t *p) {
-    float v[VECTOR];
+    acc_t v[VECTOR];
 #if WIDE && (DTYPE == 2 || DTYPE == 3)
     unsigned bits[4];
     load_once16(bits, p);
@@ -34,7 +37,17 @@ INLINE vec load_row(const GLOBAL in_t *p) {
 #elif WIDE && VECTOR == 4
     unsigned bits[4];
     load_once16(bits, p);
+#if DTYPE == 4
+    UNROLL for (int i = 0; i < 4; i++) v[i] = (int)bits[i];
+#else
     UNROLL for (int i = 0; i < 4; i++) v[i] = bits_float(bits[i]);
+#endif
+#elif DTYPE == 4
+    UNROLL for (int i = 0; i < VECTOR; i++) {
+        unsigned word = 0;
+        UNROLL for (int j = 0; j < 4; j++) word |= (unsigned)(unsigned char)p[4 * i + j] << 8 * j;
+        v[i] = (int)word;
+    }
 #else
     UNROLL for (int i = 0; i < VECTOR; i++) v[i] = in_load(p + i);
 #endif
@@ -42,16 +55,21 @@ INLINE vec load_row(const GLOBAL in_t *p) {
 }
 
 // A vector with one number and zeros.
-INLINE vec first_of(float number) {
-    float v[VECTOR] = {0.0f};
-    v[0] = number;
+INLINE vec first_of(const GLOBAL in_t *p) {
+    acc_t v[VECTOR] = {0};
+    v[0] = DTYPE == 4 ? (acc_t)(unsigned char)*p : in_load(p);  // in the lowest byte
     return vec_pack(v);
 }
 
-INLINE vec load_input(const GLOBAL in_t *x, const SHARED float *xs, int image, int c, int from) {
+#if DTYPE == 4  // four numbers in each word of shared memory, where the lowest byte comes first
+#define SHARED_X(shared, i) ((SHARED in_t *)(shared))[i]
+#else
+#define SHARED_X(shared, i) (shared)[i]
+#endif
+INLINE vec load_input(const GLOBAL in_t *x, const SHARED acc_t *xs, int image, int c, int from) {
 #if X_SHARED
-    float v[VECTOR];
-    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = xs[image * C_SHARE + c - from + i];
+    acc_t v[VECTOR];
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = xs[(image * C_SHARE + c - from) / NUMBERS + i];
     return vec_pack(v);
 #else
     return load_row(x + (offset_t)image * C + c);
@@ -59,7 +77,7 @@ INLINE vec load_input(const GLOBAL in_t *x, const SHARED float *xs, int image, i
 }
 
 // acc += w x over `pieces` pieces of each row from channel c on.
-INLINE void add_pieces(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL in_t *x, const SHARED float *xs, int c,
+INLINE void add_pieces(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL in_t *x, const SHARED acc_t *xs, int c,
                        int from, int pieces) {
     vec wv[UNROLL_PIECES][ROWS];
     UNROLL for (int u = 0; u < UNROLL_PIECES; u++)
@@ -73,7 +91,7 @@ INLINE void add_pieces(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL
 
 BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL float *RESTRICT partial,
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     SHARED_FLAG(is_last);
@@ -90,23 +108,23 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     // the input, where it is shared
 #if X_SHARED
     for (int b = 0; b < IMAGES; b++)
-        for (int c = from + THREAD(0); c < end; c += THREADS) shared[b * C_SHARE + c - from] = in_load(xr + (offset_t)b * C + c);
+        for (int c = from + THREAD(0); c < end; c += THREADS) SHARED_X(shared, b * C_SHARE + c - from) = in_load(xr + (offset_t)b * C + c);
     BARRIER();
 #endif
 
     // registers and main loop
     vec acc[ROWS][IMAGES];
     FOR_SUMS(a, b) vec_zero(&acc[a][b]);
-    int c = from + lane * VECTOR;
-    NO_UNROLL for (; c + (UNROLL_PIECES - 1) * PIECE + VECTOR <= end; c += UNROLL_PIECES * PIECE)
+    int c = from + lane * STEP;
+    NO_UNROLL for (; c + (UNROLL_PIECES - 1) * PIECE + STEP <= end; c += UNROLL_PIECES * PIECE)
         add_pieces(acc, wr, xr, shared, c, from, UNROLL_PIECES);
-    NO_UNROLL for (; c + VECTOR <= end; c += PIECE) add_pieces(acc, wr, xr, shared, c, from, 1);
-#if C % VECTOR  // the last few of each row, one a lane
-    if (end == C) for (c = end - C % VECTOR + lane; c < end; c += LANES) {
+    NO_UNROLL for (; c + STEP <= end; c += PIECE) add_pieces(acc, wr, xr, shared, c, from, 1);
+#if C % STEP  // the last few of each row, one a lane
+    if (end == C) for (c = end - C % STEP + lane; c < end; c += LANES) {
         vec one[ROWS];
-        UNROLL for (int a = 0; a < ROWS; a++) one[a] = first_of(in_load(wr + (offset_t)a * C + c));
+        UNROLL for (int a = 0; a < ROWS; a++) one[a] = first_of(wr + (offset_t)a * C + c);
         UNROLL for (int b = 0; b < IMAGES; b++) {
-            vec xv = first_of(in_load(xr + (offset_t)b * C + c));
+            vec xv = first_of(xr + (offset_t)b * C + c);
             UNROLL for (int a = 0; a < ROWS; a++) vec_mul_add(&acc[a][b], one[a], xv);
         }
     }
@@ -114,9 +132,9 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
 
     // the lanes of a team meet in shared memory, by halves
     BARRIER();
-    SHARED float *mine = shared + THREAD(0);
+    SHARED acc_t *mine = shared + THREAD(0);
     FOR_SUMS(a, b) {
-        float one[VECTOR], sum = 0.0f;
+        acc_t one[VECTOR], sum = 0;
         vec_unpack(one, acc[a][b]);
         UNROLL for (int i = 0; i < VECTOR; i++) sum += one[i];
         mine[(a * IMAGES + b) * THREADS] = sum;
@@ -133,14 +151,14 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
         for (int e = THREAD(0); e < TEAMS * PARTS; e += THREADS) {
             int a = e / IMAGES % ROWS, b = e % IMAGES, t = e / PARTS, k = t * ROWS + a;
             int base = at.k0 + t * ROWS < last ? at.k0 + t * ROWS : last;  // as `first` of that team
-            float sum = shared[(a * IMAGES + b) * THREADS + t * LANES];
-            GLOBAL float *part = partial + (offset_t)at.tile * SG * (KB * IMAGES) + e;
+            acc_t sum = shared[(a * IMAGES + b) * THREADS + t * LANES];
+            GLOBAL acc_t *part = partial + (offset_t)at.tile * SG * (KB * IMAGES) + e;
             if (COMBINE == LAST && pass == 0) {
                 part[(offset_t)at.sg * (KB * IMAGES)] = sum;
                 continue;
             }
             if (COMBINE == LAST) {
-                sum = 0.0f;
+                sum = 0;
                 UNROLL for (int g = 0; g < SG; g++) sum += load_fresh(part + (offset_t)g * (KB * IMAGES));
             }
             k = base + a;

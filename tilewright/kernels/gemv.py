@@ -12,6 +12,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.tile import (
     ATOMIC,
+    ATOMIC_SUMS,
     COMBINE_NAMES,
     LAST,
     NONE,
@@ -24,6 +25,7 @@ from tilewright.kernels.tile import (
     up_to,
     zero_sums,
 )
+from tilewright.kernels.word import issue_slots, word_channels
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_IMAGES = 64
@@ -37,7 +39,10 @@ def inputs(pr: Problem) -> int:
 
 def vector(pr: Problem, device: Device) -> int:
     """Numbers of a thread's loads: 16 bytes on a GPU, the widest vector on a CPU."""
-    return 16 // DTYPE_BYTES[pr.dtype] if device.lanes == 32 else max(4, min(16, device.lanes))
+    if device.lanes == 32:
+        return 16 // DTYPE_BYTES[pr.dtype]
+    most = 8 if pr.dtype == "i8" else 16  # PoCL loads no int16
+    return max(4, min(most, device.lanes)) * word_channels(pr)
 
 
 def share(pr: Problem, device: Device, cf: Values) -> int:
@@ -50,7 +55,7 @@ class Gemv(Family):
     """Matrix times vector, or a few vectors."""
 
     name = "gemv"
-    dtypes = ("f32", "f16", "bf16")
+    dtypes = ("f32", "f16", "bf16", "i8")
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of one output pixel and at most 64 images."""
@@ -106,7 +111,7 @@ class Gemv(Family):
 
 
 def _registers(pr: Problem, device: Device, cf: Values) -> int:
-    width = vector(pr, device)
+    width = vector(pr, device) // word_channels(pr)
     under_way = cf["unroll"] * cf["rows"] * (width if width == 4 else width + 4)
     return cf["rows"] * cf["images"] * width + under_way + 2 * width + 46
 
@@ -120,7 +125,7 @@ def _fits(pr: Problem, device: Device, cf: Values) -> bool:
 
 
 def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
-    held = cf["images"] * share(pr, device, cf) if cf["x"] else 0
+    held = cf["images"] * share(pr, device, cf) // word_channels(pr) if cf["x"] else 0
     return 4 * max(held, cf["threads"] * cf["rows"] * cf["images"])
 
 
@@ -158,8 +163,7 @@ RULES = (
          "shares across the grid need combining"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no thread sees the whole sum, which an epilogue needs"),
-    Rule("atomic_f32", lambda problem, combine: combine != ATOMIC or problem.dtype == "f32",
-         "atomic adds are of f32"),
+    ATOMIC_SUMS,
     Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
          "only the second kernel pools"),
 )  # fmt: skip
@@ -191,7 +195,8 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
     width, row = vector(pr, device), inputs(pr)
     block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
     return dict(
-        VECTOR=width, THREADS=cf["threads"], LANES=cf["lanes"], ROWS=cf["rows"], IMAGES=cf["images"],
+        VECTOR=width // word_channels(pr), THREADS=cf["threads"], LANES=cf["lanes"],
+        ROWS=cf["rows"], IMAGES=cf["images"],
         UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
         WIDE=int(device.lanes == 32 and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
         N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
@@ -209,13 +214,15 @@ def _work(pr: Problem, device: Device, cf: Values) -> Work:
     turns = numbers / (width * cf["unroll"])
     loads = numbers / width * (cf["rows"] + cf["images"] * (1 - cf["x"]))
     size, sums = DTYPE_BYTES[pr.dtype], cf["rows"] * cf["images"]
-    widen = 0.0 if size == 4 else numbers * (cf["rows"] + cf["images"])
+    words = numbers / word_channels(pr)
+    widen = 0.0 if pr.dtype in ("f32", "i8") else numbers * (cf["rows"] + cf["images"])
     return Work(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, device, cf), resident=cf["mb"],
         shared_bytes=_shared_bytes(pr, device, cf), steps=max(1, round(turns)), buffers=1,
-        fma=numbers * sums, shared_loads=numbers * cf["images"] * cf["x"], global_loads=loads / 8,
+        fma=words * sums * issue_slots(pr, device), shared_loads=words * cf["images"] * cf["x"],
+        global_loads=loads / 8,
         staging=loads * 2.0 + widen + turns * 6.0, epilogue=40.0 + sums * cf["lanes"].bit_length() * 6.0,
-        wavefronts=cf["threads"] / 32 * numbers * cf["images"] * cf["x"],
+        wavefronts=cf["threads"] / 32 * words * cf["images"] * cf["x"],
         load_bytes=float(size) * row * (block_rows + cf["images"]),
         store_sectors=block_rows / 8 * cf["images"],
         dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes, cluster=1,

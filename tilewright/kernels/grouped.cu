@@ -2,7 +2,8 @@
 //
 //   y[n,k,p,q] = epilogue(sum over c,r,s of x[n,group(k)*CG+c,p*u+r*d-pad,q*u+s*d-pad] * w[c][r][s][k])
 //
-// x, y: nchw or nhwc.  w: packed [c][r][s][K], so that neighbouring channels are neighbours.
+// x, y: nchw or nhwc.  w: packed [c][r][s][K], so that neighbouring channels are neighbours. Channels c are
+// words of DTYPE (word.h), CW of them in a group: one each, or four of i8; one of i8 in a depthwise layer.
 //
 //   nhwc: lanes over channels                  nchw: lanes over columns
 //     lane 0   lane 1   lane 2                   lane 0   lane 1   lane 2
@@ -26,6 +27,7 @@
 #define ITEMS ((offset_t)N * (K / VECTOR) * P_BLOCKS * Q_BLOCKS)
 
 #include "tile.h"
+#include "word.h"
 
 typedef struct {
     int n, k, p, q;
@@ -49,16 +51,33 @@ INLINE Item find_item(offset_t i) {
     return at;
 }
 
-// CV channels of one input from channel c on, or zeros: VECTOR groups of one channel each (ACROSS).
-INLINE vec load_input(const GLOBAL float *x, Item at, int c, int h, int w) {
+// CV words that are neighbours in memory.
+INLINE vec load_words(const GLOBAL in_t *from) {
+#if DTYPE < 2
+    return vec_load(from);
+#else
+    acc_t words[VECTOR];
+#if DTYPE == 4
+    UNROLL for (int i = 0; i < VECTOR; i++) words[i] = load_word(from + i, 0);
+#else
+    in_t held[VECTOR];
+    load_run(VECTOR, held, from);
+    UNROLL for (int i = 0; i < VECTOR; i++) words[i] = widened(held[i]);
+#endif
+    return vec_pack(words);
+#endif
+}
+
+// CV words of one input from word `word` of the group on, or zeros: VECTOR groups of one channel each (ACROSS).
+INLINE vec load_input(const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
     vec v;
     vec_zero(&v);
     if ((unsigned)h < H && (unsigned)w < W) {
 #if CV > 1
-        v = vec_load(x + X_AT(at.n, c, h, w));
+        v = load_words(x + X_AT(at.n, c, h, w));
 #else
-        float one[VECTOR] = {0.0f};
-        one[0] = x[X_AT(at.n, c, h, w)];
+        acc_t one[VECTOR] = {0};
+        one[0] = load_word(x + X_AT(at.n, c, h, w), word);
         v = vec_pack(one);
 #endif
     }
@@ -66,7 +85,7 @@ INLINE vec load_input(const GLOBAL float *x, Item at, int c, int h, int w) {
 }
 
 // acc += the products of one input row, which lies `i` rows below the thread's first.
-INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL float *w, int c, int i) {
+INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL acc_t *w, int c, int i) {
     UNROLL for (int b = 0; b < TH; b++)
         UNROLL for (int r = 0; r < R; r++)
             if (b * STR_H + r * DIL_H == i) UNROLL for (int s = 0; s < S; s++) {
@@ -77,7 +96,7 @@ INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL float *w, 
                 UNROLL for (int u = 0; u < CV; u++) {
                     vec tap = vec_load(w + (((c + u) * R + r) * S + s) * K);
                     UNROLL for (int j = 0; j < TW; j++) {
-                        float one[VECTOR];
+                        acc_t one[VECTOR];
                         vec_unpack(one, row[j * STR_W + s * DIL_W]);
                         vec_fma(&acc[b][j], tap, one[u]);
                     }
@@ -86,35 +105,35 @@ INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL float *w, 
             }
 }
 
-INLINE void store_item(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Item at, vec acc[TH][TW]) {
+INLINE void store_item(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, vec acc[TH][TW]) {
     UNROLL for (int b = 0; b < TH; b++)
         UNROLL for (int j = 0; j < TW; j++) {
             int p = at.p + b, q = at.q + j;
             if (p < P && q < Q) {
-                float one[VECTOR];
+                acc_t one[VECTOR];
                 vec_unpack(one, acc[b][j]);
                 UNROLL for (int v = 0; v < VECTOR; v++) {
                     offset_t to = Z_AT(at.n, at.k + v, p, q);
                     one[v] = epilogue(one[v], bias, at.k + v, z, to);
-                    if (!Y_VECTOR) y[to] = one[v];
+                    if (!Y_VECTOR) y[to] = y_of(one[v]);
                 }
-                if (Y_VECTOR) vec_store(y + Z_AT(at.n, at.k, p, q), vec_pack(one));
+                if (Y_VECTOR) Y_STORE(VECTOR, y + Z_AT(at.n, at.k, p, q), one);
             }
         }
 }
 
 BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
-(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
- const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
+(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y) {
     FOR_EACH(item, ITEMS) {
         Item at = find_item(item);
         int c0 = ACROSS ? at.k : at.k / KG * CG, h0 = at.p * STR_H - PAD_T, w0 = at.q * STR_W - PAD_L;
         vec acc[TH][TW];
         UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[b][j]);
-        NO_UNROLL for (int c = 0; c < CG; c += ACROSS ? 1 : CV)
+        NO_UNROLL for (int c = 0; c < CW; c += ACROSS ? 1 : CV)
             UNROLL for (int i = 0; i < ROWS; i++) {
                 vec row[ROW];
-                UNROLL for (int j = 0; j < ROW; j++) row[j] = load_input(x, at, c0 + c, h0 + i, w0 + j);
+                UNROLL for (int j = 0; j < ROW; j++) row[j] = load_input(x, at, c0 + CHANNEL(c), c, h0 + i, w0 + j);
                 add_row(acc, row, w + at.k, c, i);
             }
         store_item(y, bias, z, at, acc);

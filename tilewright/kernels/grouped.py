@@ -17,10 +17,19 @@ from tilewright.kernels.tile import (
     image_defines,
     up_to,
 )
-from tilewright.problem import Problem
+from tilewright.kernels.word import (
+    filter_bytes,
+    issue_slots,
+    read_bytes,
+    word_bytes,
+    word_registers,
+    words,
+)
+from tilewright.problem import DTYPES, Problem
 
 MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+MOST_LANES = {"f64": 4, "i8": 8}  # of PoCL's vectors: it loads no int16, and loses a kernel with double8
 Values = dict[str, int]
 
 
@@ -30,10 +39,11 @@ def across(pr: Problem) -> bool:
 
 
 def channels_read(pr: Problem, v: int) -> int:
-    """Channels of one load of the input."""
+    """Words of one load of the input."""
     if across(pr):
         return v
-    return v if v == 4 and pr.cg % 4 == 0 and pr.layout_in == "nhwc" else 1
+    quads = v == 4 and pr.cg % 4 == 0 and pr.layout_in == "nhwc"
+    return v if quads and pr.dtype != "i8" else 1
 
 
 def rows(pr: Problem, th: int) -> int:
@@ -50,6 +60,7 @@ class Grouped(Family):
     """Convolutions of many small groups."""
 
     name = "grouped"
+    dtypes = DTYPES
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of several groups of few channels."""
@@ -64,7 +75,8 @@ class Grouped(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         gpu, together = device.lanes == 32, problem.k if across(problem) else problem.kg
-        widths = (1, 2, 4) if gpu else tuple(v for v in (1, 2, 4, 8, 16) if v <= max(4, device.lanes))
+        most = min(device.lanes, MOST_LANES.get(problem.dtype, 16))
+        widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
         return (
             Param("v", tuple(v for v in widths if together % v == 0), "output channels of a vector"),
             Param("th", up_to(problem.p, (1, 2, 3, 4, 7, 8)), "output rows a thread"),
@@ -101,7 +113,7 @@ def _body(pr: Problem, v: int, th: int, tw: int) -> int:
 
 def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
     taps = min(pr.r * pr.s, 12) * v
-    return v * (th * tw + 2 * columns(pr, tw)) + taps + 32
+    return (v * (th * tw + 2 * columns(pr, tw)) + taps) * word_registers(pr) + 32
 
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
@@ -147,9 +159,9 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
     return Blueprint(
         source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks).items()),
-        launches=tuple(launches), packed_bytes=pr.w_bytes,
-        pack=(("PACK_K", 1), ("PACK_C", pr.cg), ("PACK_FLAT", 1)),
-        workspace=(Buffer("partial", 4 * pr.z_elements),) if two else (),
+        launches=tuple(launches), packed_bytes=filter_bytes(pr),
+        pack=(("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
+        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if two else (),
     )  # fmt: skip
 
 
@@ -159,14 +171,15 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
         MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.lanes == 32 else 1,
         THREADS_ALL=blocks * cf["threads"], CHUNKED=int(device.lanes != 32),
-        N=pr.n, C=pr.c, CG=pr.cg, K=pr.k, KG=pr.kg, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
+        DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
+        H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
         Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
         STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
         **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
-        OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
+        OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 31),
     )  # fmt: skip
 
 
@@ -174,19 +187,20 @@ def _work(pr: Problem, device: Device, cf: Values) -> Work:
     items, each = _items(pr, cf), 1 if across(pr) else channels_read(pr, cf["v"])
     blocks = ceil_div(items, cf["threads"])
     inputs = rows(pr, cf["th"]) * columns(pr, cf["tw"])
-    loads = inputs * pr.cg / each
+    loads, word = inputs * words(pr) / each, float(word_bytes(pr))
     outputs = cf["th"] * cf["tw"] * cf["v"]
-    words = inputs * pr.cg * (cf["v"] if across(pr) else 1)
+    inputs *= words(pr) * (cf["v"] if across(pr) else 1)
+    fma = words(pr) * pr.r * pr.s * outputs
     sectors = cf["threads"] * outputs / (8.0 if pr.layout_out == "nhwc" and cf["v"] == 4 else 8.0 / cf["tw"])
     return Work(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["v"], cf["th"], cf["tw"]),
-        resident=cf["mb"], shared_bytes=0, steps=1, buffers=0, fma=float(pr.cg * pr.r * pr.s * outputs),
-        shared_loads=0.0, global_loads=loads / 8, staging=loads * 5.0 + pr.cg * pr.r * pr.s * cf["v"],
+        resident=cf["mb"], shared_bytes=0, steps=1, buffers=0, fma=float(fma * issue_slots(pr, device)),
+        shared_loads=0.0, global_loads=loads / 8, staging=loads * 5.0 + words(pr) * pr.r * pr.s * cf["v"],
         epilogue=outputs * 4.0, wavefronts=loads * cf["threads"] / 16,
-        load_bytes=4.0 * words * cf["threads"],
-        store_sectors=sectors, dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
-        combine=COMBINE_NAMES[cf["combine"]], partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
-        tile_bytes=4.0 * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),
-        register_intensity=2.0 * pr.cg * pr.r * pr.s * outputs / max(1, words),
-        block_intensity=2.0 * pr.cg * pr.r * pr.s * outputs / max(1, words),
+        load_bytes=read_bytes(pr) * inputs * cf["threads"],
+        store_sectors=sectors, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes, cluster=1, shares=1,
+        combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=word * pr.z_elements * (cf["combine"] == TWO_PASS),
+        tile_bytes=word * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),
+        register_intensity=2.0 * fma / max(1, inputs), block_intensity=2.0 * fma / max(1, inputs),
     )  # fmt: skip

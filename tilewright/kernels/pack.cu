@@ -90,7 +90,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
         offset_t rest = item / PACK_K;
         int rs = rest % RS;
         rest /= RS;
-        int c = rest % PACK_C * CHANNELS;
+        int c_word = rest % PACK_C, c = c_word * CHANNELS;
         rest /= PACK_C;
         int k = (int)(rest % TILES) * PACK_K + i, part = rest / TILES;
         int group = PACK_WINOGRAD == 4 ? 0 : part;
@@ -104,7 +104,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
             word = element(w + from, rs, part);
 #endif
         }
-        packed[PACK_FLAT ? ((offset_t)c * RS + rs) * (GROUP_COUNT * KG) + group * KG + k : item] = word;
+        packed[PACK_FLAT ? ((offset_t)c_word * RS + rs) * (GROUP_COUNT * KG) + group * KG + k : item] = word;
     }
 }
 #endif

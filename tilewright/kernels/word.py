@@ -41,16 +41,19 @@ def as_words(pr: Problem, aligned: bool = True) -> bool:
 
 def read_bytes(pr: Problem) -> float:
     """Bytes of the input that one word is made of."""
-    return float(DTYPE_BYTES[pr.dtype] * word_channels(pr))
+    return float(DTYPE_BYTES[pr.dtype] * min(word_channels(pr), pr.cg))
 
 
 def issue_slots(pr: Problem, device: Device) -> int:
-    """Issue slots of one multiply-add of words on a GPU, where an f32 one takes one.
+    """Issue slots of one multiply-add of words, where an f32 one takes one.
 
-    Sources: the CUDA programming guide's table of instruction throughputs, of f64: half of f32's for
-    compute capability 8.0, 9.0 and 10.0, else 1/64. dp4a is taken to be as fast as the integer
-    multiply-add beside it in that table, half of f32's.
+    On a CPU an f64 vector has half the lanes instead, and dot4 is some eight instructions. On a GPU f64
+    is half as fast as f32 for compute capability 8.0, 9.0 and 10.0, else 1/64 (source: the table of
+    instruction throughputs of the CUDA programming guide); dp4a, which that table leaves out, is taken
+    to be as fast as its integer multiply-add: half of f32's.
     """
+    if device.lanes != 32:
+        return 8 if pr.dtype == "i8" else 1
     if pr.dtype == "f64":
         return 2 if device.arch in ("sm_80", "sm_90", "sm_100") else 64
     return 2 if pr.dtype == "i8" else 1
