@@ -48,21 +48,21 @@ class Coefficients:
     """
 
     issue_share: float = 0.86
-    issue_latency: float = 0.375
-    step_cycles: float = 67.9
-    exposed_cycles: float = 1660.0
-    flight_cycles: float = 0.0
-    fetch_cycles: float = 2500.0
-    wavefront_cycles: float = 1.67
+    issue_latency: float = 0.515
+    step_cycles: float = 86.7
+    exposed_cycles: float = 4382.0
+    flight_cycles: float = 639.0
+    fetch_cycles: float = 2183.0
+    wavefront_cycles: float = 1.69
     l2_bytes_per_cycle: float = 24.5
-    load_cycles: float = 20.6
-    sector_cycles: float = 0.523
-    cluster_us: float = 3.9
-    peer_bytes_per_cycle: float = 29.2
-    arrival_us: float = 4.09
-    launch_us: float = 2.72
-    memory_share: float = 0.841
-    sharpness: float = 4.0
+    load_cycles: float = 20.4
+    sector_cycles: float = 0.777
+    cluster_us: float = 8.61
+    peer_bytes_per_cycle: float = 22.2
+    arrival_us: float = 2.77
+    launch_us: float = 3.21
+    memory_share: float = 0.592
+    sharpness: float = 3.7
 
 
 H100 = Coefficients()
