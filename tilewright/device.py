@@ -47,6 +47,9 @@ class Device:
         clock_ghz: highest clock of the units.
         max_cluster: most blocks of a portable cluster (1: no clusters).
         driver: version of the driver or platform.
+        rates: measured speeds.
+        tensor_macs: products of f16 that the tensor cores of a unit add to sums of f32 a cycle, by ``mma.sync``
+            (those of i8 come at twice the rate); 0: there are none, or without the products of sm_80.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Device:
     max_cluster: int
     driver: str
     rates: Rates
+    tensor_macs: int = 0
 
     @property
     def key(self) -> str:
@@ -94,6 +98,17 @@ ARCHITECTURES = {
 }
 
 
+# Products of f16 a unit and cycle by ``mma.sync``. Datasheets; sm_90 reaches 63% of its 2048 that way (R. Luo et
+# al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499).
+_TENSOR_MACS = {"sm_80": 1024, "sm_86": 512, "sm_87": 512, "sm_89": 512, "sm_90": 1290, "sm_100": 1024, "sm_120": 512}
+
+
+def tensor_macs(arch: str) -> int:
+    """Return ``Device.tensor_macs`` of a CUDA architecture; a later one is taken to be like sm_120."""
+    number = int(re.sub(r"\D", "", arch) or 0)
+    return _TENSOR_MACS.get(arch, 512 if number >= 80 else 0)
+
+
 def for_architecture(arch: str) -> Device:
     """Return a datasheet Device for ``arch`` (sm_80, sm_90, sm_120), with no GPU present."""
     if arch not in ARCHITECTURES:
@@ -105,6 +120,7 @@ def for_architecture(arch: str) -> Device:
         blocks_per_unit=blocks, shared_per_block=block_kb * _KB, shared_per_unit=unit_kb * _KB,
         l2_bytes=l2 * _KB * _KB, clock_ghz=ghz, max_cluster=cluster, driver="none",
         rates=Rates(empty_us=3.3, read_gbs=gbs, f32_tflops=tf),
+        tensor_macs=tensor_macs(arch),
     )  # fmt: skip
 
 

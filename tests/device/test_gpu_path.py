@@ -29,7 +29,7 @@ from tilewright.tuning.space import Space
 
 GPU = dict(
     lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048, max_threads=1024,
-    shared_per_block=160 << 10, shared_per_unit=164 << 10,
+    shared_per_block=160 << 10, shared_per_unit=164 << 10, tensor_macs=1024,
 )  # fmt: skip
 SHAPES = (
     "n2c7h13w11k17r3s3p1-f32",  # primes: tails in every dimension
@@ -57,6 +57,14 @@ SHAPES = (
     "n5c1h20w22k4r7s7-f32",  # many images
     "n9c4h18w18k16r5s5-f32+bias+add",
     "n3c3h13w11k10r3s2p1.0.2.1u1x2d2-f32-nchw2nhwc+bias",
+    "n1c16h9w7k24r3s3p1-f16-nhwc",  # tensor cores
+    "n2c19h13w5k17r3s3p1-f16-nhwc2nchw+bias+add0.5+relu",
+    "n1c3h12w13k20r7s7p3u2-f16+bias",
+    "n2c16h6w7k40r3s2p1.0.0.1g2-bf16-nhwc+bias+maxpool2",
+    "n1c24h9w8k33r3s3p2d2-bf16-nchw2nhwc+leaky0.5",
+    "n1c48h7w7k50r3s3p1-i8-nhwc+bias+add+relu",
+    "n2c3h11w9k36r3s3p1u2-i8-nhwc+maxpool2",
+    "n1c40h8w8k20r1s1-i8",
 )
 COUNT = 3  # configs of a family on a shape
 
@@ -90,8 +98,10 @@ def _configs(family: Family, problem: Problem, runtime: Runtime) -> list[Config]
 
 def _data(problem: Problem) -> dict[str, Any]:
     rng = np.random.default_rng(7)
+    inputs, outputs = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
     shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
-    return {n: rng.integers(-4, 5, s).astype(numpy_dtype(problem.dtype)) for n, s in shapes.items()}
+    numbers = {n: rng.integers(-4, 5, s) for n, s in shapes.items()}
+    return {n: a.astype(inputs if n in "xw" else outputs) for n, a in numbers.items()}
 
 
 def _put(runtime: Runtime, array: Any, shift: int) -> Memory:

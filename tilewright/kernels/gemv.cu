@@ -23,11 +23,6 @@
 #define FOR_SUMS(a, b) UNROLL for (int a = 0; a < ROWS; a++) UNROLL for (int b = 0; b < IMAGES; b++)
 
 #include "tile.h"
-#if COMBINE == NONE || COMBINE == LAST
-typedef out_t y_t;
-#else  // sums that are not finished yet
-typedef float y_t;
-#endif
 
 // VECTOR neighbours of a row, in f32. WIDE: aligned, and read 16 bytes at a time.
 INLINE vec load_row(const GLOBAL in_t *p) {

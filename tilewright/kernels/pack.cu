@@ -5,6 +5,7 @@
 //   channels 4c .. 4c + 3, the first in the lowest byte, for dot4. PACK_C counts words.
 //   PACK_FLAT 1: [c][r * s][K], all groups side by side
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
+//   PACK_CHUNKS: for tensor cores, tiles as they are staged in shared memory; see pack_tensor.h
 //   PACK_WINOGRAD 4: the 36 elements of F(4x4), each a group of 1x1 filters: [36][k tile][c][PACK_K]
 //
 // So a block reads PACK_K neighbouring filters as one line. Example: K = 100, PACK_K = 64: 2 tiles,
@@ -12,6 +13,10 @@
 
 #include "loop.h"
 #include "types.h"
+
+#ifdef PACK_CHUNKS
+#include "pack_tensor.h"
+#else
 
 #ifndef PACK_FLAT
 #define PACK_FLAT 0
@@ -83,3 +88,5 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
         packed[PACK_FLAT ? ((offset_t)c * RS + rs) * (GROUP_COUNT * KG) + group * KG + k : item] = word;
     }
 }
+
+#endif

@@ -14,9 +14,12 @@
 #ifndef WAITS_LATE  // a kernel may read its inputs before the one that zeroes y is done, not after others
 #define WAITS_LATE 0
 #endif
+#ifndef C_ALL  // channels of x
+#define C_ALL (GROUPS_ * C)
+#endif
 #define POOL_HERE (POOL && EPILOGUE_HERE)
-#define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * H + (h)) * W + (w)) * (GROUPS_ * C) + (c) \
-                                 : (((offset_t)(n) * (GROUPS_ * C) + (c)) * H + (h)) * W + (w))
+#define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * H + (h)) * W + (w)) * C_ALL + (c) \
+                                 : (((offset_t)(n) * C_ALL + (c)) * H + (h)) * W + (w))
 // The sum, the residual z and partial sums have P x Q pixels; y has YP x YQ: fewer, where there is a pool.
 #define IMAGE_AT(n, k, p, q, rows, columns)                                                 \
     (Y_NHWC ? (((offset_t)(n) * (rows) + (p)) * (columns) + (q)) * (GROUPS_ * K) + (k)      \
@@ -62,21 +65,39 @@ INLINE Place find_place(int id) {
     return at;
 }
 
+#if COMBINE == TWO_PASS
+typedef acc_t y_t;  // sums that are not finished yet
+INLINE y_t y_of(acc_t v) { return v; }
+#else
+typedef out_t y_t;
+INLINE y_t y_of(acc_t v) { return narrowed(v); }
+#endif
+// Store 1, 2 or 4 sums from a private array, aligned to them all.
+#define Y_STORE(count, to, from)                                               \
+    {                                                                          \
+        y_t run_of_y[count];                                                   \
+        UNROLL for (int i_ = 0; i_ < count; i_++) run_of_y[i_] = y_of((from)[i_]); \
+        store_run(count, to, run_of_y);                                        \
+    }
+
 // The sum of channel k (of all groups) at element `to` of the sums' image, finished unless shares are missing.
-INLINE float epilogue(float v, const GLOBAL float *bias, int k, const GLOBAL float *z, offset_t to) {
+INLINE acc_t epilogue(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
     return EPILOGUE_HERE ? before_pool(v, bias, k, z, to) : v;
 }
 
 // Store the sum for channel k and pixel (p, q) of the tile, or hand the partial sum on.
-INLINE void finish(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int p, int q,
-                   float v) {
+INLINE void finish(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
+                   acc_t v) {
     k += at.k0, p += at.p0, q += at.q0;
     if (k >= K || p >= P || q >= Q) return;
     k += at.group * K;
     offset_t to = Z_AT(at.n, k, p, q);
     v = epilogue(v, bias, k, z, to);
-    if (COMBINE == ATOMIC) atomic_add(&y[to], v);
-    else y[SHARE_AT(at) + to] = v;
+#if COMBINE == ATOMIC
+    atomic_add(&y[to], v);
+#else
+    y[SHARE_AT(at) + to] = y_of(v);
+#endif
 }
 
 // Count this block in; the last of the blocks that share a tile learns that it is the last.
@@ -95,23 +116,23 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED in
 
 #if COMBINE == ATOMIC
 // Shares are added to zeros.
-BOUNDED_KERNEL(zero_sums, SUM_THREADS, 1)(GLOBAL float *RESTRICT y) {
+BOUNDED_KERNEL(zero_sums, SUM_THREADS, 1)(GLOBAL y_t *RESTRICT y) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
     CHAIN();
-    if (i < Z_FLOATS) y[i] = 0.0f;
+    if (i < Z_FLOATS) y[i] = 0;
 }
 #endif
 
 #if COMBINE == TWO_PASS
 // The sum over all shares at one element, finished.
-INLINE acc_t summed(const GLOBAL float *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to) {
-    float sum = 0.0f;
+INLINE acc_t summed(const GLOBAL acc_t *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to) {
+    acc_t sum = 0;
     UNROLL for (int g = 0; g < SG; g++) sum += partial[(offset_t)g * Z_FLOATS + to];
     return before_pool(sum, bias, k, z, to);
 }
 
 BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
-(const GLOBAL float *RESTRICT partial, const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z,
+(const GLOBAL acc_t *RESTRICT partial, const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z,
  GLOBAL out_t *RESTRICT y) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
     CHAIN();

@@ -1,7 +1,7 @@
 """Predict the time of a config from its counts: pure arithmetic, no backend and no clock.
 
-A kernel on a GPU is bound by the busiest of: issue slots, the shared-memory port, the L2 cache,
-main memory; before and after that stand the launch, the first loads, the stores and the meeting of
+A kernel on a GPU is bound by the busiest of: issue slots, tensor cores, the shared-memory port, the L2
+cache, main memory; before and after that stand the launch, the first loads, the stores and the meeting of
 the shares of C. On a CPU it is bound by vector multiply-adds, loads, or main memory.
 
 What the model leaves out: bank conflicts of staging copies, instruction-cache misses, the order of
@@ -85,7 +85,8 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
     alone = _latency(work, k) + _issue(work, k, 1)
-    busiest = {n: max(_issue(work, k, n), port / per_unit * n, l2 / per_unit * n) for n in rounds}
+    tensor = work.tensor_cycles * per_unit
+    busiest = {n: max(_issue(work, k, n), max(port, l2, tensor) / per_unit * n) for n in rounds}
     compute = sum(max(busiest[n], alone) * times for n, times in rounds.items())
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
     longer, shorter = max(compute * us, memory), min(compute * us, memory)
@@ -98,11 +99,12 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "combine_us": _combine_us(device, work, k, per_unit),
         "other_launches_us": _others_us(device, work, k),
     }
-    stalls = max(0.0, compute - max(issue, port, l2))
+    stalls = max(0.0, compute - max(issue, port, l2, tensor))
     facts = {
         "issue_slots_us": issue * us,
         "shared_port_us": port * us,
         "l2_us": l2 * us,
+        "tensor_us": tensor * us,
         "stalls_us": stalls * us,
         "dram_us": memory,
         "blocks": work.blocks,

@@ -1,0 +1,92 @@
+// Staging of the mma family: CHUNKS chunks of 16 bytes of the sum, of PB pixels and KB filters, into shared memory.
+//
+// The sum runs over taps (r, s) and, within a tap, over channels. The filter is packed as it is staged: one run
+// of KB * CHUNKS chunks. The input, X_WAY:
+//   0, 1   nhwc (as given, or written by nhwc.cu): a chunk is EACH channels of a tap of a pixel, CC chunks a tap;
+//          a thread takes one chunk column of several pixels, and keeps where each begins
+//   2      gathered number by number, nhwc or nchw: few channels, so taps and channels are packed without gaps
+// Padding, and pixels past the last one, are zeros: `taps` has a bit for each row r (r) and column s (16 + s) of
+// the filter that meets the image.
+
+#define EACH (16 / (DTYPE == 4 ? 1 : 2))  // numbers of a chunk
+#define ALL_CHUNKS (X_WAY == 2 ? (R * S * C + EACH - 1) / EACH : R * S * CC)
+#define ROWS_APART (THREADS / CHUNKS)     // pixels between two copies of a thread
+#define X_COPIES (X_WAY == 2 ? (PB + THREADS - 1) / THREADS : (PB + ROWS_APART - 1) / ROWS_APART)
+#define W_ITEMS (KB * CHUNKS)
+#define X_CHANNELS (GROUPS_ * (X_WAY == 2 ? C : CC))  // of a pixel of the input, or chunks
+#define X_STEP_C (X_WAY != 2 || X_NHWC ? 1 : H * W)
+#define X_STEP_W (X_WAY != 2 || X_NHWC ? X_CHANNELS : 1)
+#define NO_TAP 0xffffffffu
+
+typedef struct {
+    const GLOBAL unsigned char *x, *w;  // w: from this thread's first chunk of the next step on
+    offset_t at[X_COPIES];              // where the window of a pixel begins: chunks from x on, or numbers
+    unsigned taps[X_COPIES];            // which of its taps lie in the image
+} Source;
+
+INLINE unsigned tap_bits(int r, int s) { return 1u << r | 1u << (16 + s); }
+
+// The pixel of copy j of this thread, in the tile: a thread copies one chunk column, or gathers whole rows.
+INLINE int copy_row(int j) { return X_WAY == 2 ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART; }
+INLINE int copy_pixel(int row) { return Y_NHWC ? row : COLUMN(row); }
+
+INLINE Source find_source(const GLOBAL in_t *x, const GLOBAL unsigned char *w, Place at, int step) {
+    Source from;
+    from.x = (const GLOBAL unsigned char *)x;
+    from.w = w + ((offset_t)((at.group * K_TILES + at.k0 / KB) * TURNS + step) * KB * CHUNKS + THREAD(0)) * 16;
+    UNROLL for (int j = 0; j < X_COPIES; j++) {
+        int px = at.q0 + copy_pixel(copy_row(j)), n = px / (P * Q);
+        int h = px / Q % P * STR_H - PAD_T, v = px % Q * STR_W - PAD_L;
+        from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + at.group * (X_WAY == 2 ? C : CC) * X_STEP_C;
+        from.taps[j] = 0;
+        UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
+        UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
+        if (PIXELS % PB && px >= PIXELS) from.taps[j] = 0;
+    }
+    return from;
+}
+
+#if X_WAY == 2
+INLINE void stage_x(shared_t to, const Source *from, int step) {
+    const GLOBAL in_t *x = (const GLOBAL in_t *)from->x;
+    UNROLL for (int j = 0; j < X_COPIES; j++) {
+        int row = copy_row(j);
+        if (PB % THREADS && row >= PB) continue;
+        UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++) {
+            unsigned words[4] = {0, 0, 0, 0};
+            UNROLL for (int e = 0; e < EACH; e++) {
+                int i = (step * CHUNKS + chunk) * EACH + e, r = i / C / S, s = i / C % S;
+                unsigned need = i < R * S * C ? tap_bits(r, s) : NO_TAP;
+                offset_t off = (offset_t)(r * DIL_H * W + s * DIL_W) * X_STEP_W + (offset_t)(i % C) * X_STEP_C;
+                unsigned bits = (from->taps[j] & need) == need ? x[from->at[j] + off] : 0;
+                words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
+            }
+            write16(to + row * ROW_BYTES + (chunk ^ SWIZZLE(row)) * 16, words);
+        }
+    }
+}
+#else
+INLINE void stage_x(shared_t to, const Source *from, int step) {
+    int column = THREAD(0) % CHUNKS, chunk = step * CHUNKS + column;
+    int r = chunk / CC / S, s = chunk / CC % S;
+    unsigned need = ALL_CHUNKS % CHUNKS == 0 || chunk < ALL_CHUNKS ? tap_bits(r, s) : NO_TAP;
+    const GLOBAL unsigned char *x = from->x + (offset_t)((r * DIL_H * W + s * DIL_W) * X_CHANNELS + chunk % CC) * 16;
+    UNROLL for (int j = 0; j < X_COPIES; j++) {
+        int row = copy_row(j), keep = (from->taps[j] & need) == need;
+        if (PB % ROWS_APART && row >= PB) continue;
+        copy16(to + row * ROW_BYTES + (column ^ SWIZZLE(row)) * 16, x + from->at[j] * 16, keep);
+    }
+}
+#endif
+
+// Copy the tiles of a step to `to`, if it comes before `last`.
+INLINE void stage(shared_t to, Source *from, int step, int last) {
+    if (step < last) {
+        stage_x(to, from, step);
+        UNROLL for (int j = 0; j < W_ITEMS; j += THREADS)
+            if (j + THREADS <= W_ITEMS || j + THREAD(0) < W_ITEMS)
+                copy16(to + X_BYTES + (j + THREAD(0)) * 16, from->w + j * 16, 1);
+        from->w += W_BYTES;
+    }
+    ASYNC_COMMIT();
+}
