@@ -48,8 +48,8 @@ class Device:
         max_cluster: most blocks of a portable cluster (1: no clusters).
         driver: version of the driver or platform.
         rates: measured speeds.
-        tensor_macs: products of f16 that the tensor cores of a unit add to sums of f32 a cycle, by ``mma.sync``
-            (those of i8 come at twice the rate); 0: there are none, or without the products of sm_80.
+        tensor_macs: products of f16 that the tensor cores of a unit add up in f32 a cycle, by ``mma.sync``;
+            of i8 twice as many. 0: there are none, or not with the instructions of sm_80.
     """
 
     name: str
@@ -98,13 +98,13 @@ ARCHITECTURES = {
 }
 
 
-# Products of f16 a unit and cycle by ``mma.sync``. Datasheets; sm_90 reaches 63% of its 2048 that way (R. Luo et
-# al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499).
-_TENSOR_MACS = {"sm_80": 1024, "sm_86": 512, "sm_87": 512, "sm_89": 512, "sm_90": 1290, "sm_100": 1024, "sm_120": 512}
+# ``Device.tensor_macs``, of datasheets. ``mma.sync`` reaches 63% of the 2048 of sm_90 (R. Luo et al.,
+# "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499).
+_TENSOR_MACS = {"sm_80": 1024, "sm_90": 1290, "sm_100": 1024}  # of all others 512
 
 
 def tensor_macs(arch: str) -> int:
-    """Return ``Device.tensor_macs`` of a CUDA architecture; a later one is taken to be like sm_120."""
+    """Return ``Device.tensor_macs`` of a CUDA architecture."""
     number = int(re.sub(r"\D", "", arch) or 0)
     return _TENSOR_MACS.get(arch, 512 if number >= 80 else 0)
 

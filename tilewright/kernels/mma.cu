@@ -52,8 +52,8 @@ INLINE Lane find_lane(void) {
     me.team = SB > 1 ? THREAD(0) % TEAM : THREAD(0);
     me.m = m + me.lane / 4;
     me.n = n + me.lane % 4 * 4;
-    me.m_place = read_place(m, me.lane);
-    me.n_place = read_place(n, me.lane);
+    me.m_place = place_m(m, me.lane);
+    me.n_place = place_n(n, me.lane);
     return me;
 }
 

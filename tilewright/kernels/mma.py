@@ -1,4 +1,4 @@
-"""The mma family: implicit GEMM on tensor cores, by the warp-wide products ``mma.sync`` of sm_80 and later."""
+"""The mma family: implicit GEMM on tensor cores, by the warp-wide products ``mma.sync`` of sm_80 on."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tilewright.kernels.mma_tile import (
     each,
     pixels_on_m,
     registers,
+    run_chunks,
     sizes,
     tap_chunks,
     threads,
@@ -68,6 +69,8 @@ class Mma(Family):
         chunks = up_to(max(2, 2 * all_chunks(problem, GATHERED)), (2, 4, 8, 16))
         return (
             Param("x", ways(problem), "how the input is read", tuple(WAYS[way] for way in ways(problem))),
+            Param("l1", (0, 1) if problem.r * problem.s > 1 else (0,), "input past or through the L1 cache",
+                  ("past", "through")),
             Param("mt", (1, 2, 3, 4, 5, 6, 8), "pieces of 16 rows a warp"),
             Param("nt", (1, 2, 3, 4, 5, 6, 8), "pieces of 16 columns a warp"),
             Param("wm", (1, 2, 3, 4, 8), "warps over rows"),
@@ -78,7 +81,7 @@ class Mma(Family):
             Param("fd", (1, 2), "buffers of what a thread holds in registers of the staged tiles"),
             Param("chunks", chunks, "chunks of 16 bytes of the sum staged per step"),
             Param("stages", (2, 3, 4, 5, 6, 8), "buffers of the staging pipeline"),
-            Param("sc", clusters, "shares of the sum across a cluster, added up in distributed shared memory"),
+            Param("sc", clusters, "shares of the sum across a cluster, added up in its shared memory"),
             Param("sg", SHARES, "shares of the sum across the grid"),
             Param("combine", (NONE, TWO_PASS, LAST), "how the grid's shares meet",
                   tuple(COMBINE_NAMES[i] for i in (NONE, TWO_PASS, LAST))),
@@ -89,7 +92,7 @@ class Mma(Family):
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch; one more before that copies the input, one behind that sums shares and pools."""
+        """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
         return _blueprint(problem, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
@@ -141,6 +144,7 @@ RULES = (
          "a unit has four schedulers to keep busy"),
     Rule("resident", lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
+    Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", lambda problem, x, mt, nt, wm, wn, sb: _gathers(
         problem, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb)),
         "a thread that gathers takes whole pixels"),
@@ -157,7 +161,8 @@ RULES = (
     Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
         problem, x), "buffers without channels"),
     Rule("shared", lambda problem, device, x, mt, nt, wm, wn, sb, mb, chunks, stages: _fits_shared(
-        problem, device, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, chunks=chunks, stages=stages, sc=1)),
+        problem, device, dict(
+            x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, chunks=chunks, stages=stages, sc=1)),
         "more shared memory than a block may have"),
     Rule("cluster_meets", lambda problem, device, x, mt, nt, wm, wn, sb, mb, chunks, stages, sc:
          2 * mt * nt % (sb * sc) == 0 and _fits_shared(problem, device, dict(
@@ -177,7 +182,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, cf)
     launches, workspace = _launches(pr, sz, cf)
-    parts = ()
+    parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
         parts = (Blueprint("nhwc.cu", tuple(_copy_defines(pr).items()), (), packed_bytes=0),)
     return Blueprint(
@@ -185,7 +190,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         packed_bytes=16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"],
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.turns),
-            ("PACK_C", pr.cg if cf["x"] == GATHERED else tap_chunks(pr) * each(pr)),
+            ("PACK_C", pr.cg if cf["x"] == GATHERED else run_chunks(pr, cf["chunks"]) * each(pr)),
             ("PACK_COLUMNS", int(pixels_on_m(pr))),
         ),
         workspace=workspace, parts=parts,
@@ -236,15 +241,16 @@ def _copy_defines(pr: Problem) -> Values:
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
-    largest = max(copied_bytes(pr), pr.x_bytes, 4 * pr.z_elements * cf["sg"], 4 * sz.tiles * sz.tile * cf["sg"])
+    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
     images = image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)) | dict(Y_NHWC=int(pixels_on_m(pr)))
     return images | dict(
         DTYPE=DTYPES.index(pr.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"], X_WAY=cf["x"],
-        SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CC=tap_chunks(pr), TURNS=sz.turns, STEPS=sz.turns, CS=1,
+        X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"]), CC=tap_chunks(pr), TURNS=sz.turns, STEPS=sz.turns,
+        SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
         K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=pr.n, C=pr.cg, H=pr.h, W=pr.w, K=pr.kg,
         GROUPS_=pr.groups, R=pr.r, S=pr.s, STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0],
         DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
         Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
-        SHARED_BYTES=sz.shared_bytes, OFFSET64=int(largest >= 1 << 31),
+        SHARED_BYTES=sz.shared_bytes, OFFSET64=int(max(copied_bytes(pr), pr.x_bytes, sums_bytes) >= 1 << 31),
     )  # fmt: skip

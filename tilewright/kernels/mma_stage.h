@@ -1,7 +1,8 @@
 // Staging of the mma family: CHUNKS chunks of 16 bytes of the sum, of PB pixels and KB filters, into shared memory.
 //
-// The sum runs over taps (r, s) and, within a tap, over channels. The filter is packed as it is staged: one run
-// of KB * CHUNKS chunks. The input, X_WAY:
+// The sum runs over RUN chunks of channels, all taps (r, s) of these, then the next RUN chunks: so what one tap has
+// read, the next ones find in the L1 cache (X_L1). The filter is packed as it is staged: KB * CHUNKS chunks side by
+// side. The input, X_WAY:
 //   0, 1   nhwc (as given, or written by nhwc.cu): a chunk is EACH channels of a tap of a pixel, CC chunks a tap;
 //          a thread takes one chunk column of several pixels, and keeps where each begins
 //   2      gathered number by number, nhwc or nchw: few channels, so taps and channels are packed without gaps
@@ -52,7 +53,7 @@ INLINE void stage_x(shared_t to, const Source *from, int step) {
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         int row = copy_row(j);
         if (PB % THREADS && row >= PB) continue;
-        UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        UNROLL_BY(TURNS == 1 ? CHUNKS : 1) for (int chunk = 0; chunk < CHUNKS; chunk++) {
             unsigned words[4] = {0, 0, 0, 0};
             UNROLL for (int e = 0; e < EACH; e++) {
                 int i = (step * CHUNKS + chunk) * EACH + e, r = i / C / S, s = i / C % S;
@@ -67,14 +68,17 @@ INLINE void stage_x(shared_t to, const Source *from, int step) {
 }
 #else
 INLINE void stage_x(shared_t to, const Source *from, int step) {
-    int column = THREAD(0) % CHUNKS, chunk = step * CHUNKS + column;
-    int r = chunk / CC / S, s = chunk / CC % S;
+    const int column = THREAD(0) % CHUNKS, chunk = step * CHUNKS + column;
+    const int run = RUN == CHUNKS ? step : chunk / RUN, tap = run % (R * S), r = tap / S, s = tap % S;
+    const int c = run / (R * S) * RUN + (RUN == CHUNKS ? column : chunk % RUN);
     unsigned need = ALL_CHUNKS % CHUNKS == 0 || chunk < ALL_CHUNKS ? tap_bits(r, s) : NO_TAP;
-    const GLOBAL unsigned char *x = from->x + (offset_t)((r * DIL_H * W + s * DIL_W) * X_CHANNELS + chunk % CC) * 16;
+    const GLOBAL unsigned char *x = from->x + (offset_t)((r * DIL_H * W + s * DIL_W) * X_CHANNELS + c) * 16;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         int row = copy_row(j), keep = (from->taps[j] & need) == need;
         if (PB % ROWS_APART && row >= PB) continue;
-        copy16(to + row * ROW_BYTES + (column ^ SWIZZLE(row)) * 16, x + from->at[j] * 16, keep);
+        shared_t place = to + row * ROW_BYTES + (column ^ SWIZZLE(row)) * 16;
+        if (X_L1) copy16_cached(place, x + from->at[j] * 16, keep);
+        else copy16(place, x + from->at[j] * 16, keep);
     }
 }
 #endif

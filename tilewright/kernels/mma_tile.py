@@ -39,6 +39,11 @@ def all_chunks(pr: Problem, way: int) -> int:
     return pr.r * pr.s * tap_chunks(pr)
 
 
+def run_chunks(pr: Problem, chunks: int) -> int:
+    """Chunks of a tap that are neighbours in the sum: those of a step, where a tap fills whole steps."""
+    return chunks if tap_chunks(pr) % chunks == 0 else tap_chunks(pr)
+
+
 def pixels_on_m(pr: Problem) -> bool:
     """Whether pixels lie on the M side: neighbours in y lie on the N side."""
     return pr.layout_out == "nhwc" or pr.p * pr.q == 1
@@ -92,4 +97,5 @@ def copies(pr: Problem, cf: Values) -> int:
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, places of pixels, addresses."""
-    return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + 40
+    gathers = 3 * each(pr) if cf["x"] == GATHERED else 0
+    return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + gathers + 42

@@ -1,10 +1,11 @@
 // The dialect of tensor cores: beside dialect.h the one place where CUDA C++ and OpenCL C differ.
 //
 //   shared_t                  a place in shared memory, counted in bytes; TILE_ARRAY(name) declares it all
-//   copy16 write16            16 bytes into shared memory: from global memory (async, zeros unless `keep`), or
-//                             from four words
+//   copy16 copy16_cached      16 bytes into shared memory from global memory (async, zeros unless `keep`), past or
+//                             through the L1 cache
+//   write16                   16 bytes into shared memory, from four words; write_sums, read_sums: from sums
 //   Fragment                  what a thread holds of 16 rows x 32 bytes of a tile (see swizzle.h)
-//   read_place                where a lane reads in a tile, from row `row` on
+//   place_m place_n           where a lane reads in a tile, from row `row` on
 //   read_m read_n             the fragment of piece `piece` (16 rows each) at bytes 32 k of the sum
 //   multiply                  acc += A B of two fragments, 16 x 16 outputs, eight of a thread:
 //                             acc[4 h + 2 i + j] is row lane / 4 + 8 i, column 8 h + lane % 4 * 2 + j
@@ -27,6 +28,9 @@ typedef unsigned shared_t;
 INLINE void copy16(shared_t to, const unsigned char *from, int keep) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(keep ? 16 : 0));
 }
+INLINE void copy16_cached(shared_t to, const unsigned char *from, int keep) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(keep ? 16 : 0));
+}
 INLINE void write16(shared_t to, const unsigned v[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
@@ -37,13 +41,12 @@ INLINE void write_sums(shared_t to, const acc_t v[4]) {
 }
 
 typedef struct {
-    unsigned r[4];  // chunk 0 of rows 0 .. 7 and 8 .. 15, then chunk 1
-} Fragment;
+    unsigned r[4];  // M: rows 0 .. 7, rows 8 .. 15 of chunk 0, then of chunk 1; N: chunks 0, 1 of rows 0 .. 7, then
+} Fragment;         // of rows 8 .. 15, so that a product's two registers are neighbours
 
-INLINE int read_place(int row, int lane) {
-    row += lane % 16;
-    return row * ROW_BYTES + (lane / 16 ^ SWIZZLE(row % 8)) * 16;
-}
+INLINE int place_of(int row, int chunk) { return row * ROW_BYTES + (chunk ^ SWIZZLE(row % 8)) * 16; }
+INLINE int place_m(int row, int lane) { return place_of(row + lane % 16, lane / 16); }
+INLINE int place_n(int row, int lane) { return place_of(row + lane / 16 * 8 + lane % 8, lane / 8 % 2); }
 INLINE void read_m(Fragment *to, shared_t tile, int place, int piece, int k, int lane) {
     unsigned from = (tile + place ^ 32 * k) + piece * (16 * ROW_BYTES);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -65,7 +68,7 @@ INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lan
     UNROLL for (int h = 0; h < 2; h++)
         asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
             : SUM(acc[4 * h]), SUM(acc[4 * h + 1]), SUM(acc[4 * h + 2]), SUM(acc[4 * h + 3])
-            : "r"(a->r[0]), "r"(a->r[1]), "r"(a->r[2]), "r"(a->r[3]), "r"(b->r[h]), "r"(b->r[h + 2]));
+            : "r"(a->r[0]), "r"(a->r[1]), "r"(a->r[2]), "r"(a->r[3]), "r"(b->r[2 * h]), "r"(b->r[2 * h + 1]));
 }
 
 INLINE void fresh4(acc_t v[4], const acc_t *p) {
@@ -102,6 +105,7 @@ INLINE void copy16(shared_t to, const __global uchar *from, int keep) {
     uint4 v = keep ? vload4(0, (const __global uint *)from) : (uint4)(0);
     vstore4(v, 0, (__local uint *)to);
 }
+#define copy16_cached copy16
 #define write16(to, v) vstore4(vload4(0, v), 0, (__local uint *)(to))
 #define write_sums(to, v) vstore4(vload4(0, v), 0, (__local acc_t *)(to))
 #define read_sums(v, from) vstore4(vload4(0, (const __local acc_t *)(from)), 0, v)
@@ -111,7 +115,8 @@ typedef struct {
     uint rows[4][8];  // two rows of the M side, or four of the N side, 32 bytes each
 } Fragment;
 
-INLINE int read_place(int row, int lane) { return row; }
+#define place_m(row, lane) (row)
+#define place_n(row, lane) (row)
 INLINE void read_row(uint to[8], shared_t tile, int row, int k) {
     for (int c = 0; c < 2; c++)
         vstore4(vload4(0, (const __local uint *)(tile + row * ROW_BYTES + ((2 * k + c) ^ SWIZZLE(row % 8)) * 16)), c, to);

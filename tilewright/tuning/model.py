@@ -131,7 +131,7 @@ def _issue(work: Work, k: Coefficients, blocks: int) -> float:
 
 def _latency(work: Work, k: Coefficients) -> float:
     """Cycles of a block that other blocks may fill: its first loads, and the turns of its main loop."""
-    turn = k.step_cycles + (k.exposed_cycles if work.buffers == 1 else 0.0)
+    turn = max(work.turn_cycles, k.step_cycles + (k.exposed_cycles if work.buffers == 1 else 0.0))
     return k.fetch_cycles + work.steps * turn
 
 
