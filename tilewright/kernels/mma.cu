@@ -32,7 +32,7 @@
 #define TURNS_K (CHUNKS / 2 / SB)           // fragments along the sum, of a step, for one warp
 #define OUTS (MT * NT * 2)                  // of a thread: runs of 4 neighbours in y
 #define PIXELS (N * P * Q)
-#define CLUSTER SC
+#define WAITS_LATE 1                        // the filter is there before the kernel that copies x is done
 
 #include "tile.h"
 #include "tensor.h"
@@ -67,18 +67,26 @@ INLINE void read_fragments(Fragment a[MT], Fragment b[NT], shared_t stage, Lane 
 INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w, Place at,
                    Lane me, int first, int last) {
     Fragment a[FRAGMENTS][MT], b[FRAGMENTS][NT];
-    Source source = find_source(x, w, at, first);
+    FilterSource filter = find_filter(w, at, first);
+    UNROLL for (int i = 0; i < STAGES - 1; i++) stage_w(shared + i * STAGE_BYTES, &filter, first + i, last);
+    CHAIN_WAIT();
+    InputSource input = find_input(x, at);  // takes as long as the first filters to come
     int slot = 0;
     UNROLL for (int i = 0; i < MT; i++)
         UNROLL for (int j = 0; j < NT; j++) UNROLL for (int e = 0; e < 8; e++) acc[i][j][e] = 0;
-    UNROLL for (int i = 0; i < STAGES - 1; i++) stage(shared + i * STAGE_BYTES, &source, first + i, last);
+    UNROLL for (int i = 0; i < STAGES - 1; i++) {
+        stage_x(shared + i * STAGE_BYTES, &input, first + i, last);
+        ASYNC_COMMIT();
+    }
     ASYNC_WAIT(STAGES - 2);
     BARRIER();
     if (FRAGMENTS == 2) read_fragments(a[0], b[0], shared, me, 0);
     NO_UNROLL for (int step = first; step < last; step++) {
         const int free = slot == 0 ? STAGES - 1 : slot - 1;
         shared_t here = shared + slot * STAGE_BYTES;
-        stage(shared + free * STAGE_BYTES, &source, step + STAGES - 1, last);
+        stage_x(shared + free * STAGE_BYTES, &input, step + STAGES - 1, last);
+        stage_w(shared + free * STAGE_BYTES, &filter, step + STAGES - 1, last);
+        ASYNC_COMMIT();
         UNROLL for (int k = 0; k < TURNS_K; k++) {
             const int next = k + FRAGMENTS - 1;
             if (next == TURNS_K) {

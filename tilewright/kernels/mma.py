@@ -242,15 +242,17 @@ def _copy_defines(pr: Problem) -> Values:
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
-    images = image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)) | dict(Y_NHWC=int(pixels_on_m(pr)))
+    view = View.of(pr)
+    images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
     return images | dict(
         DTYPE=DTYPES.index(pr.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"], X_WAY=cf["x"],
         X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"]), CC=tap_chunks(pr), TURNS=sz.turns, STEPS=sz.turns,
-        SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
-        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=pr.n, C=pr.cg, H=pr.h, W=pr.w, K=pr.kg,
+        CLUSTER=cf["sc"], SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
+        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, C=pr.cg, H=view.h, W=view.w, K=pr.kg,
         GROUPS_=pr.groups, R=pr.r, S=pr.s, STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0],
-        DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
+        DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], PADDED=int(any(pr.pad)),
+        X_NHWC=int(pr.layout_in == "nhwc"),
         Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
         SHARED_BYTES=sz.shared_bytes, OFFSET64=int(max(copied_bytes(pr), pr.x_bytes, sums_bytes) >= 1 << 31),
     )  # fmt: skip

@@ -20,10 +20,29 @@
 #define NO_TAP 0xffffffffu
 
 typedef struct {
-    const GLOBAL unsigned char *x, *w;  // w: from this thread's first chunk of the next step on
-    offset_t at[X_COPIES];              // where the window of a pixel begins: chunks from x on, or numbers
-    unsigned taps[X_COPIES];            // which of its taps lie in the image
-} Source;
+    const GLOBAL unsigned char *w;  // this thread's first chunk of the next step
+} FilterSource;
+typedef struct {
+    const GLOBAL unsigned char *x;
+    offset_t at[X_COPIES];    // where the window of a pixel begins: chunks from x on, or numbers
+    unsigned taps[X_COPIES];  // which of its taps lie in the image
+} InputSource;
+
+INLINE FilterSource find_filter(const GLOBAL unsigned char *w, Place at, int step) {
+    FilterSource from;
+    from.w = w + ((offset_t)((at.group * K_TILES + at.k0 / KB) * TURNS + step) * W_ITEMS + THREAD(0)) * 16;
+    return from;
+}
+
+// Copy the filters of a step to behind the input at `to`, if it comes before `last`; steps come one by one.
+INLINE void stage_w(shared_t to, FilterSource *from, int step, int last) {
+    if (step < last) {
+        UNROLL for (int j = 0; j < W_ITEMS; j += THREADS)
+            if (j + THREADS <= W_ITEMS || j + THREAD(0) < W_ITEMS)
+                copy16(to + X_BYTES + (j + THREAD(0)) * 16, from->w + j * 16, 1);
+        from->w += W_BYTES;
+    }
+}
 
 INLINE unsigned tap_bits(int r, int s) { return 1u << r | 1u << (16 + s); }
 
@@ -31,24 +50,25 @@ INLINE unsigned tap_bits(int r, int s) { return 1u << r | 1u << (16 + s); }
 INLINE int copy_row(int j) { return X_WAY == 2 ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART; }
 INLINE int copy_pixel(int row) { return Y_NHWC ? row : COLUMN(row); }
 
-INLINE Source find_source(const GLOBAL in_t *x, const GLOBAL unsigned char *w, Place at, int step) {
-    Source from;
+INLINE InputSource find_input(const GLOBAL in_t *x, Place at) {
+    InputSource from;
     from.x = (const GLOBAL unsigned char *)x;
-    from.w = w + ((offset_t)((at.group * K_TILES + at.k0 / KB) * TURNS + step) * KB * CHUNKS + THREAD(0)) * 16;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
-        int px = at.q0 + copy_pixel(copy_row(j)), n = px / (P * Q);
-        int h = px / Q % P * STR_H - PAD_T, v = px % Q * STR_W - PAD_L;
-        from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + at.group * (X_WAY == 2 ? C : CC) * X_STEP_C;
-        from.taps[j] = 0;
-        UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
-        UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
+        int px = at.q0 + copy_pixel(copy_row(j)), n = N == 1 ? 0 : px / (P * Q), column = P * N == 1 ? px : px % Q;
+        int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == 2 ? C : CC);
+        from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * X_STEP_C;
+        from.taps[j] = PADDED ? 0 : (1u << R) - 1 | (1u << S) - 1 << 16;
+        if (PADDED) UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
+        if (PADDED) UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
         if (PIXELS % PB && px >= PIXELS) from.taps[j] = 0;
     }
     return from;
 }
 
+// Copy the input of a step to `to`, if it comes before `last`.
 #if X_WAY == 2
-INLINE void stage_x(shared_t to, const Source *from, int step) {
+INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
+    if (step >= last) return;
     const GLOBAL in_t *x = (const GLOBAL in_t *)from->x;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         int row = copy_row(j);
@@ -67,7 +87,8 @@ INLINE void stage_x(shared_t to, const Source *from, int step) {
     }
 }
 #else
-INLINE void stage_x(shared_t to, const Source *from, int step) {
+INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
+    if (step >= last) return;
     const int column = THREAD(0) % CHUNKS, chunk = step * CHUNKS + column;
     const int run = RUN == CHUNKS ? step : chunk / RUN, tap = run % (R * S), r = tap / S, s = tap % S;
     const int c = run / (R * S) * RUN + (RUN == CHUNKS ? column : chunk % RUN);
@@ -82,15 +103,3 @@ INLINE void stage_x(shared_t to, const Source *from, int step) {
     }
 }
 #endif
-
-// Copy the tiles of a step to `to`, if it comes before `last`.
-INLINE void stage(shared_t to, Source *from, int step, int last) {
-    if (step < last) {
-        stage_x(to, from, step);
-        UNROLL for (int j = 0; j < W_ITEMS; j += THREADS)
-            if (j + THREADS <= W_ITEMS || j + THREAD(0) < W_ITEMS)
-                copy16(to + X_BYTES + (j + THREAD(0)) * 16, from->w + j * 16, 1);
-        from->w += W_BYTES;
-    }
-    ASYNC_COMMIT();
-}
