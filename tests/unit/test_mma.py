@@ -70,7 +70,7 @@ def test_rules_are_named(change: dict[str, int], rule: str) -> None:
 
 def test_the_input_is_read_as_its_layout_allows() -> None:
     ways = {text: MMA.params(Problem.parse(text), H100)[0].values for text in (
-        "n1c64h9w9k64r3s3p1-f16-nhwc", "n1c64h9w9k64r3s3p1-f16", "n1c20h9w9k64r3s3p1-f16-nhwc",
+        "n1c64h9w9k64r3s3p1-f16-nhwc", "n1c64h9w9k64r3s3p1-f16", "n1c12h9w9k64r3s3p1-f16-nhwc",
         "n1c3h9w9k64r3s3p1-i8-nhwc", "n1c128h9w9k64r3s3p1-bf16",
     )}  # fmt: skip
     assert list(ways.values()) == [(0,), (1,), (1, 2), (1, 2), (1,)]  # as it is, copied, gathered

@@ -81,7 +81,7 @@ INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL in_t *x, 
     ASYNC_WAIT(STAGES - 2);
     BARRIER();
     if (FRAGMENTS == 2) read_fragments(a[0], b[0], shared, me, 0);
-    NO_UNROLL for (int step = first; step < last; step++) {
+    UNROLL_BY(X_WAY == 2 ? TURNS : 1) for (int step = first; step < last; step++) {
         const int free = slot == 0 ? STAGES - 1 : slot - 1;
         shared_t here = shared + slot * STAGE_BYTES;
         stage_x(shared + free * STAGE_BYTES, &input, step + STAGES - 1, last);

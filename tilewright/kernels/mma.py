@@ -9,6 +9,7 @@ from tilewright.kernels.mma_tile import (
     COPIED,
     GATHERED,
     MOST_COPIES,
+    MOST_LOADS,
     WAYS,
     Sizes,
     Values,
@@ -124,9 +125,10 @@ def _outputs(pr: Problem) -> tuple[int, int]:
 
 
 def _gathers(pr: Problem, cf: Values) -> bool:
-    """Whether every thread gathers as many whole pixels as the next."""
+    """Whether every thread gathers as many whole pixels as the next, and not too many."""
     sz = sizes(pr, cf | dict(chunks=2, stages=2, sc=1))
-    return cf["x"] != GATHERED or sz.pb % sz.threads == 0
+    loads = all_chunks(pr, GATHERED) * each(pr) * sz.x_copies
+    return cf["x"] != GATHERED or (sz.pb % sz.threads == 0 and loads <= MOST_LOADS)
 
 
 RULES = (
@@ -147,7 +149,7 @@ RULES = (
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", lambda problem, x, mt, nt, wm, wn, sb: _gathers(
         problem, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb)),
-        "a thread that gathers takes whole pixels"),
+        "a thread that gathers takes whole pixels, and all of its loads are unrolled"),
     Rule("shares_meet", lambda mt, nt, sb: 2 * mt * nt % sb == 0,
          "each share of a block finishes as many outputs"),
     Rule("fragments", lambda sb, fd, chunks: chunks % (2 * sb * fd) == 0,
@@ -170,6 +172,7 @@ RULES = (
          "each share of a cluster finishes as many outputs, and they meet in shared memory"),
     Rule("pieces", lambda problem, x, chunks, sc, sg: chunks * (sc * sg - 1) < all_chunks(problem, x),
          "shares of the sum without channels"),
+    Rule("gather_shares", lambda x, sc, sg: x != GATHERED or sc * sg == 1, "few channels have no shares"),
     Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
     Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,

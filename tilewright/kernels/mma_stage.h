@@ -73,7 +73,7 @@ INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         int row = copy_row(j);
         if (PB % THREADS && row >= PB) continue;
-        UNROLL_BY(TURNS == 1 ? CHUNKS : 1) for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++) {
             unsigned words[4] = {0, 0, 0, 0};
             UNROLL for (int e = 0; e < EACH; e++) {
                 int i = (step * CHUNKS + chunk) * EACH + e, r = i / C / S, s = i / C % S;

@@ -9,7 +9,8 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 AS_IS, COPIED, GATHERED = range(3)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number")
-MOST_GATHERED = 1024  # bytes of all taps and channels: with more, to gather takes longer than to copy
+MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
+MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
 MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
 Values = dict[str, int]
 
@@ -23,8 +24,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     """How the input can be read: whole chunks of channels as they are, else copied; few channels gathered."""
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     first = AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
-    few = pr.cg * pr.r * pr.s * DTYPE_BYTES[pr.dtype] <= MOST_GATHERED
-    return (first, GATHERED) if few else (first,)
+    return (first, GATHERED) if pr.cg * pr.r * pr.s <= MOST_GATHERED else (first,)
 
 
 def tap_chunks(pr: Problem) -> int:
@@ -97,5 +97,5 @@ def copies(pr: Problem, cf: Values) -> int:
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, places of pixels, addresses."""
-    gathers = 3 * each(pr) if cf["x"] == GATHERED else 0
+    gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # under way at once
     return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + gathers + 42
