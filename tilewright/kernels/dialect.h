@@ -9,9 +9,9 @@
 //   SHARED_BYTES            define before the include: bytes of shared memory of the block
 //   vec                     VECTOR floats (1, 2, 4, 8, 16), one lane's share of output channels
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
+//   float_bfloat            an f32 rounded to a bf16, by its bits
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
-//   float_bfloat            an f32 rounded to a bf16
 //   dot4 EXP                four products of i8, summed; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
 //                           ``constant`` fills; FILTER[i] is its element, CONSTANT float *w the parameter
@@ -110,15 +110,6 @@ INLINE unsigned short float_half(float v) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(v));
     return half;
 }
-#if __CUDA_ARCH__ >= 800
-INLINE unsigned short float_bfloat(float v) {
-    unsigned short bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    return bits;
-}
-#else
-#define FLOAT_BFLOAT_BY_HAND
-#endif
 INLINE int dot4(int a, int b, int sum) {  // sum + a . b, four i8 each
     asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
     return sum;
@@ -130,6 +121,14 @@ INLINE void vec_add_fresh(vec *a, const float *p) {
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
 }
 #define FENCE() __threadfence()
+#if __CUDA_ARCH__ >= 800
+#define FLOAT_BFLOAT
+INLINE unsigned short float_bfloat(float v) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(v));
+    return bits;
+}
+#endif
 #if __CUDA_ARCH__ >= 900
 #define CHAIN_NEXT() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #define CHAIN_WAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
@@ -244,7 +243,6 @@ INLINE ushort float_half(float v) {
     if (size < 0x38800000u) return sign | (as_uint(as_float(size) + 0.5f) - 0x3f000000u);  // denormals
     return sign | (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13;
 }
-#define FLOAT_BFLOAT_BY_HAND
 INLINE int dot4(int a, int b, int sum) {
     char4 u = as_char4(a), v = as_char4(b);
     return sum + u.x * v.x + u.y * v.y + u.z * v.z + u.w * v.w;
@@ -285,7 +283,7 @@ INLINE void async_copy16(__local float *to, const __global float *from, int keep
 
 #endif
 
-#ifdef FLOAT_BFLOAT_BY_HAND
+#ifndef FLOAT_BFLOAT
 INLINE unsigned short float_bfloat(float v) {
     unsigned bits = float_bits(v);
     return v != v ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;

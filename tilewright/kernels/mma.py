@@ -100,6 +100,12 @@ class Mma(Family):
         """Count what one block and one thread do."""
         return work_of(problem, device, config.values)
 
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """Spell out what a copy of the input takes."""
+        if config["x"] != COPIED:
+            return {}
+        return {"copied_bytes": f"the input in nhwc, whole chunks of 16 bytes: {copied_bytes(problem):,}"}
+
     def chain(self, problem: Problem, config: Config) -> int:
         """One share of the sum, then the shares one after the other."""
         cf = config.values
@@ -190,7 +196,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         parts = (Blueprint("nhwc.cu", tuple(_copy_defines(pr).items()), (), packed_bytes=0),)
     return Blueprint(
         source="mma.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
-        packed_bytes=16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"],
+        packed_bytes=_packed_bytes(pr, sz, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.turns),
             ("PACK_C", pr.cg if cf["x"] == GATHERED else run_chunks(pr, cf["chunks"]) * each(pr)),
@@ -223,6 +229,10 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     return tuple(launches), tuple(workspace)
 
 
+def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
+    return 16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"]
+
+
 def copied_bytes(pr: Problem) -> int:
     """Bytes of the input in nhwc, of whole chunks."""
     return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr)
@@ -245,6 +255,7 @@ def _copy_defines(pr: Problem) -> Values:
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
+    most_bytes = max(copied_bytes(pr), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
     return images | dict(
@@ -257,5 +268,5 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], PADDED=int(any(pr.pad)),
         X_NHWC=int(pr.layout_in == "nhwc"),
         Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
-        SHARED_BYTES=sz.shared_bytes, OFFSET64=int(max(copied_bytes(pr), pr.x_bytes, sums_bytes) >= 1 << 31),
+        SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip

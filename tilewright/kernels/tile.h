@@ -72,7 +72,7 @@ INLINE y_t y_of(acc_t v) { return v; }
 typedef out_t y_t;
 INLINE y_t y_of(acc_t v) { return narrowed(v); }
 #endif
-// Store 1, 2 or 4 sums from a private array, aligned to them all.
+// Store 1, 2, 4, … sums from a private array, aligned to them all.
 #define Y_STORE(count, to, from)                                               \
     {                                                                          \
         y_t run_of_y[count];                                                   \
