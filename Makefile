@@ -55,9 +55,7 @@ test-gpu: $(TEST_READY) $(CUDA_READY)
 
 profile: $(DEMO_READY) $(if $(filter cuda%,$(DEVICE)),$(CUDA_READY))
 	@test -n "$(PROBLEM)" || { echo 'error: say which layer: make profile PROBLEM=n1c512h7w7k512r3s3p1-f32' >&2; exit 2; }
-	$(PY) -m tilewright explain "$(PROBLEM)" --device $(DEVICE)
-	@if [[ "$(DEVICE)" == cuda* ]] && command -v ncu >/dev/null; then \
-		ncu --set full $(PY) -m tilewright run "$(PROBLEM)" --device $(DEVICE); fi
+	$(PY) -m tilewright profile "$(PROBLEM)" --device $(DEVICE)
 
 $(VENV)/.made:
 	@echo "setting up $(VENV), once; pip takes a minute or two …"

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.contest import Entered, enter, wrong
+from tilewright.contest import offered, wrong
 from tilewright.device import parse_selector
 from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget, settled
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import PeerError, RunError, TilewrightError
+from tilewright.errors import RunError, TilewrightError
 from tilewright.execution import Plan
 from tilewright.peers import Peer, Setting, applicable, release, usual
-from tilewright.peers.base import Array, Run, one_line
+from tilewright.peers.base import Array, Run
 from tilewright.problem import Problem
 from tilewright.race import raced
 from tilewright.record import Check, Measurement
@@ -87,8 +87,9 @@ class Bench:
         self.progress(f"{layer.name}: tuning", 0.0)
         tune_s, untuned = self._tune(problem)
         self.progress(f"{layer.name}: peers", 0.6)
-        truth = _Bound(self.runtime, Plan.make(self.runtime, problem, REFERENCE), inputs).once()
-        offers = {peer.name: self._offer(peer, problem, inputs, truth) for peer in self._applicable()}
+        truth = Bound(self.runtime, Plan.make(self.runtime, problem, REFERENCE), inputs).once()
+        setting, peers = self.setting, self._applicable()
+        offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in peers}
         self.progress(f"{layer.name}: measuring", 0.8)
         ours, bound = self._ours(problem, inputs, truth)
         runs: dict[str, Run] = {OURS: bound.run} if bound else {}
@@ -119,22 +120,12 @@ class Bench:
             return []
         return [peer for peer in applicable(self.runtime.device) if peer in self.peers]
 
-    def _offer(self, peer: Peer, problem: Problem, inputs: Inputs, truth: Array) -> Entered:
-        """Take a peer's contestants that are right and may be its fastest."""
-        try:
-            offer = peer.prepare(problem, inputs, self.setting)
-        except PeerError as error:
-            return Entered(peer.name, reason=str(error))
-        except Exception as error:  # of the peer's library; the row keeps it
-            return Entered(peer.name, reason=f"{peer.name}: {type(error).__name__}: {one_line(error)}")
-        return enter(peer.name, offer, problem, truth, self.setting)
-
-    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, _Bound | None]:
+    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, Bound | None]:
         """Bind and check the plan that a user would get."""
         try:
             plan = dispatch(problem, self.runtime, self.store, self.deterministic, self.families)
             check = _check(self.runtime, plan, self.seed)
-            bound = _Bound(self.runtime, plan, inputs)
+            bound = Bound(self.runtime, plan, inputs)
             reason = (check.reason if check else "") or wrong(bound.once(), truth, problem)
         except TilewrightError as error:
             return OurFigure(reason=str(error)), None
@@ -167,7 +158,7 @@ class Bench:
         }  # fmt: skip
 
 
-class _Bound:
+class Bound:
     """One of our plans on given inputs, in memory of its own."""
 
     def __init__(self, runtime: Runtime, plan: Plan, inputs: Inputs) -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tilewright.peers import Contestant, Offer, Setting
+from tilewright.errors import PeerError
+from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.peers.base import Array, one_line
 from tilewright.problem import Problem
 from tilewright.record import Measurement
 from tilewright.rows import PeerFigure
+from tilewright.tuning.inputs import Inputs
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
 _NEAR = 1.25  # slower than the peer's best by more than this in a quick timing: not measured with care
@@ -51,6 +53,17 @@ class Entered:
             convert_us=best.convert_us, max_error=self.errors[best.name],
             tried=self.tried | {c.name: round(measured[c.name].cold_us, 3) for c in ranked[1:]},
         )  # fmt: skip
+
+
+def offered(peer: Peer, problem: Problem, inputs: Inputs, truth: Array, setting: Setting) -> Entered:
+    """Take a peer's contestants that are right and may be its fastest; or why it has none."""
+    try:
+        offer = peer.prepare(problem, inputs, setting)
+    except PeerError as error:
+        return Entered(peer.name, reason=str(error))
+    except Exception as error:  # of the peer's library; the row keeps it
+        return Entered(peer.name, reason=f"{peer.name}: {type(error).__name__}: {one_line(error)}")
+    return enter(peer.name, offer, problem, truth, setting)
 
 
 def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Setting) -> Entered:

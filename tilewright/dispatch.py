@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from tilewright.database import warn_once
+from tilewright.device import Device
 from tilewright.errors import (
     CompileError,
     ConfigError,
@@ -149,7 +150,7 @@ def _stored(
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
         return
-    legal = [hint for hint in hints if _legal(hint, problem, runtime, usable)]
+    legal = [hint for hint in hints if _legal(hint, problem, runtime.device, usable)]
     for hint in legal[:MOST_HINTS]:
         record = verified(problem, runtime, Config.parse(hint.config))
         if record is None:
@@ -166,12 +167,34 @@ def _remember(store: Store, record: Record) -> None:
         warn_once(f"the store cannot be written: {error}", f"store {store.path}")
 
 
-def _legal(hint: Record, problem: Problem, runtime: Runtime, usable: list[Family]) -> bool:
+def foreseen(
+    problem: Problem, device: Device, compiler: str, store: Store, deterministic: bool = False
+) -> Iterator[tuple[Config, str]]:
+    """Yield configs for a device that need not be here, best first, each with its note; none is verified.
+
+    The store's winner, those shipped or imported, the model's choices, the reference.
+    """
+    from tilewright.tuning.space import usable
+
+    families, _ = usable(pick(FAMILIES, ()), problem, device)
+    keys = source_keys((family.name for family in families), compiler)
+    best = store.best(problem, device.key, deterministic, keys)
+    if best:
+        yield Config.parse(best.config), "the stored winner"
+    for hint in store.hints(problem, device.key, deterministic, keys):
+        if _legal(hint, problem, device, families):
+            yield Config.parse(hint.config), f"{hint.context.get('origin', 'shipped')} winner{UNVERIFIED}"
+    for config in ranked_for(problem, device, families, deterministic):
+        yield config, f"the model's choice{UNVERIFIED}"
+    yield REFERENCE, "slow: the reference kernel, since no other could be used"
+
+
+def _legal(hint: Record, problem: Problem, device: Device, usable: list[Family]) -> bool:
     """Whether a config that came from elsewhere keeps the rules on this very device."""
     try:
         config = Config.parse(hint.config)
         family = next(f for f in usable if f.name == config.family)
-        family.check(problem, runtime.device, config)
+        family.check(problem, device, config)
     except (ConfigError, StopIteration):
         return False
     return True
@@ -196,11 +219,18 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
 def _ranked(problem: Problem, runtime: Runtime, usable: list[Family], deterministic: bool) -> list[Config]:
     """Return the model's choices over all families, the fastest first."""
+    return ranked_for(problem, runtime.device, usable, deterministic)
+
+
+def ranked_for(
+    problem: Problem, device: Device, usable: list[Family], deterministic: bool = False
+) -> list[Config]:
+    """Return the model's choices over all families on a device, which need not be here."""
     from tilewright.tuning.search import rank
 
     found = []
     for family in usable:
-        ranked = rank(problem, runtime.device, family, ALL_SEEN, 0)
+        ranked = rank(problem, device, family, ALL_SEEN, 0)
         found += [(e.total_us, c) for c, e in ranked if family.deterministic(c) or not deterministic]
     found.sort(key=lambda item: item[0])
     return [found[place][1] for place in GUESSES if place < len(found)]

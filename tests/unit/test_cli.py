@@ -17,7 +17,10 @@ from tilewright.errors import DeviceError
 from tilewright.report.table import Table
 from tilewright.runtime import open_runtime
 
-COMMANDS = ("bench", "tune", "explain", "run", "configs", "doctor", "calibrate", "model-report", "cache")
+COMMANDS = (
+    "bench", "tune", "explain", "run", "configs", "profile", "export", "study", "report",
+    "doctor", "calibrate", "model-report", "cache",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

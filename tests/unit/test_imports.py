@@ -42,7 +42,7 @@ ORDER = (
     ("tuning.tuner",),
     ("dispatch", "arrays"),
     ("arguments", "layer"),
-    ("api",),
+    ("api", "export", "profiling"),
     ("peers",),
     ("contest", "race"),
     ("bench",),

@@ -224,6 +224,22 @@ def test_readme_tables(tmp_path: Path) -> None:
     assert readme.with_tables(after, tmp_path) == after
 
 
+def test_readme_summary_and_long_tables(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/resnet-f32.json").write_text(json.dumps(DOCUMENT))
+    document = tmp_path / "README.md"
+    document.write_text("<!-- summary: cpu -->\nSTALE\n<!-- end -->\n")
+    assert readme.update(document, tmp_path)
+    lines = document.read_text().splitlines()
+    assert [line.split(" | ")[0] for line in lines] == [
+        "<!-- summary: cpu -->", "| results", "| ---", "| resnet-f32", "<!-- end -->",
+    ]  # fmt: skip
+    assert f" | {len(DOCUMENT['rows'])} | " in lines[3]
+    long = (tmp_path / "cpu/TABLES.md").read_text()
+    assert "## resnet-f32" in long and "onednn" in long
+    assert not readme.update(document, tmp_path)
+
+
 def test_readme_marker_cannot_leave_the_folder(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="must name a file under"):
         readme.with_tables("<!-- table: ../secret -->\n<!-- end -->", tmp_path)
@@ -233,3 +249,6 @@ def test_committed_tables_are_up_to_date() -> None:
     document = ROOT / "README.md"
     text = document.read_text(encoding="utf-8")
     assert readme.with_tables(text, ROOT / "benchmarks") == text, "run: python benchmarks/make_tables.py"
+    for folder in {path.parent for path in (ROOT / "benchmarks").glob("*/*.json")}:
+        long = (folder / "TABLES.md").read_text(encoding="utf-8")
+        assert long == readme.long_tables(sorted(folder.glob("*.json"))), "run: benchmarks/make_tables.py"

@@ -14,7 +14,21 @@ from typing import Annotated
 import typer
 
 from tilewright import __version__
-from tilewright.cli import bench, cache, calibrate, configs, doctor, explain, model_report, run, tune
+from tilewright.cli import (
+    bench,
+    cache,
+    calibrate,
+    configs,
+    doctor,
+    explain,
+    export,
+    model_report,
+    profile,
+    report,
+    run,
+    study,
+    tune,
+)
 from tilewright.errors import CompileError, RunError, TilewrightError
 
 app = typer.Typer(
@@ -29,6 +43,10 @@ app.command("tune")(tune.tune)
 app.command("explain")(explain.explain)
 app.command("run")(run.run)
 app.command("configs")(configs.configs)
+app.command("profile")(profile.profile)
+app.command("export")(export.export)
+app.command("study")(study.study)
+app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.command("model-report")(model_report.model_report)

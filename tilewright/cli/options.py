@@ -197,11 +197,11 @@ def writable(path: Path | None, option: str) -> Path | None:
     raise OptionError(f"{option} {path}: {why}")
 
 
-def write(path: Path, text: str, option: str) -> None:
+def write(path: Path, content: str | bytes, option: str) -> None:
     """Write an output file whole: aside first, then renamed."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(content.encode() if isinstance(content, str) else content)
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)

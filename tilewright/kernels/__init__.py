@@ -15,12 +15,13 @@ from tilewright.kernels.mma import Mma
 from tilewright.kernels.reference import Reference
 from tilewright.kernels.small import Small
 from tilewright.kernels.textbook import Textbook
+from tilewright.kernels.wgmma import Wgmma
 from tilewright.kernels.winograd import Winograd
 from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
-    Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(), Mma(),
-    Textbook(), Reference(),
+    Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
+    Mma(), Wgmma(), Textbook(), Reference(),
 )  # fmt: skip
 
 

@@ -7,23 +7,44 @@
 //                           have registers for that many blocks at once
 //   GROUP(d) THREAD(d)      block index and thread index within the block, d = 0, 1, 2
 //   SHARED_BYTES            define before the include: bytes of shared memory of the block
-//   vec                     VECTOR floats (1, 2, 4, 8, 16), one lane's share of output channels
+//   acc_t                   what sums are made of, and the words that are multiplied: set by DTYPE, see types.h
+//   mul_add(w, x, sum)      sum + w x, rounded once; for i8 four products of words of four (dot4)
+//   vec                     VECTOR acc_t (1, 2, 4, 8, 16), one lane's share of output channels
+//   load_run store_run      1, 2 or 4 neighbours in memory to a private array and back, aligned to them all
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
 //   float_bfloat            an f32 rounded to a bf16, by its bits
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
-//   dot4 EXP                four products of i8, summed; the exponential
+//   dot4 EXP                four products of i8, added to a sum; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
-//                           ``constant`` fills; FILTER[i] is its element, CONSTANT float *w the parameter
+//                           ``constant`` fills; FILTER[i] is its element, CONSTANT acc_t *w the parameter
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
 //                           early; wait until the one before is done (Launch.chained). CHAIN: both
-//   ASYNC_*                 global-to-shared copies that do not pass through registers where the
-//                           device can do that; plain copies elsewhere
+//   ASYNC_* async_copy_*    global-to-shared copies of a word or four that do not pass through registers
+//                           where the device can do that; plain copies elsewhere
 
 #ifndef VECTOR
 #define VECTOR 1
 #endif
 
+#ifndef DTYPE  // as in types.h; f32
+#define DTYPE 1
+#endif
+#if DTYPE == 0
+#define ACC double
+#define ACC_BYTES 8
+#else
+#define ACC_BYTES 4
+#if DTYPE == 4
+#define ACC int
+#else
+#define ACC float
+#endif
+#endif
+typedef ACC acc_t;
+
+#define TW_JOIN2(a, b) a##b
+#define TW_JOIN(a, b) TW_JOIN2(a, b)
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL_BY(count) PRAGMA(unroll count)
 
@@ -43,61 +64,81 @@
 #define THREAD(d) ((d) == 0 ? threadIdx.x : (d) == 1 ? threadIdx.y : threadIdx.z)
 #define GROUPS(d) ((d) == 0 ? gridDim.x : (d) == 1 ? gridDim.y : gridDim.z)
 #define BARRIER() __syncthreads()
-#define SHARED_ARRAY(name) extern __shared__ __align__(16) float name[]
+#define SHARED_ARRAY(name) extern __shared__ __align__(16) acc_t name[]
 #define CONSTANT const
-#define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) float constant_filter[count]; }
+#define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) acc_t constant_filter[count]; }
 #define FILTER constant_filter
 
-struct __align__(VECTOR * 4 > 16 ? 16 : VECTOR * 4) vec {
-    float e[VECTOR];
-};
-INLINE void vec_zero(vec *a) {
-    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = 0.0f;
+INLINE int dot4(int a, int b, int sum) {  // sum + a . b, four i8 each
+    asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
 }
-INLINE void vec_fma(vec *a, vec w, float x) {  // a += w * x, one rounding
-    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = fmaf(w.e[i], x, a->e[i]);
+INLINE acc_t mul_add(acc_t w, acc_t x, acc_t sum) {
+#if DTYPE == 4
+    return dot4(w, x, sum);
+#else
+    return fma(w, x, sum);
+#endif
+}
+
+template <int count, class type> struct __align__(sizeof(type) * count > 16 ? 16 : sizeof(type) * count) Run {
+    type e[count];
+};
+template <int count, class type> INLINE void load_run_of(type *to, const type *from) {
+    Run<count, type> v = *(const Run<count, type> *)from;
+    UNROLL for (int i = 0; i < count; i++) to[i] = v.e[i];
+}
+template <int count, class type> INLINE void store_run_of(type *to, const type *from) {
+    Run<count, type> v;
+    UNROLL for (int i = 0; i < count; i++) v.e[i] = from[i];
+    *(Run<count, type> *)to = v;
+}
+INLINE void load4(float *to, const float *from) {  // the compiler orders these better than those of a Run
+    float4 v = *(const float4 *)from;
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+INLINE void store4(float *to, const float *from) { *(float4 *)to = make_float4(from[0], from[1], from[2], from[3]); }
+template <class type> INLINE void load4(type *to, const type *from) { load_run_of<4>(to, from); }
+template <class type> INLINE void store4(type *to, const type *from) { store_run_of<4>(to, from); }
+#define load_run(count, to, from) load_run_of<count>(to, from)
+#define store_run(count, to, from) store_run_of<count>(to, from)
+
+typedef Run<VECTOR, acc_t> vec;
+INLINE void vec_zero(vec *a) {
+    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = 0;
+}
+INLINE void vec_fma(vec *a, vec w, acc_t x) {  // a += w * x, one rounding
+    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = mul_add(w.e[i], x, a->e[i]);
 }
 INLINE void vec_mul_add(vec *a, vec w, vec x) {
-    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = fmaf(w.e[i], x.e[i], a->e[i]);
+    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] = mul_add(w.e[i], x.e[i], a->e[i]);
 }
-INLINE void vec_fma_turn(int turn, vec *a, vec w, float x) {  // every other turn backwards: the
+INLINE void vec_fma_turn(int turn, vec *a, vec w, acc_t x) {  // every other turn backwards: the
     UNROLL for (int i = 0; i < VECTOR; i++) {                 // element at the turn stays in the
         const int j = turn & 1 ? VECTOR - 1 - i : i;          // operand cache (1% on an H100)
-        a->e[j] = fmaf(w.e[j], x, a->e[j]);
+        a->e[j] = mul_add(w.e[j], x, a->e[j]);
     }
 }
-INLINE vec vec_load(const float *p) { return *(const vec *)p; }    // p aligned to the vector
-INLINE void vec_store(float *p, vec v) { *(vec *)p = v; }          // p aligned to the vector
-INLINE void vec_unpack(float *p, vec v) {                          // p: private array
+INLINE vec vec_load(const acc_t *p) { return *(const vec *)p; }    // p aligned to the vector
+INLINE void vec_store(acc_t *p, vec v) { *(vec *)p = v; }          // p aligned to the vector
+INLINE void vec_unpack(acc_t *p, vec v) {                          // p: private array
     UNROLL for (int i = 0; i < VECTOR; i++) p[i] = v.e[i];
 }
-INLINE vec vec_pack(const float *p) {                              // p: private array
+INLINE vec vec_pack(const acc_t *p) {                              // p: private array
     vec v;
     UNROLL for (int i = 0; i < VECTOR; i++) v.e[i] = p[i];
     return v;
 }
-INLINE vec vec_load_shared(const float *p) { return *(const vec *)p; }
-INLINE void load4(float *to, const float *from) {                  // from: shared, 16-byte aligned
-    float4 v = *(const float4 *)from;
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-}
-INLINE void load2(float *to, const float *from) {                  // from: shared, 8-byte aligned
-    float2 v = *(const float2 *)from;
-    to[0] = v.x, to[1] = v.y;
-}
+INLINE vec vec_load_shared(const acc_t *p) { return *(const vec *)p; }
 INLINE void load_once16(unsigned *to, const void *from) {          // 16 bytes that are read only once
     asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from));
-}
-INLINE void store2(float *to, const float *from) { *(float2 *)to = make_float2(from[0], from[1]); }
-INLINE void store4(float *to, const float *from) {                 // to: 16-byte aligned
-    *(float4 *)to = make_float4(from[0], from[1], from[2], from[3]);
 }
 INLINE void vec_sum_lanes(vec *a, int distance) {  // sum over the lanes `distance` apart
     UNROLL for (int i = 0; i < VECTOR; i++)
         for (int d = distance; d < 32; d *= 2) a->e[i] += __shfl_xor_sync(0xffffffffu, a->e[i], d);
 }
-INLINE float atomic_add(float *p, float v) { return atomicAdd(p, v); }
+INLINE acc_t atomic_add(acc_t *p, acc_t v) { return atomicAdd(p, v); }
 INLINE float bits_float(unsigned bits) { return __uint_as_float(bits); }
 INLINE unsigned float_bits(float v) { return __float_as_uint(v); }
 INLINE float half_float(unsigned short half) {  // f16, by its bits
@@ -110,14 +151,10 @@ INLINE unsigned short float_half(float v) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(v));
     return half;
 }
-INLINE int dot4(int a, int b, int sum) {  // sum + a . b, four i8 each
-    asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
-    return sum;
-}
 #define EXP(v) exp(v)  // that of f32 for an f32
 INLINE unsigned atomic_count(unsigned *p) { return atomicAdd(p, 1u); }
-INLINE float load_fresh(const float *p) { return __ldcg(p); }      // what another block has written
-INLINE void vec_add_fresh(vec *a, const float *p) {
+INLINE acc_t load_fresh(const acc_t *p) { return __ldcg(p); }      // what another block has written
+INLINE void vec_add_fresh(vec *a, const acc_t *p) {
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
 }
 #define FENCE() __threadfence()
@@ -139,31 +176,38 @@ INLINE unsigned short float_bfloat(float v) {
 #define SHARED_FLAG(name) __shared__ int name##_store; int *name = &name##_store
 
 #if defined(CLUSTER) && CLUSTER > 1
-INLINE float cluster_load(const float *p, int rank) {  // p: this block's address of it
+INLINE acc_t cluster_load(const acc_t *p, int rank) {  // p: this block's address of it
     unsigned here = (unsigned)__cvta_generic_to_shared(p), there;
-    float v;
+    acc_t v;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+#if DTYPE == 0
+    asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(v) : "r"(there));
+#elif DTYPE == 4
+    asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(v) : "r"(there));
+#else
     asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there));
+#endif
     return v;
 }
 #define CLUSTER_BARRIER()                                  \
     asm volatile("barrier.cluster.arrive.release.aligned;\n" \
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory")
 #else
-INLINE float cluster_load(const float *p, int rank) { return *p; }
+INLINE acc_t cluster_load(const acc_t *p, int rank) { return *p; }
 #define CLUSTER_BARRIER() BARRIER()
 #endif
 
-// Copies of 4 or 16 bytes; where `keep` is 0 the destination is filled with zeros.
-INLINE void async_copy4(float *to, const float *from, int keep) {
+// Copies of one word, or of four that are aligned to 16 bytes; where `keep` is 0, zeros are put there.
+INLINE void async_copy_word(acc_t *to, const acc_t *from, int keep) {
     unsigned shared_to = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_to), "l"(from),
-                 "r"(keep ? 4 : 0));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_to), "l"(from), "n"(ACC_BYTES),
+                 "r"(keep ? ACC_BYTES : 0));
 }
-INLINE void async_copy16(float *to, const float *from, int keep) {
+INLINE void async_copy_quad(acc_t *to, const acc_t *from, int keep) {
     unsigned shared_to = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_to), "l"(from),
-                 "r"(keep ? 16 : 0));
+    UNROLL for (int i = 0; i < 4 * ACC_BYTES; i += 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_to + i),
+                     "l"((const char *)from + i), "r"(keep ? 16 : 0));
 }
 #define ASYNC_COMMIT() asm volatile("cp.async.commit_group;")
 #define ASYNC_WAIT(pending) asm volatile("cp.async.wait_group %0;" ::"n"(pending))
@@ -192,21 +236,27 @@ INLINE void async_copy16(float *to, const float *from, int keep) {
 #define THREAD(d) ((int)get_local_id(d))
 #define GROUPS(d) ((int)get_num_groups(d))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
-#define SHARED_ARRAY(name) __local float name[(SHARED_BYTES) / 4] __attribute__((aligned(64)))
+#define SHARED_ARRAY(name) __local acc_t name[(SHARED_BYTES) / ACC_BYTES] __attribute__((aligned(64)))
 #define CONSTANT __constant
 #define CONSTANT_FILTER(count)
 #define FILTER w
 
-#define TW_JOIN2(a, b) a##b
-#define TW_JOIN(a, b) TW_JOIN2(a, b)
 #if VECTOR == 1
-typedef float vec;
+typedef acc_t vec;
 #else
-typedef TW_JOIN(float, VECTOR) vec;
+typedef TW_JOIN(ACC, VECTOR) vec;
 #endif
-INLINE void vec_zero(vec *a) { *a = (vec)(0.0f); }
-INLINE void vec_fma(vec *a, vec w, float x) { *a += w * x; }  // contracts; fma() is a slow call
-INLINE void vec_mul_add(vec *a, vec w, vec x) { *a += w * x; }
+// Macros: for scalars and vectors. dot4: four i8 in each int.
+#define PRODUCT4(a, b, byte) (((a) << (24 - 8 * byte) >> 24) * ((b) << (24 - 8 * byte) >> 24))
+#define dot4(a, b, sum) ((sum) + PRODUCT4(a, b, 0) + PRODUCT4(a, b, 1) + PRODUCT4(a, b, 2) + PRODUCT4(a, b, 3))
+#if DTYPE == 4
+#define mul_add(w, x, sum) dot4(w, x, sum)
+#else
+#define mul_add(w, x, sum) ((w) * (x) + (sum))  // contracts; fma() is a slow call
+#endif
+INLINE void vec_zero(vec *a) { *a = (vec)(0); }
+INLINE void vec_fma(vec *a, vec w, acc_t x) { *a = mul_add(w, x, *a); }
+INLINE void vec_mul_add(vec *a, vec w, vec x) { *a = mul_add(w, x, *a); }
 #define vec_fma_turn(turn, a, w, x) vec_fma(a, w, x)
 #if VECTOR == 1
 #define vec_load(p) (*(p))
@@ -219,14 +269,24 @@ INLINE void vec_mul_add(vec *a, vec w, vec x) { *a += w * x; }
 #define vec_unpack(p, v) TW_JOIN(vstore, VECTOR)(v, 0, p)
 #define vec_pack(p) TW_JOIN(vload, VECTOR)(0, p)
 #endif
-INLINE float atomic_add(volatile __global float *p, float v) {  // no float atomics: swap until it holds
-    union { unsigned u; float f; } was, sum;
+#if DTYPE != 4  // no atomics of floats: swap until it holds
+#if DTYPE == 0
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#define SWAP atom_cmpxchg
+typedef ulong bits_t;
+#else
+#define SWAP atomic_cmpxchg
+typedef uint bits_t;
+#endif
+INLINE acc_t atomic_add(volatile __global acc_t *p, acc_t v) {
+    union { bits_t bits; acc_t v; } was, sum;
     do {
-        was.f = *p;
-        sum.f = was.f + v;
-    } while (atomic_cmpxchg((volatile __global unsigned *)p, was.u, sum.u) != was.u);
-    return was.f;
+        was.v = *p;
+        sum.v = was.v + v;
+    } while (SWAP((volatile __global bits_t *)p, was.bits, sum.bits) != was.bits);
+    return was.v;
 }
+#endif
 #define bits_float(bits) as_float((uint)(bits))
 #define float_bits(v) as_uint(v)
 INLINE float half_float(ushort half_bits) {  // by hand: vload_half is a call for each element in PoCL
@@ -243,21 +303,18 @@ INLINE ushort float_half(float v) {
     if (size < 0x38800000u) return sign | (as_uint(as_float(size) + 0.5f) - 0x3f000000u);  // denormals
     return sign | (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13;
 }
-INLINE int dot4(int a, int b, int sum) {
-    char4 u = as_char4(a), v = as_char4(b);
-    return sum + u.x * v.x + u.y * v.y + u.z * v.z + u.w * v.w;
-}
 #define EXP(v) exp(v)
 #define cluster_load(p, rank) (*(p))
 #define CLUSTER_BARRIER() BARRIER()
 #define vec_sum_lanes(a, distance)
-#define load_fresh(p) (*(volatile const __global float *)(p))
+#define load_fresh(p) (*(volatile const __global acc_t *)(p))
 #define atomic_count(p) atomic_inc((volatile __global unsigned *)(p))
-INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
-    float one[VECTOR];
-    for (int i = 0; i < VECTOR; i++) one[i] = p[i];
-    *a += vec_pack(one);
-}
+#define vec_add_fresh(a, p)                                                                      \
+    {                                                                                            \
+        acc_t fresh[VECTOR];                                                                     \
+        for (int i_ = 0; i_ < VECTOR; i_++) fresh[i_] = ((const volatile __global acc_t *)(p))[i_]; \
+        *(a) += vec_pack(fresh);                                                                 \
+    }
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #define CHAIN_NEXT()
 #define CHAIN_WAIT()
@@ -267,16 +324,19 @@ INLINE void vec_add_fresh(vec *a, const volatile __global float *p) {
 #else
 #define vec_load_shared(p) TW_JOIN(vload, VECTOR)(0, p)
 #endif
-#define store4(to, from) vstore4(vload4(0, from), 0, to)  // macros: for memory of any kind
-#define load4(to, from) vstore4(vload4(0, from), 0, to)
-#define load2(to, from) vstore2(vload2(0, from), 0, to)
-#define store2(to, from) vstore2(vload2(0, from), 0, to)
+#define copy_run1(to, from) (*(to) = *(from))  // macros: for memory of any kind
+#define copy_run2(to, from) vstore2(vload2(0, from), 0, to)
+#define copy_run4(to, from) vstore4(vload4(0, from), 0, to)
+#define load_run(count, to, from) TW_JOIN(copy_run, count)(to, from)
+#define store_run(count, to, from) TW_JOIN(copy_run, count)(to, from)
+#define load4(to, from) copy_run4(to, from)
+#define store4(to, from) copy_run4(to, from)
 #define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
-INLINE void async_copy4(__local float *to, const __global float *from, int keep) {
-    *to = keep ? *from : 0.0f;
+INLINE void async_copy_word(__local acc_t *to, const __global acc_t *from, int keep) {
+    *to = keep ? *from : 0;
 }
-INLINE void async_copy16(__local float *to, const __global float *from, int keep) {
-    vstore4(keep ? vload4(0, from) : (float4)(0.0f), 0, to);
+INLINE void async_copy_quad(__local acc_t *to, const __global acc_t *from, int keep) {
+    vstore4(keep ? vload4(0, from) : (TW_JOIN(ACC, 4))(0), 0, to);
 }
 #define ASYNC_COMMIT()
 #define ASYNC_WAIT(pending)

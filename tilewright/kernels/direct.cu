@@ -1,6 +1,7 @@
 // direct: the sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s], then its epilogue (epilogue.h)
 //
 // x, y: nchw or nhwc (X_NHWC, Y_NHWC).  w: packed [group][k tile][c][r][s][KB], zero padded in K and C.
+// Channels c are words of DTYPE (word.h): one each, or four of i8.
 //
 //   block tile  KB x HB x WB outputs        thread tile  (VECTOR*TK) x TH x TW accumulators
 //
@@ -43,6 +44,7 @@
 
 #define WAITS_LATE (COMBINE == ATOMIC)
 #include "tile.h"
+#include "word.h"
 #ifdef ONE_LANE  // a CPU core: another body for the same formula
 #include "direct_cpu.h"
 #else
@@ -70,10 +72,10 @@ INLINE Lane find_lane(void) {
 }
 
 // Input row r of output row b: CV channels from cc on, of the staged tile or in place.
-INLINE void load_row(float row[ROW4][CV], const GLOBAL float *x, const SHARED float *xs, Place at, Lane me, int c0,
+INLINE void load_row(acc_t row[ROW4][CV], const GLOBAL in_t *x, const SHARED acc_t *xs, Place at, Lane me, int c0,
                      int cc, int b, int r) {
 #if X_SHARED
-    const SHARED float *from = xs + cc * TX_C + ((me.h + b) * STR_H + r * DIL_H) * TX_H + me.w * STR_W * TX_W;
+    const SHARED acc_t *from = xs + cc * TX_C + ((me.h + b) * STR_H + r * DIL_H) * TX_H + me.w * STR_W * TX_W;
     if (CV == 4) {
         UNROLL for (int i = 0; i < ROW; i++) load4(row[i], from + i * TX_W);
     } else if (VECTOR_ROWS) {
@@ -88,7 +90,7 @@ INLINE void load_row(float row[ROW4][CV], const GLOBAL float *x, const SHARED fl
         UNROLL for (int u = 0; u < CV; u++) {
             int c = c0 + cc + u;
             int keep = c < C && (unsigned)h < H && (unsigned)w < W;
-            row[i][u] = keep ? x[X_AT(at.n, at.group * C + c, h, w)] : 0.0f;
+            row[i][u] = keep ? load_word(x + X_AT(at.n, at.group * CG + CHANNEL(c), h, w), c) : 0;
         }
     }
 #endif
@@ -96,21 +98,21 @@ INLINE void load_row(float row[ROW4][CV], const GLOBAL float *x, const SHARED fl
 
 #if OUT_SHARED
 // One element of the output tile, summed over its shares: of block and cluster, or (pass 1) of the grid.
-INLINE float tile_sum(const SHARED float *shared, const GLOBAL float *parts, Place at, int slow, int fast, int pass) {
-    float sum = 0.0f;
+INLINE acc_t tile_sum(const SHARED acc_t *shared, const GLOBAL acc_t *parts, Place at, int slow, int fast, int pass) {
+    acc_t sum = 0;
     if (pass == 1) {
         UNROLL for (int g = 0; g < SG; g++) sum += load_fresh(parts + (offset_t)g * (KB * PIXELS) + slow * FAST + fast);
         return sum;
     }
-    const SHARED float *tile = shared + slow * PITCH + fast;
+    const SHARED acc_t *tile = shared + slow * PITCH + fast;
     UNROLL for (int rank = 0; rank < SC; rank++)
         UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++) sum += cluster_load(tile + g * SLOW * PITCH, (rank + at.sc) % SC);
     return sum;
 }
 
 // Finish the elements under each window of the tile and store what the pool makes of them.
-INLINE void store_pooled(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at,
-                         const SHARED float *shared, const GLOBAL float *parts, int warp, int lane) {
+INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at,
+                         const SHARED acc_t *shared, const GLOBAL acc_t *parts, int warp, int lane) {
 #if POOL_HERE
     const int fast_count = Y_NHWC ? KB : POOLED_PIXELS, slow_count = Y_NHWC ? POOLED_PIXELS : KB;
     for (int fast = lane; fast < fast_count; fast += WARP)
@@ -123,27 +125,27 @@ INLINE void store_pooled(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL
             UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
                 int i = h * POOL_STRIDE + e / POOL_SIZE, j = w * POOL_STRIDE + e % POOL_SIZE, pixel = i * WB + j;
                 if ((unsigned)(at.p0 + i) < P && (unsigned)(at.q0 + j) < Q) {
-                    float sum = tile_sum(shared, parts, at, Y_NHWC ? pixel : k, Y_NHWC ? k : pixel, COMBINE == LAST);
+                    acc_t sum = tile_sum(shared, parts, at, Y_NHWC ? pixel : k, Y_NHWC ? k : pixel, COMBINE == LAST);
                     pool_take(&pooled, before_pool(sum, bias, k_all, z, Z_AT(at.n, k_all, at.p0 + i, at.q0 + j)));
                     count++;
                 }
             }
-            y[Y_AT(at.n, k_all, p, q)] = pool_mean(pooled, count);
+            y[Y_AT(at.n, k_all, p, q)] = y_of(pool_mean(pooled, count));
         }
 #endif
 }
 #endif
 
 BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
-(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
- const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
+(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     SHARED_FLAG(is_last);
 
     // block and lane
     Place at = find_place(GROUP(0));
     Lane me = find_lane();
-    const GLOBAL float *filter = w + (offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED * RS * KB;
+    const GLOBAL acc_t *filter = w + (offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED * RS * KB;
 
     // registers
     vec acc[TK][TH][TW];
@@ -167,11 +169,11 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
         ASYNC_WAIT(0);
         BARRIER();
 #endif
-        const SHARED float *xs = shared + step % STAGES * STAGE_FLOATS;
-        const SHARED float *fs = xs + X_FLOATS;
+        const SHARED acc_t *xs = shared + step % STAGES * STAGE_FLOATS;
+        const SHARED acc_t *fs = xs + X_FLOATS;
         UNROLL_BY(CHANNEL_UNROLL_BY) for (int cc = me.share * CV; cc < CS; cc += SHARES * CV) {
             UNROLL_BY(ROW_UNROLL_BY) for (int r = 0; r < R; r++) {
-                float row[TH][ROW4][CV];
+                acc_t row[TH][ROW4][CV];
                 UNROLL for (int b = 0; b < TH; b++) load_row(row[b], x, xs, at, me, c0, cc, b, r);
                 UNROLL for (int u = 0; u < CV; u++)
                     UNROLL for (int s = 0; s < S; s++)
@@ -191,7 +193,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     if (SW > 1) FOR_TILE(a, b, i) vec_sum_lanes(&acc[a][b][i], 32 / SW);
 #if !OUT_SHARED
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
-    GLOBAL float *mine = partial + (offset_t)at.tile * SG * (KB * PIXELS) + me.team * VECTOR;
+    GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * PIXELS) + me.team * VECTOR;
 #define PART(g, a, b, i) (mine + ((offset_t)(g) * (TK * TH * TW) + ((a) * TH + (b)) * TW + (i)) * (TEAM * VECTOR))
     if (me.in_warp == 0) FOR_TILE(a, b, i) vec_store(PART(at.sg, a, b, i), acc[a][b][i]);
     if (!arrive_last(arrived, at, SG, is_last)) return;
@@ -202,21 +204,21 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 #endif
 #if Y_ROWS  // nchw, rows of 16-byte aligned quads
     if (me.in_warp == 0) UNROLL for (int i = 0; i < TW; i += 4) UNROLL for (int a = 0; a < TK; a++) UNROLL for (int b = 0; b < TH; b++) {
-        float quad[4][VECTOR];
+        acc_t quad[4][VECTOR];
         UNROLL for (int j = 0; j < 4; j++) vec_unpack(quad[j], acc[a][b][i + j]);
         UNROLL for (int v = 0; v < VECTOR; v++) {
             int k = at.k0 + a * (BK * VECTOR) + me.k + v, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
             if (k >= K || p >= P || q >= Q) continue;
             k += at.group * K;
             offset_t to = Z_AT(at.n, k, p, q);
-            float one[4];
+            acc_t one[4];
             UNROLL for (int j = 0; j < 4; j++) one[j] = epilogue(quad[j][v], bias, k, z, to + j);
-            store4(y + SHARE_AT(at) + to, one);
+            Y_STORE(4, y + SHARE_AT(at) + to, one);
         }
     }
 #else
     if (me.in_warp == 0) FOR_TILE(a, b, i) {
-        float one[VECTOR];
+        acc_t one[VECTOR];
         vec_unpack(one, acc[a][b][i]);
 #if Y_VECTOR
         int k = at.k0 + a * (BK * VECTOR) + me.k, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
@@ -224,7 +226,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
             k += at.group * K;
             offset_t to = Z_AT(at.n, k, p, q);
             UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, k + v, z, to + v);
-            vec_store(y + SHARE_AT(at) + to, vec_pack(one));
+            Y_STORE(VECTOR, y + SHARE_AT(at) + to, one);
         }
 #else
         UNROLL for (int v = 0; v < VECTOR; v++)
@@ -236,7 +238,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     if (STAGED) ASYNC_WAIT(0);
     BARRIER();
     if (me.in_warp == 0) FOR_TILE(a, b, i) {
-        float one[VECTOR];
+        acc_t one[VECTOR];
         vec_unpack(one, acc[a][b][i]);
         UNROLL for (int v = 0; v < VECTOR; v++) {
             int k = a * (BK * VECTOR) + me.k + v, pixel = (me.h + b) * WB + me.w + i;
@@ -246,14 +248,14 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     if (SB > 1 && SC > 1) {
         BARRIER();
         for (int e = THREAD(0); e < SLOW * PITCH; e += THREADS) {
-            float sum = shared[e];
+            acc_t sum = shared[e];
             UNROLL for (int g = 1; g < SB; g++) sum += shared[g * SLOW * PITCH + e];
             shared[e] = sum;
         }
     }
     CLUSTER_BARRIER();
     int warp = at.sc * (THREADS / WARP) + THREAD(0) / WARP, lane = THREAD(0) % WARP;
-    GLOBAL float *parts = partial + (offset_t)at.tile * SG * (KB * PIXELS);
+    GLOBAL acc_t *parts = partial + (offset_t)at.tile * SG * (KB * PIXELS);
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
             if (SC > 1) CLUSTER_BARRIER();
@@ -266,7 +268,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
         for (int fast = lane; fast < FAST; fast += WARP)
             UNROLL_BY(4) for (int slow = warp; slow < SLOW; slow += SC * (THREADS / WARP)) {
                 int k = Y_NHWC ? fast : slow, pixel = Y_NHWC ? slow : fast;
-                float sum = tile_sum(shared, parts, at, slow, fast, pass);
+                acc_t sum = tile_sum(shared, parts, at, slow, fast, pass);
                 if (COMBINE == LAST && pass == 0) parts[(offset_t)at.sg * (KB * PIXELS) + slow * FAST + fast] = sum;
                 else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum);
             }

@@ -22,6 +22,7 @@ from tilewright.kernels.direct_work import work_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.tile import (
     ATOMIC,
+    ATOMIC_SUMS,
     COMBINE_NAMES,
     LAST,
     NONE,
@@ -34,7 +35,8 @@ from tilewright.kernels.tile import (
     windows,
     zero_sums,
 )
-from tilewright.problem import Problem
+from tilewright.kernels.word import as_words, word_bytes, word_channels, word_registers, words
+from tilewright.problem import DTYPES, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  # fill any number of units
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
@@ -61,9 +63,10 @@ class Direct(Family):
     """Direct convolution on CUDA cores and CPU vectors."""
 
     name = "direct"
+    dtypes = DTYPES
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take every strict f32 problem on a device with kernels."""
+        """Take every strict problem on a device with kernels."""
         if reason := super().refuses(problem, device):
             return reason
         if device.backend not in ("cuda", "opencl"):
@@ -113,7 +116,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
     powers = (1, 2, 4, 8, 16, 32)
     clusters = tuple(c for c in (1, 2, 4, 8) if c <= device.max_cluster)
     return (
-        Param("v", (1, 2, 4), "output channels of one vector load of the filter"),
+        Param("v", (1, 2, 4)[: 3 - (pr.dtype == "f64")], "output channels of one vector load of the filter"),
         Param("tk", _divisors(pr.kg, (1, 2, 4, 8)), "vectors of output channels a thread"),
         Param("tw", _divisors(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17)),
               "output columns a thread"),
@@ -123,11 +126,11 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("bh", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17), "threads of a block over P"),
         Param("sw", (1, 2, 4, 8), "shares of C inside a warp, summed by shuffles"),
         Param("sb", (1, 2, 4, 8), "shares of C inside a block, summed in shared memory"),
-        Param("cv", (1, 4) if pr.layout_in == "nhwc" and pr.cg % 4 == 0 else (1,),
-              "channels read at once (nhwc)"),
+        Param("cv", (1, 4) if pr.layout_in == "nhwc" and pr.cg % (4 * word_channels(pr)) == 0 else (1,),
+              "channels read at once (nhwc), or words of 4 (i8)"),
         Param("mb", (1, 2, 3, 4, 6, 8),
               "blocks that a unit holds at once (bounds the registers of a thread)"),
-        Param("cs", (1, 2, 3, 4, 8, 16, 32, 64), "channels staged per step"),
+        Param("cs", (1, 2, 3, 4, 8, 16, 32, 64), "channels staged per step, or words of 4 (i8)"),
         Param("x", (0, 1), "input from global memory or staged in shared memory", ("global", "shared")),
         Param("f", (0, 1), "filter from global memory or staged in shared memory", ("global", "shared")),
         Param("stages", (1, 2, 3, 4, 6, 8), "buffers of the staging pipeline"),
@@ -136,7 +139,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet",
               COMBINE_NAMES),
         Param("out", (0, 1), "output stored from registers or through shared memory", ("direct", "shared")),
-        Param("pad", (0, 1), "padding of the output tile's rows in shared memory, floats"),
+        Param("pad", (0, 1), "padding of the output tile's rows in shared memory, sums"),
         Param("wfast", (0, 1), "neighbouring lanes lie along K or along W", ("k", "w")),
     )  # fmt: skip
 
@@ -144,8 +147,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
 RULES = (
     Rule("k_reach", lambda problem, v, tk: v * tk < 2 * problem.kg + 2,
          "a thread's channels reach past K twice over"),
-    Rule("registers_tile",
-         lambda device, v, tk, th, tw: v * tk * th * tw <= (128 if device.lanes == 32 else 512),
+    Rule("registers_tile", lambda problem, v, tk, th, tw: v * tk * th * tw * word_registers(problem) <= 128,
          "accumulators must fit the register file of one lane"),
     Rule("k_threads", lambda problem, v, tk, bk: v * tk * (bk - 1) < problem.kg or (v * tk == 1 and bk == 32),
          "threads along K without outputs"),
@@ -168,8 +170,9 @@ RULES = (
          "more threads than a unit holds at once"),
     Rule("shares", lambda cs, sw, sb: cs % (sw * sb) == 0,
          "each share inside a block takes the same channels"),
-    Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
-    Rule("pieces", lambda problem, cs, sc, sg: cs * (sc * sg - 1) < problem.cg,
+    Rule("channels", lambda problem, cs: cs <= max(4, 2 * words(problem)),
+         "more channels staged than there are"),
+    Rule("pieces", lambda problem, cs, sc, sg: cs * (sc * sg - 1) < words(problem),
          "shares of C without channels"),
     Rule("channel_vector", lambda cs, sw, sb, cv, x: cv == 1 or (x == 1 and cs % (4 * sw * sb) == 0),
          "channels are read four at once only from a staged tile, four to each share"),
@@ -181,7 +184,7 @@ RULES = (
          "the filter is staged 16 bytes at a time"),
     Rule(
         "x_in_flight",
-        lambda problem, tw, th, x: x == 1 or th * row_of(problem, tw) <= 64,
+        lambda problem, tw, th, x: x == 1 or th * row_of(problem, tw) * word_registers(problem) <= 64,
         "a thread keeps at most 64 inputs in flight from global memory",
     ),
     Rule("registers_lane", lambda problem, device, v, tk, th, tw: _registers_fit(
@@ -208,6 +211,7 @@ RULES = (
          "windows reach over the parts of a tile that the blocks of a cluster finish"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no thread sees the whole sum, which an epilogue needs"),
+    ATOMIC_SUMS,
     Rule("out_forced", lambda sb, sc, out: out == 1 or (sb == 1 and sc == 1),
          "shares of a block or cluster meet in shared memory"),
     Rule("pool_shared", lambda problem, combine, out:
@@ -235,7 +239,7 @@ def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
 def _registers_fit(pr: Problem, device: Device, cf: dict[str, int], threads: int) -> bool:
     if device.lanes != 32:
         return True
-    need = registers(cf, row_of(pr, cf["tw"]))
+    need = registers(pr, cf)
     per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes  # threads of the fullest one
     return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
 
@@ -252,7 +256,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, geo, c_padded, shared, aligned).items()),
         launches=launches,
-        packed_bytes=4 * pr.groups * geo.k_tiles * c_padded * pr.r * pr.s * geo.kb,
+        packed_bytes=word_bytes(pr) * pr.groups * geo.k_tiles * c_padded * pr.r * pr.s * geo.kb,
         pack=(("PACK_K", geo.kb), ("PACK_C", c_padded)),
         workspace=workspace,
     )
@@ -270,7 +274,7 @@ def _launches(
         shared_bytes=shared, cluster=cf["sc"],
     )  # fmt: skip
     workspace = (
-        Buffer("partial", 4 * partial),
+        Buffer("partial", word_bytes(pr) * partial),
         Buffer("arrived", 4 * (all_tiles * cf["sc"] if combine == LAST else 1), zeroed=True),
     )
     if combine == ATOMIC:
@@ -291,22 +295,23 @@ def _defines(
     xs = staging(pr, cf, geo, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
-    packed_bytes = 4 * c_padded * pr.r * pr.s * geo.kb * geo.k_tiles
-    largest = max(pr.x_bytes, pr.z_bytes * max(1, cf["sg"]), packed_bytes)
+    packed = c_padded * pr.r * pr.s * geo.kb * geo.k_tiles
+    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * max(1, cf["sg"]), packed)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],
         SW=cf["sw"], SB=cf["sb"], SC=cf["sc"], SG=cf["sg"], CS=cf["cs"], STAGES=cf["stages"],
         X_SHARED=cf["x"], F_SHARED=cf["f"], COMBINE=cf["combine"], OUT=cf["out"], OUT_PAD=cf["pad"],
         W_FASTEST=cf["wfast"], CLUSTER=cf["sc"],
-        C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
+        DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr, aligned)),
+        C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(x_nhwc), **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
-        TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.floats, CV=cf["cv"],
+        TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
         F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items,
         Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,
-        MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=int(largest >= 1 << 33), SUM_THREADS=SUM_THREADS,
+        MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=int(largest >= 1 << 31), SUM_THREADS=SUM_THREADS,
     )  # fmt: skip

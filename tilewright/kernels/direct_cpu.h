@@ -2,6 +2,7 @@
 //   y[n,k,p,q] = act(bias[k] + sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
 //
 // x, y: nchw or nhwc.  w: packed [group][k tile of TILE_K][c][r][s][TILE_K].  One work-item is one core.
+// Channels c are words of DTYPE (word.h): one each, or four of i8; the copied input is made of words.
 //
 //   block    BK x BH x BW register tiles; its input tile is copied once, with zeros as padding
 //   tile     TK vectors of VECTOR channels  x  TH x TW pixels, all in vector registers
@@ -24,7 +25,7 @@
 #define TILE_VECTORS (TK * TH * TW)
 #define FILTER_TILES ((K + TILE_K - 1) / TILE_K)  // of one group, in w
 
-typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // any address, no float16 builtins
+typedef acc_t wide __attribute__((ext_vector_type(VECTOR), aligned(ACC_BYTES)));  // no float16 builtins
 
 #if X_SHARED  // the input tile as it is read: strides TX_C, TX_H, TX_W, and TX_RUN from run to run
 #define SOURCE SHARED
@@ -36,7 +37,7 @@ typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // any
 #define TX_H (X_NHWC ? XW * CB : XW)
 #define TX_W (X_NHWC ? CB : 1)
 #define TX_RUN (X_NHWC ? XH * XW * CB : CB * XH * XW)
-#else  // in place: no padding, and the last tile of a row lies over its neighbour
+#else  // in place (f64, f32): no padding, and the last tile of a row lies over its neighbour
 #define SOURCE GLOBAL
 #define STEP_H STR_H
 #define STEP_W STR_W
@@ -53,23 +54,31 @@ typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // any
 #endif
 
 #if X_SHARED
+// Copy 16 words that are neighbours in memory, or zeros.
+INLINE void copy_line(SHARED acc_t *to, const GLOBAL in_t *from, int inside) {
+#if AS_WORDS
+    typedef acc_t line __attribute__((ext_vector_type(16), aligned(ACC_BYTES)));
+    *(SHARED line *)to = inside ? *(const GLOBAL line *)from : (line)(0);
+#else
+    UNROLL for (int i = 0; i < 16; i++) to[i] = inside ? load_word(from + CHANNEL(i), 0) : 0;
+#endif
+}
+
 // Copy `count` channels of the block's input from channel c0 on.
-INLINE void copy_input(SHARED float *to, const GLOBAL float *x, Place at, int c0, int count) {
+INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0, int count) {
     int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L;
     int skip_h = R == 1 ? STR_H : 1, skip_w = S == 1 ? STR_W : 1;
 #if X_NHWC
     NO_UNROLL for (int i = 0; i < XH * XW; i++) {
         int h = h0 + i / XW * skip_h, w = w0 + i % XW * skip_w;
         int inside = (unsigned)h < H && (unsigned)w < W;
-        const GLOBAL float *from = x + (inside ? X_AT(at.n, at.group * C + c0, h, w) : 0);
-        SHARED float *d = to + i * CB;
+        const GLOBAL in_t *from = x + (inside ? X_AT(at.n, at.group * CG + CHANNEL(c0), h, w) : 0);
+        SHARED acc_t *d = to + i * CB;
 #if CB % 16 == 0
-        typedef float line __attribute__((ext_vector_type(16), aligned(4)));
         NO_UNROLL for (int c = 0; c < count; c += CB, d += TX_RUN)
-            UNROLL for (int u = 0; u < CB; u += 16)
-                *(SHARED line *)(d + u) = inside ? *(const GLOBAL line *)(from + c + u) : (line)(0.0f);
+            UNROLL for (int u = 0; u < CB; u += 16) copy_line(d + u, from + CHANNEL(c + u), inside);
 #else
-        for (int c = 0; c < count; c++) d[c] = inside ? from[c] : 0.0f;
+        for (int c = 0; c < count; c++) d[c] = inside ? load_word(from + CHANNEL(c), c0 + c) : 0;
 #endif
     }
 #else
@@ -80,21 +89,21 @@ INLINE void copy_input(SHARED float *to, const GLOBAL float *x, Place at, int c0
     NO_UNROLL for (int c = 0; c < count; c++)
         NO_UNROLL for (int i = 0; i < XH; i++) {
             int h = h0 + i * skip_h, inside = (unsigned)h < H;
-            SHARED float *d = to + (c * XH + i) * XW;
-            const GLOBAL float *from = x + X_AT(at.n, at.group * C + c0 + c, inside ? h : 0, 0) + w0;
+            SHARED acc_t *d = to + (c * XH + i) * XW;
+            const GLOBAL in_t *from = x + X_AT(at.n, at.group * CG + CHANNEL(c0 + c), inside ? h : 0, 0) + w0;
             int begin = inside ? left : XW, end = inside ? right : XW;
-            for (int j = 0; j < begin; j++) d[j] = 0.0f;
-            for (int j = begin; j < end; j++) d[j] = from[j * skip_w];
-            for (int j = end; j < XW; j++) d[j] = 0.0f;
+            for (int j = 0; j < begin; j++) d[j] = 0;
+            for (int j = begin; j < end; j++) d[j] = load_word(from + j * skip_w, c0 + c);
+            for (int j = end; j < XW; j++) d[j] = 0;
         }
 #endif
 }
 #endif
 
 // acc += filter * input, over `count` channels.
-INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE float *xs, const GLOBAL float *f, int count) {
+INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE acc_t *xs, const GLOBAL acc_t *f, int count) {
     NO_UNROLL for (int run = 0; run < count; run += CB) {
-        const SOURCE float *xc = xs;
+        const SOURCE acc_t *xc = xs;
         int some = count - run < CB ? count - run : CB;
         CHANNEL_LOOP for (int c = 0; c < some; c++) {
             NO_UNROLL for (int r = 0; r < R; r++)
@@ -103,8 +112,8 @@ INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE float *xs, const GLOBA
                     UNROLL for (int a = 0; a < TK; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
                     UNROLL for (int b = 0; b < TH; b++)
                         UNROLL for (int i = 0; i < TW; i++) {
-                            float one = xc[(b * STEP_H + r * DIL_H) * TX_H + (i * STEP_W + s * DIL_W) * TX_W];
-                            UNROLL for (int a = 0; a < TK; a++) acc[a][b][i] = fv[a] * one + acc[a][b][i];
+                            acc_t one = xc[(b * STEP_H + r * DIL_H) * TX_H + (i * STEP_W + s * DIL_W) * TX_W];
+                            UNROLL for (int a = 0; a < TK; a++) acc[a][b][i] = mul_add(fv[a], one, acc[a][b][i]);
                         }
                     f += TILE_K;
                 }
@@ -118,19 +127,37 @@ INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE float *xs, const GLOBA
 #define TW_OUT (POOL_HERE ? TW / POOL_SIZE : TW)
 #define WIDE_STORE (COMBINE != ATOMIC && (Y_NHWC || !ADD || !EPILOGUE_HERE))  // z of nchw is read one by one
 
+// VECTOR neighbours of bias or z, and of y.
+INLINE wide load_outs(const GLOBAL out_t *from) {
+#if DTYPE == 2 || DTYPE == 3
+    wide v;
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = out_load(from + i);
+    return v;
+#else
+    return *(const GLOBAL wide *)from;
+#endif
+}
+INLINE void store_outs(GLOBAL y_t *to, wide v) {
+#if (DTYPE == 2 || DTYPE == 3) && COMBINE != TWO_PASS
+    UNROLL for (int i = 0; i < VECTOR; i++) to[i] = y_of(v[i]);
+#else
+    *(GLOBAL wide *)to = v;
+#endif
+}
+
 // VECTOR channels from k on, at element `to` of the sums' image.
-INLINE wide finish_vector(wide v, const GLOBAL float *bias, int k, const GLOBAL float *z, offset_t to) {
+INLINE wide finish_vector(wide v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
     if (!EPILOGUE_HERE) return v;
-    if (SCALED) v *= bits_float(ALPHA);
-    if (ADD) v += bits_float(BETA) * *(const GLOBAL wide *)(z + to);
-    if (BIAS) v += *(const GLOBAL wide *)(bias + k);
-    if (ACT == 1) return v < 0.0f ? (wide)(0.0f) : v;
+    if (SCALED) v *= (acc_t)bits_float(ALPHA);
+    if (ADD) v += (acc_t)bits_float(BETA) * load_outs(z + to);
+    if (BIAS) v += load_outs(bias + k);
+    if (ACT == 1) return v < 0 ? (wide)(0) : v;
     UNROLL for (int i = 0; i < VECTOR; i++) v[i] = activated(v[i]);
     return v;
 }
 
 // Output (b, i) of vector a of a tile whose first sum is (k, p, q): one sum, or the pool of a window of them.
-INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL float *bias, const GLOBAL float *z, Place at, int a, int b,
+INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int a, int b,
                           int i, int k, int p, int q) {
 #if POOL_HERE
     wide pooled = (wide)(POOL_NOTHING);
@@ -139,7 +166,7 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL float *bias, const 
         wide v = finish_vector(acc[a][h][w], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + h, q + w));
         pooled = POOL == 2 ? pooled + v : v > pooled || v != v ? v : pooled;
     }
-    return POOL == 2 ? pooled / (float)(POOL_SIZE * POOL_SIZE) : pooled;
+    return POOL == 2 ? pooled / (acc_t)(POOL_SIZE * POOL_SIZE) : pooled;
 #else
     return finish_vector(acc[a][b][i], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + b, q + i));
 #endif
@@ -157,7 +184,7 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL float *bias, const 
 #endif
 
 // nchw: VECTOR pixels of VECTOR channels become VECTOR channels of `count` pixels, by perfect shuffles.
-INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count, int plane) {
+INLINE void store_turned(GLOBAL y_t *y, wide rows[VECTOR], int count, int plane) {
     UNROLL for (int size = 1; size < VECTOR; size *= 2) {
         wide next[VECTOR];
         UNROLL for (int j = 0; j < VECTOR / 2; j++) {
@@ -167,26 +194,26 @@ INLINE void store_turned(GLOBAL float *y, wide rows[VECTOR], int count, int plan
         UNROLL for (int j = 0; j < VECTOR; j++) rows[j] = next[j];
     }
     UNROLL for (int v = 0; v < VECTOR; v++) {
-        GLOBAL float *to = y + (offset_t)v * plane;
-        if (count == VECTOR) *(GLOBAL wide *)to = rows[v];
-        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = rows[v][j];
+        GLOBAL y_t *to = y + (offset_t)v * plane;
+        if (count == VECTOR) store_outs(to, rows[v]);
+        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = y_of(rows[v][j]);
     }
 }
 
 // Store the tile whose first output is (k, p, q) of the block; rows before `first_b` and columns before
 // `first_i` are another tile's.
-INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int p, int q,
+INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
                        int first_b, int first_i, wide acc[TK][TH][TW]) {
     int k_all = at.group * K + at.k0 + k, p_all = at.p0 + p, q_all = at.q0 + q;
     if (WIDE_STORE && at.k0 + k + TILE_K <= K && p_all + TH <= P && q_all + TW <= Q) {
         const int rows = POOL_HERE ? YP : P, columns = POOL_HERE ? YQ : Q, step = POOL_HERE ? POOL_SIZE : 1;
-        GLOBAL float *to = y + SHARE_AT(at) + IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
+        GLOBAL y_t *to = y + SHARE_AT(at) + IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
         UNROLL for (int a = 0; a < TK; a++)
             UNROLL for (int b = 0; b < TH_OUT; b++) {
 #if Y_NHWC
                 UNROLL for (int i = 0; i < TW_OUT; i++)
-                    *(GLOBAL wide *)(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K)) =
-                        finish_output(acc, bias, z, at, a, b, i, k_all, p_all, q_all);
+                    store_outs(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K),
+                               finish_output(acc, bias, z, at, a, b, i, k_all, p_all, q_all));
 #else
                 UNROLL for (int i = 0; i < TW_OUT; i += VECTOR) {
                     wide out[VECTOR];
@@ -199,7 +226,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
             }
         return;
     }
-    float out[TILE_VECTORS * VECTOR];
+    acc_t out[TILE_VECTORS * VECTOR];
 #define OUT_AT(a, b, i, v) out[(((a) * TH + (b)) * TW + (i)) * VECTOR + (v)]
     FOR_TILE(a, b, i) *(wide *)(&OUT_AT(a, b, i, 0)) = acc[a][b][i];
     NO_UNROLL for (int e = 0; e < TK * TH_OUT * TW_OUT * VECTOR; e++) {
@@ -212,7 +239,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
             int h = b * POOL_SIZE + u / POOL_SIZE, w = i * POOL_SIZE + u % POOL_SIZE;
             pool_take(&pooled, before_pool(OUT_AT(a, h, w, v), bias, channel, z, Z_AT(at.n, channel, p_all + h, q_all + w)));
         }
-        y[Y_AT(at.n, channel, yp, yq)] = pool_mean(pooled, POOL_SIZE * POOL_SIZE);
+        y[Y_AT(at.n, channel, yp, yq)] = y_of(pool_mean(pooled, POOL_SIZE * POOL_SIZE));
 #else
         if (b >= first_b && i >= first_i) finish(y, bias, z, at, k + a * VECTOR + v, p + b, q + i, OUT_AT(a, b, i, v));
 #endif
@@ -220,22 +247,22 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
 }
 
 // One block, with its share of C.
-HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w,
-                   const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y,
-                   GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
-                   SHARED float *RESTRICT shared, int id) {
+HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w,
+                   const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y,
+                   GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
+                   SHARED acc_t *RESTRICT shared, int id) {
     Place at = find_place(id);
     int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
-    GLOBAL float *parts = partial + (offset_t)at.tile * (SG * TILES * TILE_VECTORS * VECTOR);
+    GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * TILES * TILE_VECTORS * VECTOR);
     for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1 && atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
         NO_UNROLL for (int t = 0; t < TILES; t++) {
             int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
             offset_t filter = (offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED;
-            const GLOBAL float *f = w + (filter + at.c0) * (RS * TILE_K);
+            const GLOBAL acc_t *f = w + (filter + at.c0) * (RS * TILE_K);
             wide acc[TK][TH][TW];
-            FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0.0f);
+            FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0);
 #if !X_SHARED
             if (at.p0 + p + TH > P) first_b = at.p0 + p + TH - P, p -= first_b;
             if (at.q0 + q + TW > Q) first_i = at.q0 + q + TW - Q, q -= first_i;
@@ -250,7 +277,7 @@ HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT 
                 }
 #else
                 int h = (at.p0 + p) * STR_H, left = (at.q0 + q) * STR_W;
-                accumulate(acc, x + X_AT(at.n, at.group * C + at.c0, h, left), f, channels);
+                accumulate(acc, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels);
 #endif
             }
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
@@ -270,8 +297,8 @@ HOT void run_block(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT 
 }
 
 BOUNDED_KERNEL(direct, 1, 1)
-(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
- const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
+(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     for (int id = atomic_count(&arrived[0]); id < BLOCKS; id = atomic_count(&arrived[0]))
         run_block(x, w, bias, z, y, partial, arrived, shared, id);

@@ -12,6 +12,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Work
 from tilewright.kernels.tile import (
     ATOMIC,
+    ATOMIC_SUMS,
     COMBINE_NAMES,
     LAST,
     NONE,
@@ -23,13 +24,15 @@ from tilewright.kernels.tile import (
     may_combine,
     up_to,
 )
-from tilewright.problem import Problem
+from tilewright.kernels.word import as_words, filter_bytes, word_bytes, word_registers, words
+from tilewright.problem import DTYPES, Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
 WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
 
 Values = dict[str, int]
+_INSTRUCTIONS = {"i8": 8.0}  # of a multiply-add of words, where it is not one
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Geometry:
     cs: int
     steps: int
     run: int
+    word: int
     xh: int
     xw: int
     blocks: int
@@ -60,7 +64,7 @@ class Geometry:
     @property
     def shared_bytes(self) -> int:
         """The copied input of a block."""
-        return 4 * max(self.cs * self.xh * self.xw, 16)
+        return self.word * max(self.cs * self.xh * self.xw, 16)
 
 
 def geometry(pr: Problem, cf: Values) -> Geometry:
@@ -68,9 +72,9 @@ def geometry(pr: Problem, cf: Values) -> Geometry:
     view = View.of(pr)
     tile_k = cf["v"] * cf["tk"]
     kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
-    share = ceil_div(pr.cg, cf["sg"])
+    share = ceil_div(words(pr), cf["sg"])
     cs = min(cf["cs"], share)
-    if pr.cg % LINE == 0 and pr.layout_in == "nhwc":
+    if words(pr) % LINE == 0 and pr.layout_in == "nhwc":
         cs = ceil_div(cs, LINE) * LINE
     step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
     tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
@@ -78,6 +82,7 @@ def geometry(pr: Problem, cf: Values) -> Geometry:
     return Geometry(
         view=view, tile_k=tile_k, kb=kb, hb=hb, wb=wb, k_tiles=tiles[0], p_tiles=tiles[1], q_tiles=tiles[2],
         filter_tiles=ceil_div(pr.kg, tile_k), cs=cs, steps=steps, run=_run(pr, cf, cs, steps),
+        word=word_bytes(pr),
         xh=(hb - 1) * step_h + (pr.r - 1) * pr.dilation[0] + 1,
         xw=(wb - 1) * step_w + (pr.s - 1) * pr.dilation[1] + 1,
         blocks=tiles[0] * tiles[1] * tiles[2] * view.n * pr.groups * cf["sg"],
@@ -88,14 +93,14 @@ def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
     """Channels that lie side by side in the input as the inner loop reads it."""
     if not cf["x"]:
         return cs * steps
-    return LINE if pr.layout_in == "nhwc" and pr.cg % LINE == 0 else cs
+    return LINE if pr.layout_in == "nhwc" and words(pr) % LINE == 0 else cs
 
 
 def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     """Offer the tunables, outermost choice first."""
-    view, lanes = View.of(pr), max(4, min(16, device.lanes))
+    view, lanes = View.of(pr), max(4, min(16, device.lanes) // word_registers(pr))
     widths = (lanes,) if pr.kg % lanes == 0 else tuple(v for v in (4, 8, 16) if v <= lanes)
-    channels = sorted({*up_to(pr.cg, (16, 64, 256)), pr.cg})
+    channels = sorted({*up_to(words(pr), (16, 64, 256)), words(pr)})
     return (
         Param("v", widths, "output channels of a vector"),
         Param("tk", up_to(ceil_div(pr.kg, 4), (1, 2, 3, 4, 6)),
@@ -108,14 +113,15 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("nw", up_to(view.q, (1, 2, 4, 8, 16)), "register tiles of a block over Q"),
         Param("sg", (1, 2, 4, 8, 16), "shares of C across the grid"),
         Param("x", (0, 1), "input in place, or copied with its padding", ("global", "shared")),
-        Param("cs", tuple(channels), "channels copied per step"),
+        Param("cs", tuple(channels), "channels copied per step, or words of 4 (i8)"),
         Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
     )  # fmt: skip
 
 
-def _vectors(device: Device, v: int, tk: int, th: int, tw: int) -> int:
+def _vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
-    return (tk * th * tw + tk + (device.lanes < 16)) * max(v, device.lanes)
+    inputs = 4 if pr.dtype == "i8" else device.lanes < 16  # the bytes of a word take a register each
+    return (tk * th * tw + tk + inputs) * max(v * word_registers(pr), device.lanes)
 
 
 def _pools(pr: Problem, th: int, tw: int, x: int) -> bool:
@@ -131,21 +137,24 @@ def _fits(problem: Problem, device: Device, cf: Values) -> bool:
 _REGISTERS = "accumulators must fit the vector registers of a core"
 RULES = (
     Rule("k_reach", lambda problem, v, tk: v * (tk - 1) < problem.kg, "vectors of a tile without channels"),
-    Rule("registers", lambda device, v, tk, tw: _vectors(device, v, tk, 1, tw) <= device.regs_per_thread,
-         _REGISTERS),
-    Rule("registers", lambda device, v, tk, th, tw: _vectors(device, v, tk, th, tw) <= device.regs_per_thread,
-         _REGISTERS),
+    Rule("registers", lambda problem, device, v, tk, tw: _vectors(problem, device, v, tk, 1, tw)
+         <= device.regs_per_thread, _REGISTERS),
+    Rule("registers", lambda problem, device, v, tk, th, tw: _vectors(problem, device, v, tk, th, tw)
+         <= device.regs_per_thread, _REGISTERS),
     Rule("k_block", lambda problem, v, tk, nk: v * tk * (nk - 1) < problem.kg, "tiles without channels"),
     Rule("h_block", lambda problem, th, nh: th * (nh - 1) < View.of(problem).p, "tiles without rows"),
     Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < View.of(problem).q, "tiles without columns"),
-    Rule("shares", lambda problem, sg: sg == 1 or problem.cg >= 16 * sg, "shares of fewer than 16 channels"),
+    Rule("shares", lambda problem, sg: sg == 1 or words(problem) >= 16 * sg,
+         "shares of fewer than 16 channels"),
     Rule("in_place", lambda problem, x: x == 1 or not any(problem.pad),
          "input in place has no zeros around it"),
-    Rule("in_place_steps", lambda problem, x, cs: x == 1 or cs == problem.cg,
+    Rule("in_place_words", lambda problem, x: x == 1 or problem.dtype in ("f64", "f32"),
+         "input in place is multiplied as it is"),
+    Rule("in_place_steps", lambda problem, x, cs: x == 1 or cs == words(problem),
          "input in place is not cut in steps"),
-    Rule("steps", lambda problem, sg, cs: cs == problem.cg or cs * sg < problem.cg,
+    Rule("steps", lambda problem, sg, cs: cs == words(problem) or cs * sg < words(problem),
          "one step takes all channels of a share: write that as all channels"),
-    Rule("one_copy", lambda problem, nk, nh, nw, cs: nk * nh * nw == 1 or cs == problem.cg,
+    Rule("one_copy", lambda problem, nk, nh, nw, cs: nk * nh * nw == 1 or cs == words(problem),
          "the register tiles of a block share one copy of all its channels"),
     Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
@@ -153,6 +162,7 @@ RULES = (
          "a register tile that pools is made of whole windows, and no tile lies over its neighbour"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no core sees the whole sum, which an epilogue needs"),
+    ATOMIC_SUMS,
     Rule("shared", lambda problem, device, v, tk, th, tw, nk, nh, nw, sg, cs, x: _fits(problem, device, dict(
         v=v, tk=tk, th=th, tw=tw, nk=nk, nh=nh, nw=nw, sg=sg, cs=cs, x=x)),
          "the copied input does not fit the local memory of a core"),
@@ -162,14 +172,14 @@ RULES = (
 def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
     geo = geometry(pr, cf)
-    workers = WORKERS * device.units
+    workers, c_padded = WORKERS * device.units, geo.share * cf["sg"]
     launches, workspace = _launches(pr, cf, geo, workers)
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, geo, workers).items()),
         launches=launches,
-        packed_bytes=4 * pr.groups * geo.filter_tiles * geo.share * cf["sg"] * pr.r * pr.s * geo.tile_k,
-        pack=(("PACK_K", geo.tile_k), ("PACK_C", geo.share * cf["sg"])),
+        packed_bytes=geo.word * pr.groups * geo.filter_tiles * c_padded * pr.r * pr.s * geo.tile_k,
+        pack=(("PACK_K", geo.tile_k), ("PACK_C", c_padded)),
         workspace=workspace,
     )
 
@@ -186,7 +196,7 @@ def _launches(
         ("x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y", "partial", "arrived"),
     )  # fmt: skip
     counters = 2 + (tiles if combine == LAST else 0)
-    workspace = (Buffer("partial", 4 * partial), Buffer("arrived", 4 * counters, zeroed=True))
+    workspace = (Buffer("partial", geo.word * partial), Buffer("arrived", 4 * counters, zeroed=True))
     if combine == ATOMIC:
         return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
     if combine == TWO_PASS:
@@ -200,12 +210,13 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
     view = geo.view
     filter_floats = geo.filter_tiles * pr.groups * geo.share * cf["sg"] * pr.r * pr.s * geo.tile_k
     partial = geo.blocks * geo.kb * geo.hb * geo.wb if cf["combine"] == LAST else cf["sg"] * pr.z_elements
-    largest = max(pr.x_bytes // 4, pr.z_elements, filter_floats, partial)
+    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements, filter_floats, partial)
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
         X_SHARED=cf["x"], COMBINE=cf["combine"],
-        C=pr.cg, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
+        DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr)),
+        C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2],
         X_NHWC=int(pr.layout_in == "nhwc"), **image_defines(pr, view),
@@ -235,24 +246,27 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
         tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
     )
     turns = tiles * geo.share * taps
+    each = _INSTRUCTIONS.get(pr.dtype, 1.0)
     pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
-    filter_bytes = 4.0 * geo.share * taps * geo.tile_k
+    tile_bytes = float(geo.word) * geo.share * taps * geo.tile_k
     return Work(
-        blocks=geo.blocks, threads=1, registers=_vectors(device, cf["v"], cf["tk"], cf["th"], cf["tw"]),
+        blocks=geo.blocks, threads=1, registers=_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]),
         resident=1, shared_bytes=geo.shared_bytes if cf["x"] else 0,
-        steps=int(turns), buffers=cf["x"], fma=turns * cf["tk"] * pixels, shared_loads=turns * pixels,
-        global_loads=turns * cf["tk"], staging=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
+        steps=int(turns), buffers=cf["x"], fma=turns * cf["tk"] * pixels * each,
+        shared_loads=turns * pixels, global_loads=turns * cf["tk"],
+        staging=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
         epilogue=tiles * _storing(pr, cf, geo),
-        wavefronts=filter_bytes * min(cf["nk"], geo.filter_tiles),
-        load_bytes=filter_bytes * tiles, store_sectors=tiles * outputs / 8,
-        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
+        wavefronts=tile_bytes * min(cf["nk"], geo.filter_tiles),
+        load_bytes=tile_bytes * tiles, store_sectors=tiles * outputs / 8,
+        dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tiles * outputs * geo.blocks,
-        tile_bytes=filter_bytes,
-        input_bytes=4.0 * tiles * geo.share * _under_tile(pr, cf),
+        partial_bytes=0.0 if cf["combine"] == NONE else float(geo.word) * tiles * outputs * geo.blocks,
+        tile_bytes=tile_bytes,
+        input_bytes=float(geo.word) * tiles * geo.share * _under_tile(pr, cf),
         useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),
         register_intensity=2.0 * outputs / (pixels + geo.tile_k),
-        block_intensity=2.0 * turns * outputs / (geo.share * geo.xh * geo.xw + filter_bytes / 4 * cf["nk"]),
+        block_intensity=2.0 * turns * outputs
+        / (geo.share * geo.xh * geo.xw + tile_bytes / geo.word * cf["nk"]),
     )  # fmt: skip
 
 
@@ -262,7 +276,8 @@ def _under_tile(pr: Problem, cf: Values) -> float:
     inputs = h * ((cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1.0)
     if cf["x"] or pr.layout_in == "nchw":
         return inputs
-    sets = WAY_BYTES // gcd(WAY_BYTES, 4 * pr.c * pr.stride[1])  # that the pixels of a tile fall into
+    apart = word_bytes(pr) * pr.c * pr.stride[1]
+    sets = WAY_BYTES // gcd(WAY_BYTES, apart)  # that the pixels of a tile fall into
     crowd = inputs / (WAYS * sets)  # beyond 1 lines are lost before they are read again
     return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
 

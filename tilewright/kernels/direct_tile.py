@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.kernels.tile import NONE, View, ceil_div, tiles_along
+from tilewright.kernels.word import word_bytes, word_registers, words
 from tilewright.problem import Problem
 
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
@@ -51,7 +52,7 @@ def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
         view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * cf["sw"] * cf["sb"],
         k_tiles=ceil_div(pr.kg, kb), p_tiles=tiles_along(pr, combine, view.p, rows, hb),
         q_tiles=tiles_along(pr, combine, view.q, columns, wb),
-        steps=ceil_div(pr.cg, cf["cs"] * cf["sc"] * cf["sg"]),
+        steps=ceil_div(words(pr), cf["cs"] * cf["sc"] * cf["sg"]),
         xh=(hb - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
         xw=(wb - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
         f_floats=cf["cs"] * pr.r * pr.s * kb if cf["f"] else 0,
@@ -62,11 +63,11 @@ def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
 
 @dataclass(frozen=True)
 class Staging:
-    """How a block stages its input tile (see stage.h): strides, extent, copies of a thread."""
+    """How a block stages its input tile (see stage.h): strides and extent in words, copies of a thread."""
 
     strides: tuple[int, int, int]
     xw: int
-    floats: int
+    size: int
     vector: bool
     copies: int
     items: int
@@ -85,28 +86,30 @@ def staging(pr: Problem, cf: dict[str, int], geo: Geometry, aligned: bool = True
                        copies if small else 0, items)  # fmt: skip
     plain = pr.r * pr.s == 1 and geo.view.h == 1 and pr.stride == (1, 1) and not any(pr.pad)
     nchw = pr.layout_in == "nchw"
-    vector = plain and nchw and geo.view.w % 4 == 0 and geo.wb % 4 == 0 and aligned and small
+    quads = geo.view.w % 4 == 0 and geo.wb % 4 == 0 and pr.dtype != "i8"
+    vector = plain and nchw and quads and aligned and small
     items = pixels * cf["cs"] // (4 if vector else 1)
     copies = ceil_div(items, geo.threads)
     if nchw and small and (vector or copies <= MOST_COPIES):
-        floats = copies * geo.threads * (4 if vector else 1)
-        return Staging((pixels, xw, 1), xw, ceil_div(floats, 4) * 4, vector, copies, items)
+        size = copies * geo.threads * (4 if vector else 1)
+        return Staging((pixels, xw, 1), xw, ceil_div(size, 4) * 4, vector, copies, items)
     plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
     return Staging((plane, xw, 1), xw, ceil_div(cf["cs"] * plane + 4, 4) * 4, False, 0, items)
 
 
-def registers(cf: dict[str, int], row: int) -> int:
+def registers(pr: Problem, cf: dict[str, int]) -> int:
     """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses."""
-    tile = cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
-    return tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"]) + 36
+    tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], row_of(pr, cf["tw"])
+    held = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
+    return held * word_registers(pr) + 36
 
 
 def shared_bytes(pr: Problem, cf: dict[str, int], geo: Geometry) -> int:
     """Shared memory of a block: the staged tiles, reused by the output tile."""
-    staged = (staging(pr, cf, geo).floats + geo.f_floats) * cf["stages"]
+    staged = (staging(pr, cf, geo).size + geo.f_floats) * cf["stages"]
     slow, fast = (geo.hb * geo.wb, geo.kb) if pr.layout_out == "nhwc" else (geo.kb, geo.hb * geo.wb)
     out = slow * (fast + cf["pad"]) * cf["sb"] if out_shared(cf) else 0
-    return 4 * max(staged, out, 4)
+    return word_bytes(pr) * max(staged, out, 4)
 
 
 def out_shared(cf: dict[str, int]) -> bool:

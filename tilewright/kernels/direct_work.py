@@ -8,12 +8,20 @@ from tilewright.device import Device
 from tilewright.kernels.direct_tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
 from tilewright.kernels.family import Work
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
-from tilewright.problem import Problem
+from tilewright.kernels.word import (
+    as_words,
+    filter_bytes,
+    issue_slots,
+    read_bytes,
+    word_bytes,
+    word_registers,
+)
+from tilewright.problem import DTYPE_BYTES, Problem
 
 
 def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     geo = geometry(pr, cf)
-    taps = pr.r * pr.s
+    taps, registers_of = pr.r * pr.s, word_registers(pr)
     channels = cf["cs"] // (cf["sw"] * cf["sb"]) * geo.steps  # of one thread
     tile = geo.kb * geo.hb * geo.wb
     shares = cf["sc"] * cf["sg"]
@@ -21,33 +29,48 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     fma = channels * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     x_words, x_waves = _x_loads(pr, cf, geo)
     f_words, f_waves = taps * cf["tk"] * cf["v"], taps * cf["tk"] * _f_wavefronts(pr, cf, geo)
-    shared_loads = channels * (x_words * cf["x"] + f_words * cf["f"])
-    global_loads = channels * (x_words * (1 - cf["x"]) + f_words * (1 - cf["f"]))
+    shared_loads = channels * registers_of * (x_words * cf["x"] + f_words * cf["f"])
+    global_loads = channels * registers_of * (x_words * (1 - cf["x"]) + f_words * (1 - cf["f"]))
     warps = max(1, geo.threads // 32)
     x_step = cf["cs"] * geo.xh * geo.xw
     f_step = cf["cs"] * taps * geo.kb
     xs = staging(pr, cf, geo)
-    staged = xs.items / geo.threads * (5.0 if xs.copies else 22.0) + cf["f"] * f_step / geo.threads / 4 * 1.5
-    sums = pr.z_elements
+    copies = (5.0 if xs.copies else 22.0) + _making(pr, cf)
+    staged = xs.items / geo.threads * copies + cf["f"] * registers_of * f_step / geo.threads / 4 * 1.5
+    word = float(word_bytes(pr))
     return Work(
-        blocks=blocks, threads=geo.threads, registers=registers(cf, geo.row), resident=cf["mb"],
+        blocks=blocks, threads=geo.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=shared_bytes(pr, cf, geo),
-        steps=geo.steps, buffers=cf["stages"] if cf["x"] + cf["f"] else 0, fma=fma, shared_loads=shared_loads,
-        global_loads=global_loads, staging=staged * geo.steps,
-        epilogue=_epilogue(cf, tile, geo),
+        steps=geo.steps, buffers=_buffers(pr, cf), fma=fma * issue_slots(pr, device),
+        shared_loads=shared_loads, global_loads=global_loads, staging=staged * geo.steps,
+        epilogue=_epilogue(cf, tile, geo) * registers_of,
         wavefronts=warps * channels * (x_waves * cf["x"] + f_waves * cf["f"])
-        + geo.steps * (x_step * cf["x"] + f_step * cf["f"]) / 32,
-        load_bytes=4.0 * geo.steps * (x_step + f_step),
+        + geo.steps * registers_of * (x_step * cf["x"] + f_step * cf["f"]) / 32,
+        load_bytes=geo.steps * (read_bytes(pr) * x_step + word * f_step),
         store_sectors=_store_sectors(pr, cf, tile, geo) / cf["sc"],
-        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
+        dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tile * blocks / cf["sc"],
-        tile_bytes=4.0 * tile,
-        useful=sums / (tile * blocks / shares),
+        partial_bytes=0.0 if cf["combine"] == NONE else word * tile * blocks / cf["sc"],
+        tile_bytes=word * tile,
+        useful=pr.z_elements / (tile * blocks / shares),
         register_intensity=2.0 * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
         / (geo.rows * geo.row + taps * cf["v"] * cf["tk"]),
         block_intensity=2.0 * taps * tile * cf["cs"] / (x_step + f_step),
     )  # fmt: skip
+
+
+def _making(pr: Problem, cf: dict[str, int]) -> float:
+    """Instructions that make what one copy stages, where it is no plain copy: widen, or gather bytes."""
+    if as_words(pr):
+        return 0.0
+    return 12.0 if pr.dtype == "i8" else 8.0 if cf["cv"] == 4 else 2.0
+
+
+def _buffers(pr: Problem, cf: dict[str, int]) -> int:
+    """Staging buffers; only copies that pass through no register overlap with the multiply-adds."""
+    if not cf["x"] + cf["f"]:
+        return 0
+    return cf["stages"] if as_words(pr) or not cf["x"] else 1
 
 
 def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, float]:
@@ -59,7 +82,7 @@ def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, flo
     tx = staging(pr, cf, geo).strides
     waves = wavefronts(
         cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"],
-        0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words,
+        0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words, word_registers(pr),
     )  # fmt: skip
     row = ceil_div(geo.row, words) * words if words > 1 and cf["cv"] == 1 else geo.row
     return pr.r * cf["th"] * row, instructions * waves
@@ -68,17 +91,19 @@ def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, flo
 def _f_wavefronts(pr: Problem, cf: dict[str, int], geo: Geometry) -> float:
     """Wavefronts of one warp's load of one vector of the filter."""
     channel = pr.r * pr.s * geo.kb * cf["cv"]
-    return wavefronts(cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], cf["v"], 0, 0, channel, cf["v"])
+    return wavefronts(cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], cf["v"], 0, 0, channel, cf["v"],
+                      word_registers(pr))  # fmt: skip
 
 
 @lru_cache(maxsize=65536)
 def wavefronts(
-    bk: int, bw: int, bh: int, sw: int, wfast: int, by_k: int, by_w: int, by_h: int, by_share: int, words: int
-) -> int:
+    bk: int, bw: int, bh: int, sw: int, wfast: int, by_k: int, by_w: int, by_h: int, by_share: int,
+    words: int, banks_of_word: int = 1,
+) -> int:  # fmt: skip
     """Cycles of the shared-memory port for one load of a warp: the most words that one bank gives.
 
-    ``by_k`` to ``by_share`` are the distances, in 4-byte words, between lanes that are neighbours in
-    K, W, H and in their share of C; each lane reads ``words`` words.
+    ``by_k`` to ``by_share`` are the distances, in words, between lanes that are neighbours in K, W, H
+    and in their share of C; each lane reads ``words`` words, each in one or two of the 4-byte banks.
     """
     banks: dict[int, set[int]] = {}
     for lane in range(32):
@@ -87,9 +112,9 @@ def wavefronts(
         w = t % bw if wfast else t // bk % bw
         h = t // bw % bh if wfast else t // (bk * bw) % bh
         first = k * by_k + w * by_w + h * by_h + share * by_share
-        for word in range(first, first + words):
-            banks.setdefault(word % 32, set()).add(word)
-    return max(len(words_of) for words_of in banks.values())
+        for part in range(first * banks_of_word, (first + words) * banks_of_word):
+            banks.setdefault(part % 32, set()).add(part)
+    return max(len(parts) for parts in banks.values())
 
 
 def _epilogue(cf: dict[str, int], tile: int, geo: Geometry) -> float:
@@ -113,4 +138,4 @@ def _store_sectors(pr: Problem, cf: dict[str, int], tile: int, geo: Geometry) ->
         run = 4
     else:
         run = max(1, 8 // cf["tw"]) if cf["wfast"] else 1
-    return tile / min(8.0, max(1.0, run))
+    return tile / min(32.0 / DTYPE_BYTES[pr.dtype_out], max(1.0, run))

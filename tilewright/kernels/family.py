@@ -129,7 +129,8 @@ class Blueprint:
     Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
     ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel (see pack.cu);
     None means that the filter is used as given (kcrs). ``parts`` are further programs whose kernels
-    ``launches`` names: each is compiled by itself, from its own source and defines.
+    ``launches`` names: each is compiled by itself, from its own source and defines. ``specific``: uses
+    instructions of its very architecture, that no later one need have (sm_90a).
     """
 
     source: str
@@ -140,6 +141,7 @@ class Blueprint:
     workspace: tuple[Buffer, ...] = ()
     max_registers: int = 0
     parts: tuple[Blueprint, ...] = ()
+    specific: bool = False
 
     @property
     def programs(self) -> tuple[Blueprint, ...]:

@@ -4,9 +4,9 @@
 //
 // px counts the outputs (n, p, q) of all images; rows are PITCH floats, a multiple of 4. x: nchw or nhwc.
 //
-//        nchw: a thread writes 4 pixels of          nhwc: a block turns 32 channels x 32 pixels at a time
-//        R * S rows for CHANNELS channels,          in shared memory: read along the channels, written
-//        neighbours along the pixels                along the pixels
+//        a thread writes 4 pixels of R * S          TURNED (nhwc, more than a few channels): a block turns
+//        rows for CHANNELS channels,                32 channels x 32 pixels of one tap in shared memory: read
+//        neighbours along the pixels                along the channels, written along the pixels
 //
 // Example: n1c64h56w56r3s3p1: 576 rows of 3,136 floats, 7.2 MB: 9 times the input.
 
@@ -28,20 +28,17 @@ INLINE float input_at(const GLOBAL float *x, offset_t px, int c, int r, int s) {
 
 BOUNDED_KERNEL(im2col, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT columns) {
     CHAIN();
-#if X_NHWC
+#if TURNED
     SHARED_ARRAY(turned);  // [channel][33]
-    const int across = THREAD(0) % 32, down = THREAD(0) / 32;
+    const int across = THREAD(0) % 32, down = THREAD(0) / 32, rs = GROUP(0) / PX_TILES % RS;
     const offset_t px0 = (offset_t)(GROUP(0) % PX_TILES) * 32;
-    const int c0 = GROUP(0) / PX_TILES * 32;
-    NO_UNROLL for (int rs = 0; rs < RS; rs++) {
-        for (int i = down; i < 32; i += THREADS / 32)
-            turned[across * 33 + i] = c0 + across < SIZE_C ? input_at(x, px0 + i, c0 + across, rs / SIZE_S, rs % SIZE_S) : 0.0f;
-        BARRIER();
-        for (int i = down; i < 32; i += THREADS / 32)
-            if (c0 + i < SIZE_C && px0 + across < PITCH)
-                columns[((offset_t)(c0 + i) * RS + rs) * PITCH + px0 + across] = turned[i * 33 + across];
-        BARRIER();
-    }
+    const int c0 = GROUP(0) / (PX_TILES * RS) * 32;
+    UNROLL for (int i = down; i < 32; i += THREADS / 32)
+        turned[across * 33 + i] = c0 + across < SIZE_C ? input_at(x, px0 + i, c0 + across, rs / SIZE_S, rs % SIZE_S) : 0.0f;
+    BARRIER();
+    UNROLL for (int i = down; i < 32; i += THREADS / 32)
+        if (c0 + i < SIZE_C && px0 + across < PITCH)
+            columns[((offset_t)(c0 + i) * RS + rs) * PITCH + px0 + across] = turned[i * 33 + across];
 #else
     const offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0), px = item % QUADS * 4;
     const int c0 = (int)(item / QUADS) * CHANNELS;

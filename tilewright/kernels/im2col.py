@@ -20,6 +20,8 @@ from tilewright.problem import Problem
 
 MOST_BYTES = 2 << 30  # of the columns
 THREADS = 256
+TURNED = 16  # channels of an nhwc input from which on it is worth turning in shared memory
+WRITING = 4  # times longer than a plain copy takes the first kernel (benchmarks/h100/trials.jsonl.gz)
 ENOUGH = 2048 * 132  # threads that fill any device
 
 
@@ -62,7 +64,7 @@ class Im2col(Gemm):
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the product, and what im2col moves."""
         work = super().work(problem, device, config)
-        moved = float(problem.x_bytes + column_bytes(problem))
+        moved = float(problem.x_bytes + WRITING * column_bytes(problem))
         dram = float(problem.x_bytes + problem.w_bytes + problem.y_bytes)
         return replace(work, more_launches=1, more_bytes=moved, dram_bytes=dram)
 
@@ -85,10 +87,14 @@ def _channels(pr: Problem) -> int:
     return next(n for n in (8, 4, 2, 1) if n == 1 or quads * pr.c // n >= ENOUGH)
 
 
+def _turned(pr: Problem) -> bool:
+    return pr.layout_in == "nhwc" and pr.c >= TURNED
+
+
 def _launch(pr: Problem) -> Launch:
     pitch = product(pr).pitch
-    if pr.layout_in == "nhwc":
-        blocks = ceil_div(pitch, 32) * ceil_div(pr.c, 32)
+    if _turned(pr):
+        blocks = ceil_div(pitch, 32) * pr.r * pr.s * ceil_div(pr.c, 32)
         shared = 4 * 32 * 33
     else:
         blocks = ceil_div(pitch // 4 * ceil_div(pr.c, _channels(pr)), THREADS)
@@ -99,6 +105,6 @@ def _launch(pr: Problem) -> Launch:
 def _defines(pr: Problem) -> dict[str, int]:
     big = column_bytes(pr) >= 1 << 31 or pr.x_bytes >= 1 << 33
     return sizes(pr) | dict(
-        THREADS=THREADS, PITCH=product(pr).pitch, CHANNELS=_channels(pr), SHARED_BYTES=4 * 32 * 33,
-        OFFSET64=int(big),
+        THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=product(pr).pitch, CHANNELS=_channels(pr),
+        SHARED_BYTES=4 * 32 * 33, OFFSET64=int(big),
     )  # fmt: skip

@@ -59,7 +59,7 @@ INLINE void stage(SHARED float *to, const GLOBAL float *x, int item) {
             UNROLL_BY(8) for (int e = 0; e < LINE; e += 32) {
                 int at = e + lane;
                 if (LINE % 32 == 0 || at < LINE)
-                    async_copy4(row + (X_NHWC ? at % C * PLANE + at / C : at), from + (keep ? at : 0), keep);
+                    async_copy_word(row + (X_NHWC ? at % C * PLANE + at / C : at), from + (keep ? at : 0), keep);
             }
         }
     ASYNC_COMMIT();
@@ -69,7 +69,7 @@ INLINE void load_row(float row[ROW4], const SHARED float *from) {
 #if ALIGNED_WORDS == 4
     UNROLL for (int i = 0; i < ROW4; i += 4) load4(row + i, from + i);
 #elif ALIGNED_WORDS == 2
-    UNROLL for (int i = 0; i < (ROW + 1) / 2 * 2; i += 2) load2(row + i, from + i);
+    UNROLL for (int i = 0; i < (ROW + 1) / 2 * 2; i += 2) load_run(2, row + i, from + i);
 #else
     UNROLL for (int i = 0; i < ROW; i++) row[i] = from[i];
 #endif
@@ -84,14 +84,6 @@ INLINE vec load_tap(FILTER_SPACE float *w, const SHARED float *filter, int at) {
     return vec_load_shared(filter + at);
 #endif
 }
-
-#if Y_WORDS == 4
-#define store_words store4
-#elif Y_WORDS == 2
-#define store_words store2
-#else
-#define store_words(to, from) (*(to) = *(from))
-#endif
 
 typedef struct {
     int i, p, q, k;  // image of the item, first row of the band, first column, first channel
@@ -132,7 +124,7 @@ INLINE void store_row(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL fl
             offset_t to = Z_AT(n, k, p, at.q + j);
             float one[Y_WORDS];
             UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(sums[i][v], bias, k, z, to + i);
-            store_words(y + to, one);
+            store_run(Y_WORDS, y + to, one);
         }
     }
 #else
@@ -164,7 +156,7 @@ INLINE void store_lines(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL 
         offset_t to = Y_NHWC ? ((offset_t)n * (P * Q) + pixel) * K + k : ((offset_t)n * K + k) * (P * Q) + pixel;
         float one[Y_WORDS];
         UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(out[e + i], bias, k + (Y_NHWC ? i : 0), z, to + i);
-        store_words(y + to, one);
+        store_run(Y_WORDS, y + to, one);
     }
 }
 
@@ -179,7 +171,7 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
     for (int e = THREAD(0); e < STAGES * X_FLOATS; e += THREADS) shared[e] = 0.0f;
     BARRIER();
 #if !F_CONSTANT
-    for (int e = THREAD(0); e < C * R * S * KP; e += THREADS) async_copy4(filter + e, w + e, 1);
+    for (int e = THREAD(0); e < C * R * S * KP; e += THREADS) async_copy_word(filter + e, w + e, 1);
 #endif
     if (STAGES == 2) stage(shared, x, GROUP(0));
 

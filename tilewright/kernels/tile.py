@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.kernels.family import Launch
+from tilewright.kernels.family import Launch, Rule
 from tilewright.problem import Problem
 
 NONE, ATOMIC, TWO_PASS, LAST = range(4)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 SUM_THREADS = 256
+ATOMIC_SUMS = Rule(
+    "atomic_sums",
+    lambda problem, combine: combine != ATOMIC or problem.dtype not in ("f16", "bf16"),
+    "sums of f32 are not added to an output of 16 bits",
+)
 
 
 def ceil_div(a: int, b: int) -> int:

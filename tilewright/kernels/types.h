@@ -2,23 +2,16 @@
 //
 //   DTYPE  0 f64   1 f32   2 f16   3 bf16   4 i8        (f32 if it is not given)
 //   in_t   an element of x and w as the caller has them     out_t  an element of y, bias and z
-//   acc_t  what sums are made of: f64 for f64, i32 for i8, else f32
+//   acc_t  what sums are made of: f64 for f64, i32 for i8, else f32 (dialect.h)
 //   in_load, out_load, out_store: memory to acc_t and back, rounding to nearest even
 
-#ifndef DTYPE
-#define DTYPE 1
-#endif
-
-#if DTYPE == 0
-typedef double in_t, out_t, acc_t;
-#elif DTYPE == 1
-typedef float in_t, out_t, acc_t;
-#elif DTYPE == 4
+#if DTYPE == 4
 typedef signed char in_t;
-typedef int out_t, acc_t;
+typedef int out_t;
+#elif DTYPE < 2
+typedef acc_t in_t, out_t;
 #else  // held as bits: no arithmetic in 16 bits anywhere
 typedef unsigned short in_t, out_t;
-typedef float acc_t;
 #endif
 
 INLINE acc_t widened(in_t v) {

@@ -51,6 +51,21 @@ def results_table(results: Results, families: bool = False) -> Table:
     )
 
 
+def short_table(results: Results) -> Table:
+    """Lay out one benchmark with the fastest peer of each layer alone."""
+    notes = [note for note in _notes(results) if "no time for" not in note]
+    ours, theirs = ("family", "ours", "floor", "of floor"), ("fastest peer", "its time", "ratio")
+    head = ("layer", *ours, *theirs, "error/bound")
+    return Table(_title(results), head, tuple(map(_short_cells, results.rows)), tuple(notes))
+
+
+def _short_cells(row: BenchRow) -> tuple[str, ...]:
+    name, family, ours, _, floor, share, *rest = _cells(row, {})
+    peer = row.best_peer
+    theirs = time_text(row.peers[peer].cold_us) if peer else NONE
+    return (name, family, ours, floor, share, peer or NONE, theirs, rest[0], rest[1])
+
+
 def ran_peers(row: BenchRow) -> list[str]:
     """Names of the peers that have a time on this layer."""
     return [name for name, figure in row.peers.items() if figure.cold_us]

@@ -10,6 +10,7 @@ blocks in the L2 cache, clock changes under load, uneven work of blocks at the i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -32,6 +33,7 @@ class Coefficients:
         step_cycles: cycles of a block that one turn of the main loop costs beyond its work
             (barrier, pipeline fill).
         exposed_cycles: cycles to memory that a turn without double buffering exposes.
+        flight_cycles: cycles from the start of a staging copy to its data; buffers less one are under way.
         fetch_cycles: cycles from the launch of a block to its first data.
         wavefront_cycles: cycles of the shared-memory port a wavefront.
         l2_bytes_per_cycle: bytes a unit takes from the L2 cache a cycle, all units busy.
@@ -42,13 +44,14 @@ class Coefficients:
         arrival_us: one round trip of the last-arriver protocol.
         launch_us: each launch after the first.
         memory_share: share of the calibrated read bandwidth that a kernel reaches.
-        overlap: share of the shorter of arithmetic and memory that hides under the longer.
+        sharpness: the higher, the better what runs side by side hides under the slowest of it.
     """
 
     issue_share: float = 0.86
     issue_latency: float = 0.375
     step_cycles: float = 67.9
     exposed_cycles: float = 1660.0
+    flight_cycles: float = 0.0
     fetch_cycles: float = 2500.0
     wavefront_cycles: float = 1.67
     l2_bytes_per_cycle: float = 24.5
@@ -59,7 +62,7 @@ class Coefficients:
     arrival_us: float = 4.09
     launch_us: float = 2.72
     memory_share: float = 0.841
-    overlap: float = 1.0
+    sharpness: float = 4.0
 
 
 H100 = Coefficients()
@@ -84,17 +87,17 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     issue = sum(_issue(work, k, n) * times for n, times in rounds.items())
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
-    alone = _latency(work, k) + _issue(work, k, 1)
     tensor = work.tensor_cycles * per_unit
-    busiest = {n: max(_issue(work, k, n), max(port, l2, tensor) / per_unit * n) for n in rounds}
-    compute = sum(max(busiest[n], alone) * times for n, times in rounds.items())
+    alone = _alone(work, k)
+    pipes = [held / per_unit for held in (port, l2, tensor)]
+    bounds = {n: (_issue(work, k, n), alone, *(held * n for held in pipes)) for n in rounds}
+    compute = sum(_slowest(bounds[n], k.sharpness) * times for n, times in rounds.items())
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
-    longer, shorter = max(compute * us, memory), min(compute * us, memory)
+    longer = _slowest((compute * us, memory), k.sharpness)
     terms = {
         "launch_us": device.rates.empty_us,
         "first_loads_us": k.fetch_cycles * us,
         "main_loop_us": longer,
-        "not_overlapped_us": shorter * (1.0 - k.overlap),
         "stores_us": work.store_sectors * k.sector_cycles * per_unit * us,
         "combine_us": _combine_us(device, work, k, per_unit),
         "other_launches_us": _others_us(device, work, k),
@@ -104,7 +107,6 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "issue_slots_us": issue * us,
         "shared_port_us": port * us,
         "l2_us": l2 * us,
-        "tensor_us": tensor * us,
         "stalls_us": stalls * us,
         "dram_us": memory,
         "blocks": work.blocks,
@@ -119,7 +121,15 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "register_intensity_flops_per_element": work.register_intensity,
         "block_intensity_flops_per_element": work.block_intensity,
     }
+    if tensor:
+        facts["tensor_us"] = tensor * us
     return Estimate(sum(terms.values()), terms, facts)
+
+
+def _slowest(times: Sequence[float], sharpness: float) -> float:
+    """Return the time of what runs side by side: the slowest, and a little for others nearly as slow."""
+    most = max(times)
+    return most * sum((time / most) ** sharpness for time in times) ** (1.0 / sharpness) if most else 0.0
 
 
 def _issue(work: Work, k: Coefficients, blocks: int) -> float:
@@ -129,10 +139,16 @@ def _issue(work: Work, k: Coefficients, blocks: int) -> float:
     return slots * (warps + k.issue_latency) / k.issue_share
 
 
-def _latency(work: Work, k: Coefficients) -> float:
-    """Cycles of a block that other blocks may fill: its first loads, and the turns of its main loop."""
-    turn = max(work.turn_cycles, k.step_cycles + (k.exposed_cycles if work.buffers == 1 else 0.0))
-    return k.fetch_cycles + work.steps * turn
+def _alone(work: Work, k: Coefficients) -> float:
+    """Cycles of a block by itself: its first loads, and the turns of its main loop.
+
+    A turn takes its instructions and a barrier, and no less than copies need to arrive.
+    """
+    own = _issue(work, k, 1) / max(1, work.steps) + k.step_cycles
+    if work.buffers == 1:
+        own += k.exposed_cycles
+    least = k.flight_cycles / (work.buffers - 1) if work.buffers > 1 else 0.0
+    return k.fetch_cycles + work.steps * max(own, least, work.turn_cycles)
 
 
 def _others_us(device: Device, work: Work, k: Coefficients) -> float:

@@ -97,7 +97,6 @@ def replay(
         proposals = Proposals(searchers, lambda config: True, names)
         times, passed_over = _search(proposals, known, count or _GUESSES)
         shares.append((count, _share(best_us, times, count)))
-
     measured = len(times)
     return Replay(
         str(problem), strategy, len(known), best_us, str(best), tuple(shares), measured, passed_over

@@ -1,0 +1,85 @@
+"""The direct family in every dtype: its body for a CPU as users run it, and its body for a GPU by PoCL.
+
+Sums of small integers are exact in each dtype, so answers are compared bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from test_gpu_path import _agrees, _configs
+from test_gpu_path import runtime as gpu_facts
+
+from tilewright.dtypes import numpy_dtype
+from tilewright.errors import DeviceError
+from tilewright.execution import Plan
+from tilewright.kernels import family
+from tilewright.problem import DTYPES, Problem
+from tilewright.runtime import Runtime, open_runtime
+
+__all__ = ["gpu_facts"]  # a fixture
+
+DIRECT = family("direct")
+SHAPES = (  # {} stands for the dtype
+    "n1c1h1w1k1r1s1-{}",
+    "n2c7h13w11k17r3s3p1-{}",  # primes: tails in every dimension, and in the words of i8
+    "n2c19h13w11k17r3s3p1-{}-nhwc+bias+add+relu",
+    "n1c32h7w9k20r3s3p2-{}-nchw2nhwc+bias",
+    "n1c37h5w5k41r1s1-{}-nhwc2nchw+add+relu",
+    "n1c64h7w8k64r1s1-{}+bias",  # rows of aligned quads
+    "n2c24h7w9k33r1s1u2-{}-nhwc+add",
+    "n1c128h7w9k32r3s3p1-{}-nhwc",  # words of four channels, four at once
+    "n1c64h6w7k64r3s3p1-{}+add",
+    "n1c16h9w12k24r3s3p1-{}+relu+maxpool2",
+    "n1c24h12w13k41r1s1-{}-nhwc2nchw+bias+maxpool3u2p1",
+    "n2c12h15w9k18r5s3p2x1u2x1g2-{}-nhwc+bias+relu+maxpool3u2",
+    "n1c6h12w10k12r3s3p2d2g2-{}",
+    "n1c10h9w8k8r3s2p1.0.0.2u3-{}-nchw2nhwc",
+    "n5c96h1w1k33r1s1-{}+bias",
+)
+OTHERS = ("n1c16h9w12k24r3s3p1-{}+alpha0.5+bias+add0.5+leaky0.5+avgpool2", "n1c48h9w8k20r3s3p1-{}-nhwc+silu")
+CASES = [(d, t) for t in SHAPES for d in DTYPES] + [(d, t) for t in OTHERS for d in DTYPES if d != "i8"]
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    try:
+        found = open_runtime("cpu")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if found.device.backend != "opencl":
+        pytest.skip("no OpenCL")
+    yield found
+
+
+def _check(runtime: Runtime, problem: Problem) -> None:
+    """Check some configs, the last with base pointers that are aligned to their elements alone."""
+    configs = _configs(DIRECT, problem, runtime)
+    assert configs
+    for config in configs:
+        plan = Plan.make(runtime, problem, config)
+        _agrees(plan)
+    _agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
+
+
+@pytest.mark.parametrize(("dtype", "text"), CASES)
+def test_on_a_cpu(dtype: str, text: str, runtime: Runtime) -> None:
+    _check(runtime, Problem.parse(text.format(dtype)))
+
+
+@pytest.mark.parametrize(("dtype", "text"), [case for case in CASES if case[0] != "f32"])
+def test_for_a_gpu(dtype: str, text: str, gpu_facts: Runtime) -> None:
+    _check(gpu_facts, Problem.parse(text.format(dtype)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_normal_numbers_and_the_verifier(dtype: str, runtime: Runtime) -> None:
+    from tilewright.tuning.verify import Verifier
+
+    problem = Problem.parse(f"n1c40h9w8k24r3s3p1-{dtype}-nhwc+bias+relu")
+    verifier = Verifier(runtime, problem, 3)
+    for config in _configs(DIRECT, problem, runtime):
+        found = verifier.check(verifier.candidate(config), "full")
+        assert found.ok and found.exact, found.reason

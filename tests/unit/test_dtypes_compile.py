@@ -1,0 +1,70 @@
+"""The direct family in every dtype: the model's first choices compile for three architectures, unspilt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.dispatch import GUESSES
+from tilewright.errors import CompileError
+from tilewright.kernels import family, word
+from tilewright.kernels.direct_work import wavefronts
+from tilewright.problem import DTYPES, Problem
+from tilewright.tuning.search import rank
+
+DIRECT = family("direct")
+LAYERS = (
+    "n1c512h7w7k512r3s3p1-{}",
+    "n1c64h56w56k64r3s3p1-{}-nhwc+bias+relu",
+    "n1c3h224w224k64r7s7p3u2-{}",
+    "n1c256h14w14k256r1s1-{}-nhwc",
+    "n1c16h52w52k32r3s3p1-{}+relu+maxpool2",
+)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("text", LAYERS)
+def test_the_first_choice_compiles(
+    text: str, dtype: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    problem, device = Problem.parse(text.format(dtype)), for_architecture(arch)
+    ranked = rank(problem, device, DIRECT, GUESSES[5] + 1)
+    for place in GUESSES[:6]:  # as dispatch does
+        try:
+            built = compile_cuda(DIRECT.blueprint(problem, device, ranked[place][0]), arch)
+            break
+        except CompileError as error:
+            assert "spilled" in str(error)
+    assert all(used.local_bytes == 0 for used in built.resources.values())
+
+
+def test_words() -> None:
+    i8, f64 = Problem.parse("n1c10h4w4k8r3s3-i8"), Problem.parse("n1c10h4w4k8r3s3-f64")
+    assert (word.words(i8), word.words(f64)) == (3, 10)
+    assert (word.word_bytes(i8), word.word_bytes(f64)) == (4, 8)
+    assert word.filter_bytes(i8) == 4 * 8 * 3 * 9 and word.filter_bytes(f64) == f64.w_bytes
+    assert not word.as_words(i8.with_layout("nhwc"))
+    assert word.as_words(Problem.parse("n1c12h4w4k8r3s3-i8-nhwc"))
+    assert not word.as_words(Problem.parse("n1c12h4w4k8r3s3-i8-nhwc"), aligned=False)
+
+
+def test_a_word_of_f64_takes_two_banks() -> None:
+    lanes = dict(bk=32, bw=1, bh=1, sw=1, wfast=0, by_w=0, by_h=0, by_share=0)
+    assert wavefronts(**lanes, by_k=1, words=1) == 1
+    assert wavefronts(**lanes, by_k=1, words=1, banks_of_word=2) == 2
+
+
+def test_f64_counts_twice_the_registers_and_bytes() -> None:
+    device = for_architecture("sm_90")
+    f32, f64 = (Problem.parse(f"n1c64h14w14k64r3s3p1-{d}") for d in ("f32", "f64"))
+    config = rank(f64, device, DIRECT, 1)[0][0]
+    one, two = (DIRECT.work(p, device, config) for p in (f32, f64))
+    assert two.shared_bytes == 2 * one.shared_bytes and two.fma == 2 * one.fma
+    assert two.registers - 36 == 2 * (one.registers - 36)

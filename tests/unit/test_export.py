@@ -1,0 +1,190 @@
+"""Exported kernels: CUDA files compile with nvcc and the example works; OpenCL files give the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.cli import main
+from tilewright.dtypes import numpy_dtype
+from tilewright.errors import DeviceError
+from tilewright.kernels.reference import numpy_conv
+from tilewright.problem import Problem
+from tilewright.runtime import open_runtime
+from tilewright.tuning.inputs import normal_inputs
+
+FAKE = Path(__file__).parent / "fake_libcuda.c"
+NVCC = shutil.which("nvcc")
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc here: CUDA's compiler is not installed")
+
+DIRECT = (  # a cluster, and shares added to zeros: a memset, then a chained launch
+    "direct:bh=12.bk=2.bw=5.combine=1.cs=8.cv=1.f=0.mb=1.out=1.pad=1.sb=1.sc=2.sg=2.stages=1.sw=4.th=1."
+    "tk=8.tw=2.v=4.wfast=0.x=0"
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's own cache."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+def exported(to: Path, *arguments: str) -> dict[str, Any]:
+    """Export and return layer.json."""
+    assert main(["export", *arguments, "--to", str(to)]) == 0
+    found: dict[str, Any] = json.loads((to / "layer.json").read_text())
+    return found
+
+
+def nvcc(folder: Path, *arguments: str) -> None:
+    """Compile; a failure shows what the compiler said."""
+    assert NVCC is not None
+    done = subprocess.run([NVCC, *arguments], cwd=folder, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+
+
+def numbers(shape: tuple[int, ...], dtype: str) -> Any:
+    """Return what the example fills its inputs with."""
+    index = np.arange(int(np.prod(shape)), dtype=np.uint32)
+    return (((index * np.uint32(2654435761)) >> 16) % 3).astype(np.int32).reshape(shape) - 1
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("layer", "arch", "config"),
+    [
+        ("n1c64h14w14k64r3s3p1-f32", "sm_90", DIRECT),
+        ("n2c64h14w14k64r3s3p1-f32-nhwc", "sm_90", ""),
+        ("n1c16h20w20k8r5s5-f32+bias+relu+maxpool2", "sm_80", ""),
+        ("n1c6h9w8k4r3s2p1x0u2d1x2g2-f32-nhwc2nchw+alpha0.5+add0.25+leaky0.1", "sm_120", ""),
+        ("n2c512h1w1k96r1s1-f16+bias+silu", "sm_90", ""),
+        ("n1c4h9w9k4r3s3p1-bf16+clamp0:6+avgpool2", "sm_90", "reference:v=1"),
+        ("n1c8h9w9k4r3s3p1-i8+bias+add+maxpool3u2p1", "sm_90", "reference:v=1"),
+        ("n1c3h6w6k5r1s1-f64", "sm_80", "reference:v=1"),
+    ],
+)
+def test_cuda_files_compile_and_the_example_works(layer: str, arch: str, config: str, tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    folder = tmp_path / "out"
+    about = exported(folder, layer, "--arch", arch, *(["--config", config] if config else []))
+    assert about["problem"] == layer and about["device"]["arch"] == arch
+    for program in about["programs"]:
+        nvcc(folder, "-cubin", f"-arch={arch}", "-o", "again.cubin", f"{program['name']}.cu")
+        assert all(used["local_bytes"] == 0 for used in program["kernels"].values())
+    nvcc(folder, "-Xcompiler", "-Wall,-Wextra,-Werror", "-o", "example", "example.c", str(FAKE))
+
+    problem = Problem.parse(layer)
+    x, w = (numbers(shape, problem.dtype) for shape in (problem.x_shape, problem.w_shape))
+    bias = numbers((problem.k,), "") if problem.epilogue.bias else None
+    z = numbers(problem.z_shape, "") if problem.epilogue.add else None
+    y = numpy_conv(problem, x, w, bias, z)[0].astype(numpy_dtype(problem.dtype_out))
+    done = ran(folder, y)
+    assert done.returncode == 0, done.stderr
+    assert f"{layer}: right" in done.stdout
+    assert done.stdout.splitlines()[: len(expected_launches(about))] == expected_launches(about)
+
+    y.reshape(-1)[0] += 100
+    done = ran(folder, y)
+    assert done.returncode == 1 and "WRONG" in done.stdout and "y[n=0 k=0 p=0 q=0]" in done.stderr
+
+
+def ran(folder: Path, y: Any) -> subprocess.CompletedProcess[str]:
+    """Run the example against the fake driver, which gives it y."""
+    (folder / "y.bin").write_bytes(y.tobytes())
+    env = {**os.environ, "FAKE_Y": "y.bin"}
+    return subprocess.run(["./example"], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+
+
+def expected_launches(about: dict[str, Any]) -> list[str]:
+    """Return what the fake driver prints of packing and the first run."""
+    pack = [{**about["pack"], "program": "pack"}] if about["pack"] else []
+    sizes = {buffer["name"]: buffer["nbytes"] for buffer in about["buffers"]}
+    return [
+        f"zero {sizes[one['args'][0]]}"
+        if one["kernel"] == "zero"
+        else f"{one['program']}.cubin {one['kernel']} {one['grid'][0]} {one['block'][0]} "
+        f"{one['shared_bytes']} {one['cluster']} {int(one['chained'])}"
+        for one in [*pack, *about["launches"]]
+    ]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "n1c20h9w9k24r3s3p1-f32",
+        "n1c20h9w9k24r3s3p1-f32-nhwc+bias+relu",
+        "n1c16h12w12k16r5s5-f32+relu+maxpool2",
+        "n1c300h1w1k40r1s1-f32+add",
+    ],
+)
+def test_opencl_files_give_the_answer(layer: str, tmp_path: Path) -> None:
+    """Built and driven by pyopencl alone, from what layer.json says."""
+    try:
+        if open_runtime("cpu").device.backend == "numpy":
+            pytest.skip("no OpenCL here")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    import pyopencl as cl
+
+    about = exported(tmp_path / "out", layer, "--device", "cpu")
+    problem = Problem.parse(layer)
+    given = normal_inputs(problem, 0)
+    devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    context = cl.Context([next(device for device in devices if device.type & cl.device_type.CPU)])
+    queue = cl.CommandQueue(context)
+    kernels = {}
+    for program in about["programs"]:
+        source = (tmp_path / "out" / f"{program['name']}.cl").read_text()
+        built = cl.Program(context, source).build(options=["-cl-std=CL1.2"])
+        kernels |= {kernel.function_name: kernel for kernel in built.all_kernels()}
+    memory = {}
+    for buffer in about["buffers"]:
+        memory[buffer["name"]] = cl.Buffer(context, cl.mem_flags.READ_WRITE, buffer["nbytes"])
+        cl.enqueue_fill_buffer(queue, memory[buffer["name"]], np.uint8(0), 0, buffer["nbytes"])
+    bias, z = given.bias if problem.epilogue.bias else None, given.z
+    for name, array in {"x": given.x, "w": given.w, "bias": bias, "z": z}.items():
+        if array is not None:
+            cl.enqueue_copy(queue, memory[name], np.ascontiguousarray(array))
+    for launch in [*([about["pack"]] if about["pack"] else []), *about["launches"]]:
+        if launch["kernel"] == "zero":
+            continue
+        kernel = kernels[launch["kernel"]]
+        kernel.set_args(*(memory[name] for name in launch["args"]))
+        total = [g * b for g, b in zip(launch["grid"], launch["block"], strict=True)]
+        cl.enqueue_nd_range_kernel(queue, kernel, total, launch["block"])
+    y = np.empty(problem.y_shape, np.float32)
+    cl.enqueue_copy(queue, y, memory["y"])
+    queue.finish()
+    want = numpy_conv(problem, given.x, given.w, bias, z)[0]
+    assert np.abs(y - want).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["R12", "--arch", "sm_1", "--to", "{tmp}/x"], ["sm_1", "sm_90"]),
+        (["R12", "--arch", "sm_90", "--device", "cpu", "--to", "{tmp}/x"], ["--arch", "--device"]),
+        (["R12", "--arch", "sm_90", "--to", "{tmp}/no/such"], ["--to", "does not exist"]),
+        (["R12", "--arch", "sm_90", "--to", "{tmp}/file"], ["--to", "is a file"]),
+        (["R12", "--device", "numpy", "--to", "{tmp}/x"], ["NumPy"]),
+        (["R12", "--arch", "sm_90", "--config", "direct:tk=1", "--to", "{tmp}/x"], ["is missing"]),
+        (["n0c4h5w5k4r3s3p1", "--arch", "sm_90", "--to", "{tmp}/x"], ["n=0"]),
+        (["R12", "--arch", "sm_90"], ["--to"]),
+    ],
+)
+def test_mistakes(
+    arguments: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["export", *(word.replace("{tmp}", str(tmp_path)) for word in arguments)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ") and len(shown.splitlines()) == 1
+    assert all(word in shown for word in words)
+    assert not (tmp_path / "x").exists()

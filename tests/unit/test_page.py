@@ -1,0 +1,154 @@
+"""The HTML page, opened from a file in headless Chromium: no console errors; sorting and hovering work."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.cli import main
+from tilewright.report import gather
+from tilewright.report.html.svg import Axis, number
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "cpu" / "resnet-f32.json"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr",
+]  # fmt: skip
+
+# Presses a column's head twice and hovers over a point, then leaves what was seen in the page.
+PROBE = """<script>{
+const table = document.querySelector("table.sorts");
+const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === "ours");
+const read = () => [...table.tBodies[0].rows].map((row) => Number(row.cells[column].dataset.v));
+const press = () => table.tHead.rows[0].cells[column].querySelector("button").click();
+const seen = { before: read() };
+press(); seen.up = read(); seen.sorted = table.tHead.rows[0].cells[column].getAttribute("aria-sort");
+press(); seen.down = read();
+const point = document.querySelector("svg circle.full");
+point.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+const tip = document.getElementById("tip");
+seen.tip = tip.hidden ? "" : tip.textContent;
+document.body.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+seen.gone = tip.hidden;
+seen.wide = document.documentElement.scrollWidth <= innerWidth;
+seen.charts = document.querySelectorAll("svg").length;
+document.body.dataset.seen = JSON.stringify(seen);
+}</script>"""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a benchmark and of a study, as the command writes it."""
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    study = Path(__file__).parent / "study_sample.json"
+    assert main(["report", str(RESULTS), str(study), "--html", str(file)]) == 0
+    return file
+
+
+def test_the_page_needs_nothing_else(written: Path) -> None:
+    text = written.read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", text) and "@import" not in text
+    assert "url(" not in text and "default-src 'none'" in text
+    assert text.count("<svg") >= 5 and "prefers-color-scheme: dark" in text and "@media print" in text
+
+
+def test_what_a_file_says_is_escaped() -> None:
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    found["rows"][0]["name"] = "<script>alert(1)</script>"
+    found["rows"][0]["ours"]["note"] = '"><img src=x>'
+    text = gather.html("<b>", [gather.of_document("<i>", found)])
+    assert "<script>alert" not in text and "<img" not in text and "<i>" not in text and "<b>" not in text
+
+
+def opened(folder: Path, text: str, size: str) -> tuple[dict[str, Any], list[str]]:
+    """Open a page with the probe in it; return what the probe saw and the console's lines."""
+    assert CHROMIUM is not None
+    (folder / "page.html").write_text(text.replace("</body>", PROBE + "</body>"), encoding="utf-8")
+    line = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}/profile", f"--window-size={size}", "--dump-dom"]
+    done = subprocess.run(
+        [*line, (folder / "page.html").as_uri()], capture_output=True, text=True, timeout=120, check=False
+    )
+    seen = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert seen, done.stderr[-2000:]
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return json.loads(html.unescape(seen[1])), console
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+@pytest.mark.parametrize("size", ["1200,900", "500,900"])
+def test_in_a_browser(size: str, written: Path, tmp_path: Path) -> None:
+    seen, console = opened(tmp_path, written.read_text(encoding="utf-8"), size)
+    assert console == []
+    assert seen["sorted"] == "ascending"
+    assert seen["up"] == sorted(seen["before"]) != seen["before"]
+    assert seen["down"] == seen["up"][::-1]
+    assert "n1c" in seen["tip"] and "direct:" in seen["tip"] and seen["gone"]
+    assert seen["wide"], "the page itself must not scroll sideways"
+    assert seen["charts"] >= 5
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+def test_the_browser_test_sees_errors(tmp_path: Path, written: Path) -> None:
+    broken = written.read_text(encoding="utf-8").replace("</body>", "<script>missing()</script></body>")
+    assert any("missing" in line for line in opened(tmp_path, broken, "800,600")[1])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log"), [(0.3, 70, True), (1, 3, True), (0, 9, False), (2, 2.5, False)]
+)
+def test_axes_have_ticks_in_order(low: float, high: float, log: bool) -> None:
+    axis = Axis(low, high, 100, 500, log)
+    ticks = axis.ticks()
+    assert ticks == sorted(ticks) and len(ticks) >= 2 and all(low <= tick <= high for tick in ticks)
+    places = [axis.at(tick) for tick in ticks]
+    assert places == sorted(places) and places[0] >= 100 and places[-1] <= 500
+
+
+def test_numbers() -> None:
+    assert [number(v) for v in (0.05, 1, 20, 1000, 2.5e6, 1e9)] == ["0.05", "1", "20", "1k", "2.5M", "1G"]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["{tmp}/missing.json"], ["missing.json", "No such file"]),
+        (["{tmp}/odd.json"], ["odd.json", "not JSON"]),
+        (["{tmp}/list.json"], ["list.json", "object"]),
+        (["{tmp}/study.json"], ["study.json", "damaged", "parts"]),
+        ([], ["no results files", "benchmarks/"]),
+    ],
+)
+def test_mistakes(
+    files: list[str], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.json").write_text("{")
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "study.json").write_text('{"format": "tilewright-study"}')
+    assert main(["report", *(file.replace("{tmp}", str(tmp_path)) for file in files)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ") and len(shown.splitlines()) == 1
+    assert all(word in shown for word in words)
+
+
+def test_other_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Path(__file__).parent / "study_sample.json"
+    files = {kind: tmp_path / f"x.{kind}" for kind in ("md", "csv", "json")}
+    line = ["--markdown", str(files["md"]), "--csv", str(files["csv"]), "--json", str(files["json"])]
+    assert main(["report", str(RESULTS), str(study), *line]) == 0
+    assert "| R12 |" in files["md"].read_text() and "## Table 2" in files["md"].read_text()
+    assert files["csv"].read_text().startswith("file,part,row,column,value\n")
+    assert len(json.loads(files["json"].read_text())) == 2
+    capsys.readouterr()
+    assert main(["report", str(study)]) == 0
+    assert "█" in capsys.readouterr().out

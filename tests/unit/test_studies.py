@@ -1,0 +1,240 @@
+"""Studies: their data is whole, each runs quickly on a CPU, what cannot run leaves its reason."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tilewright.cli import main
+from tilewright.device import for_architecture
+from tilewright.errors import ConfigError, DeviceError
+from tilewright.kernels import family
+from tilewright.kernels.named import find
+from tilewright.problem import Problem
+from tilewright.report.study import cell, duration, part_table, study_markdown
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
+from tilewright.store import Store
+from tilewright.studies import engine
+from tilewright.studies.lab import Lab
+from tilewright.studies.memory import formula_bytes
+from tilewright.studies.pinned import Pinned, ranked
+from tilewright.studies.published import FOLDER, table
+from tilewright.studies.study import (
+    Column,
+    Counters,
+    Layer,
+    PartResult,
+    Step,
+    Steps,
+    Whole,
+    published_us,
+    time_us,
+)
+from tilewright.tuning.space import space
+
+H100 = for_architecture("sm_90")
+SMALL = Layer("S", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
+NAIVE = "textbook:step=0.bw=8.bh=8.bk=1.pool=0"
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """The CPU by OpenCL, with a cache of its own."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    try:
+        found = open_runtime("cpu")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if found.device.backend == "numpy":
+        pytest.skip("no OpenCL here")
+    return found
+
+
+def lab(runtime: Runtime) -> Lab:
+    """A quick lab with an empty store."""
+    return Lab(runtime, Store(shipped=False), quick=True)
+
+
+# ------------------------------------------------------------------------------------ the data
+
+
+@pytest.mark.parametrize("name", engine.NAMES)
+def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
+    study = engine.study(name)
+    assert study.name == name and study.parts
+    for part in study.parts:
+        for layer in getattr(part, "layers", ()):
+            layer.at(False)
+            assert not layer.quick or layer.at(True)
+            for step in getattr(part, "steps", ()):
+                if not step.config or step.dtype:
+                    continue
+                for quick in (False, True):
+                    if layer.quick or not quick:
+                        problem = layer.at(quick)
+                        config = find(step.config, problem)
+                        family(config.family).check(problem, H100, config)
+
+
+@pytest.mark.parametrize("name", engine.NAMES)
+def test_steps_have_names_of_their_own_and_figures_that_can_be_read(name: str) -> None:
+    for part in engine.study(name).parts:
+        steps = part.steps if isinstance(part, Steps | Whole | Counters) else ()
+        assert len({step.name for step in steps}) == len(steps)
+        for step in steps:
+            layers = {layer.name for layer in getattr(part, "layers", ())} | {"", "sum"}
+            assert set(step.published) <= layers
+            assert all(published_us(figures) for figures in step.published.values()), step.name
+        if isinstance(part, Whole | Counters) and part.table:
+            assert set(table(part.table).steps) == {step.name for step in steps}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.tsv")), ids=lambda path: path.stem)
+def test_published_tables(path: Path) -> None:
+    found = table(path.stem)
+    assert len(found.rows) >= 17
+    assert found.times == path.stem.endswith("times")
+    if found.times:  # what the source sums up is the sum, as printed
+        for step in found.steps:
+            parts = [time_us(found.rows[row][step]) or 0 for row in ("kernel", "memcpy HtoD", "memcpy DtoH")]
+            assert sum(parts) == pytest.approx(time_us(found.rows["GPU sum"][step]), rel=2e-3)
+
+
+def test_held_parameters() -> None:
+    problem = Problem.parse("n1c64h14w14k64r3s3p1-f32")
+    held = Pinned(family("direct"), {"sw": (2, 4), "sg": 1})
+    configs = [config for config, _ in zip(space(held, problem, H100).every(), range(200), strict=False)]
+    assert configs and all(config["sw"] in (2, 4) and config["sg"] == 1 for config in configs)
+    for config in ranked(family("direct"), problem, H100, {"sw": 1, "sb": 2}, 3):
+        family("direct").check(problem, H100, config)
+        assert (config["sw"], config["sb"]) == (1, 2)
+    with pytest.raises(ConfigError, match="no parameter 'frob'"):
+        ranked(family("direct"), problem, H100, {"frob": 1}, 1)
+    with pytest.raises(ConfigError, match="bh may not be 999"):
+        ranked(family("direct"), problem, H100, {"bh": 999}, 1)
+    with pytest.raises(ConfigError, match="not cover"):
+        ranked(family("gemv"), problem, H100, {"x": 1}, 1)
+
+
+def test_formula_of_im2col() -> None:
+    problem = Problem.parse("n2c3h10w8k4r3s5-f32")
+    assert formula_bytes(problem) == 3 * 5 * (10 - 3 + 1) * (8 - 5 + 1) * 3 * 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [("128.10ms", 128100.0), ("996ns", 0.996), ("1.53906e6ms", 1.53906e9), ("0.468s", 468000.0), ("x", None)],
+)
+def test_times_as_printed(text: str, us: float | None) -> None:
+    assert time_us(text) == (pytest.approx(us) if us else None)
+
+
+# ------------------------------------------------------------------------------------- running
+
+
+@pytest.mark.parametrize("name", engine.NAMES)
+def test_quick_run(name: str, runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
+    start = time.monotonic()
+    outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
+    assert main(["study", name, "--quick", "--device", "cpu", *outputs]) == 0
+    took = time.monotonic() - start
+    result = engine.load(files["json"])
+    assert result.quick and result.name == name
+    assert len(result.parts) == len(engine.study(name).parts)
+    for part in result.parts:
+        for row in part.rows:
+            assert row.get("reason") or part.kind in ("beside", "memory", "curve") or row.get("layer")
+    timed = [row for part in result.parts for row in part.rows if row.get("time_us")]
+    assert timed and all((row.get("error_over_bound") or 0.0) <= 1 for row in timed)
+    assert files["markdown"].read_text().startswith(f"# {result.title}")
+    assert "<svg" in files["html"].read_text()
+    assert result.title in capsys.readouterr().out
+    assert took < 240  # 2 minutes on 4 cores of one's own
+
+
+def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
+    part = Steps(
+        "t", (SMALL,),
+        (
+            Step("naive", config=NAIVE, published={"": ("10ms", "5 GFLOP/s")}),
+            Step("held", family="direct", pin={"x": 1}, published={"": ("5ms",)}),
+            Step("no such", family="direct", pin={"frob": 1}),
+            Step("later", waits="waits for a kernel"),
+            Step("refused", family="gemv"),
+            Step("peer", peer="frob"),
+            Step("odd", config="textbook:step=9"),
+        ),
+    )  # fmt: skip
+    found = engine._run(part, lab(runtime))
+    rows = {str(row["step"]): row for row in found.rows}
+    assert rows["naive"]["speedup"] == 1.0 and rows["held"]["published_speedup"] == 2.0
+    assert rows["naive"]["published"] == "10ms, 5 GFLOP/s"
+    reasons = {name: str(row.get("reason", "")) for name, row in rows.items()}
+    assert not reasons["naive"] and not reasons["held"]
+    assert "no parameter 'frob'" in reasons["no such"] and reasons["later"] == "waits for a kernel"
+    assert "cover" in reasons["refused"] and "no peer" in reasons["peer"] and "step" in reasons["odd"]
+    shown = part_table(found, with_bars=True)
+    assert "█" in shown.body[0][-1] and any("waits for a kernel" in note for note in shown.notes)
+
+
+def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.tuning.verify import Verifier
+
+    check = Verifier.check
+    monkeypatch.setattr(
+        Verifier, "check", lambda *a, **k: replace(check(*a, **k), ok=False, reason="one element is off")
+    )
+    row = engine._run(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime)).rows[0]
+    assert row["reason"] == "wrong answer: one element is off" and "time_us" not in row
+
+
+# -------------------------------------------------------------------------------------- showing
+
+
+def test_documents_round_trip(tmp_path: Path) -> None:
+    sample = Path(__file__).parent / "study_sample.json"
+    result = engine.load(sample)
+    assert engine.parse(json.loads(json.dumps(engine.document(result)))) == result
+    assert "| TOY" in study_markdown(result)
+    assert main(["report", str(sample), "--markdown", str(tmp_path / "x.md")]) == 0
+
+
+def test_cells() -> None:
+    values = [("us", 1234.0), ("x", 2.345), ("%", 45.6), ("bytes", 2048.0)]
+    values += [("", 12345.0), ("", None), ("", "a")]
+    shown = [cell(Column("k", "t", unit), value) for unit, value in values]
+    assert shown == ["1.23 ms", "2.35x", "46%", "2.0k", "12,345", "–", "a"]
+    assert [duration(us) for us in (5.0, 5e3, 5e6, 5e9)] == ["5 us", "5 ms", "5 s", "5000 s"]
+
+
+def test_an_empty_part_is_shown() -> None:
+    part = PartResult("t", "ladder", "", (Column("layer", "layer"), Column("step", "step")), ())
+    assert part_table(part).body == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("study frob", ["'frob'", "toy-cnn"]),
+        ("study", ["NAME"]),
+        ("study lenet --device numpy", ["NumPy"]),
+        ("study lenet --budget soon", ["soon"]),
+        ("study lenet --html /no/such/x.html", ["--html", "does not exist"]),
+        ("study lenet --device cuda:99", ["cuda"]),
+    ],
+)
+def test_mistakes(
+    line: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    assert main(line.split()) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ") and len(shown.splitlines()) == 1
+    assert all(word in shown for word in words)

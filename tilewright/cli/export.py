@@ -1,0 +1,95 @@
+"""``tilewright export``: a layer's kernel as stand-alone files, for this device or for an architecture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewright.cli import options
+from tilewright.cli.screen import remark
+from tilewright.errors import CompileError, DeviceError, ProblemError
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+
+if TYPE_CHECKING:
+    from tilewright.export.bundle import Bundle
+
+To = Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
+Arch = Annotated[
+    str | None,
+    typer.Option("--arch", metavar="ARCH", help="For sm_80, sm_90 or sm_120, with no such GPU here."),
+]
+
+
+def export(
+    layer: options.OneProblem,
+    to: To,
+    config: options.ConfigText = None,
+    device: options.Device = None,
+    arch: Arch = None,
+    dtype: options.Dtype = None,
+    layout: options.Layout = None,
+    deterministic: options.Deterministic = False,
+) -> None:
+    """Write a layer's kernel (the winner, else the model's choice) as files that need no tilewright.
+
+    Its source with nothing left to include, a cubin for CUDA, a C header with launches, buffers and the
+    packing of the filter, a JSON of everything, and a C example that checks and times it.
+    """
+    problem = options.layer(layer, dtype, layout).problem
+    given = options.config(config, problem)
+    if problem.n == 0:
+        raise ProblemError(f"{problem}: n=0 leaves nothing to export; give a batch of 1 or more")
+    _folder(to)
+    if arch is not None and device is not None:
+        raise options.OptionError("--arch and --device: give one of them")
+    found = (
+        _for_device(problem, device, given, deterministic)
+        if arch is None
+        else _for_architecture(problem, arch, given, deterministic)
+    )
+    to.mkdir(exist_ok=True)
+    for name, data in found.files().items():
+        options.write(to / name, data, "--to")
+        print(to / name)
+    remark(f"{found.config}: {found.note}")
+
+
+def _folder(to: Path) -> None:
+    if to.exists() and not to.is_dir():
+        raise options.OptionError(f"--to {to}: is a file; name a folder")
+    options.writable(to / "layer.h" if to.exists() else to, "--to")
+
+
+def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:
+    from tilewright.dispatch import UNVERIFIED
+    from tilewright.export.bundle import bundle
+
+    runtime = options.open_device(device)
+    if runtime.device.backend == "numpy":
+        raise DeviceError("export: NumPy has no kernels; name a CUDA or OpenCL device, or --arch sm_90")
+    config, note = (given, f"given{UNVERIFIED}") if given else options.chosen(problem, runtime, deterministic)
+    return bundle(problem, runtime.device, config, note, runtime.compile)
+
+
+def _for_architecture(problem: Problem, arch: str, given: Config | None, deterministic: bool) -> Bundle:
+    """Compile for a GPU that is not here: of the likely winners the first that compiles."""
+    from tilewright.device import for_architecture
+    from tilewright.dispatch import UNVERIFIED, foreseen
+    from tilewright.export.bundle import bundle
+    from tilewright.runtime.nvrtc import compile_cuda, compiler
+    from tilewright.store import Store
+
+    device = for_architecture(arch)
+    choices = [(given, f"given{UNVERIFIED}")] if given else foreseen(
+        problem, device, compiler(), Store(), deterministic
+    )  # fmt: skip
+    last: CompileError | None = None
+    for config, note in choices:
+        try:
+            return bundle(problem, device, config, note, lambda blueprint: compile_cuda(blueprint, arch))
+        except CompileError as error:
+            last = error
+    raise last or CompileError(f"{problem}: no kernel takes it on {device.name}")

@@ -1,0 +1,69 @@
+"""``tilewright profile``: what limits a layer's kernel, by counters where they can be read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit
+from tilewright.errors import DeviceError
+from tilewright.report.table import Table, bytes_text, time_text
+
+if TYPE_CHECKING:
+    from tilewright.profiling.figures import Figure, Profile
+
+
+def profile(
+    layer: options.OneProblem,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    layout: options.Layout = None,
+    config: options.ConfigText = None,
+    deterministic: options.Deterministic = False,
+    json_file: options.JsonFile = None,
+) -> None:
+    """Print the counters of a layer's kernel, and what limits it.
+
+    By NVIDIA's ncu where it is installed and permitted; else the model's figures, which say so.
+    """
+    problem = options.layer(layer, dtype, layout).problem
+    given = options.config(config, problem)
+    options.writable(json_file, "--json")
+    runtime = options.open_device(device)
+    if runtime.device.backend == "numpy":
+        raise DeviceError("profile: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    from tilewright.execution import Plan
+    from tilewright.profiling import modelled, ncu
+
+    chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
+    plan = Plan.make(runtime, problem, chosen)
+    try:
+        found = ncu.profiled(plan)
+    except ncu.NoCounters as error:
+        found = modelled.modelled(plan.family, problem, runtime.device, chosen, str(error))
+    facts = {"problem": str(problem), "device": runtime.device.name, "config": str(chosen), "note": note}
+    emit(_tables(found, facts), {**facts, **asdict(found)}, json_file)
+
+
+def _tables(found: Profile, facts: dict[str, str]) -> list[Table]:
+    """A table for each launch; the last line of each is what limits it."""
+    said = "measured by ncu" if found.source == "ncu" else f"predicted by the model: {found.why}"
+    head = Table("", ("", ""), tuple(facts.items()), words=True)
+    return [head] + [
+        Table(
+            f"{one.kernel}, {said}", ("", ""), tuple((f.name, _text(f)) for f in one.figures),
+            (f"limiter: {one.limiter}",), words=True,
+        )
+        for one in found.kernels
+    ]  # fmt: skip
+
+
+def _text(figure: Figure) -> str:
+    if figure.unit.startswith("%"):
+        return f"{figure.value:.3g}{figure.unit}"
+    if figure.unit == "us":
+        return f"{time_text(figure.value)} us"
+    if figure.unit == "bytes":
+        return bytes_text(round(figure.value))
+    return f"{figure.value:,.4g} {figure.unit}".rstrip()

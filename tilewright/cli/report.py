@@ -1,0 +1,53 @@
+"""``tilewright report``: results files as one offline page, or as Markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit, remark
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[RESULTS]...", help="Written by bench or study --json. Default: benchmarks/."),
+]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one offline page there.")]
+Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there.")]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV there.")]
+Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Of the page.")]
+
+
+def report(
+    files: Files = None,
+    html: Html = None,
+    markdown: Markdown = None,
+    csv: Csv = None,
+    json_file: options.JsonFile = None,
+    title: Title = "tilewright: results",
+) -> None:
+    """Put results files together: tables in the terminal, or one page with charts that needs no network."""
+    for option, file in {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}.items():
+        options.writable(file, option)
+    from tilewright.report import gather
+
+    paths = files or gather.usual(Path())
+    if not paths:
+        raise options.OptionError("report: no results files in benchmarks/ here; name some")
+    found = gather.gather(paths)
+    written = {}
+    if html is not None:
+        written["--html"] = (html, gather.html(title, found))
+    if markdown is not None:
+        written["--markdown"] = (markdown, gather.as_markdown(found))
+    if csv is not None:
+        written["--csv"] = (csv, gather.as_csv(found))
+    for option, (path, text) in written.items():
+        options.write(path, text, option)
+        remark(f"wrote {path}")
+    if json_file is not None:
+        emit([], {one.name: one.document for one in found}, json_file)
+    elif not written:
+        emit(gather.tables(found), None, None)

@@ -1,0 +1,88 @@
+"""``tilewright study``: the experiments of a source, run here, beside what it published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewright.cli import options
+from tilewright.cli.screen import emit, remark, show
+from tilewright.errors import DeviceError
+
+if TYPE_CHECKING:
+    from tilewright.problem import Problem
+    from tilewright.runtime.base import Runtime
+    from tilewright.store import Store
+    from tilewright.studies.study import PartResult
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="csg, diannao, im2col-gemm, lenet, toy-cnn.", show_default=False)
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Smaller layers: each study under 2 minutes on a CPU.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page of charts there.")]
+Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there.")]
+Budget = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="BUDGET", help="Tune what is not pinned first, e.g. 20s a layer."),
+]
+
+
+def study(
+    name: Name,
+    device: options.Device = None,
+    quick: Quick = False,
+    budget: Budget = None,
+    json_file: options.JsonFile = None,
+    markdown: Markdown = None,
+    html: Html = None,
+) -> None:
+    """Run the experiments of a source, every answer checked, and put its published figures beside."""
+    from tilewright.studies import engine
+
+    wanted = engine.study(name)
+    limit = options.budget(budget)
+    for option, file in {"--json": json_file, "--markdown": markdown, "--html": html}.items():
+        options.writable(file, option)
+    runtime = options.open_device(device, measured=True)
+    if runtime.device.backend == "numpy":
+        raise DeviceError("study: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    from tilewright.bench import tuner
+    from tilewright.report.gather import html as as_page
+    from tilewright.report.gather import of_document
+    from tilewright.report.study import heading, part_table, study_markdown
+    from tilewright.store import Store
+    from tilewright.studies.lab import Lab
+
+    def done(part: PartResult) -> None:
+        if str(json_file) != "-":
+            show(part_table(part, with_bars=True))
+            print(flush=True)
+
+    store = Store()
+    tune = _tuning(runtime, store, limit, tuner) if limit else None
+    lab = Lab(
+        runtime, store, quick, wanted.rounds, min(runtime.device.units, options.cores()), tune, say=remark
+    )
+    result = engine.run(wanted, lab, done)
+    document = engine.document(result)
+    emit([], document, json_file)
+    if str(json_file) != "-":
+        print(heading(result))
+    if markdown is not None:
+        options.write(markdown, study_markdown(result), "--markdown")
+    if html is not None:
+        options.write(html, as_page(result.title, [of_document(name, document)]), "--html")
+
+
+def _tuning(
+    runtime: Runtime, store: Store, limit: object, tuner: Callable[..., Callable[[Problem], float]]
+) -> Callable[[Problem, tuple[str, ...]], None]:
+    """Return what tunes a layer with some families."""
+
+    def tune(problem: Problem, families: tuple[str, ...]) -> None:
+        tuner(runtime, limit, store, families=families)(problem)
+
+    return tune

@@ -1,0 +1,1 @@
+"""A kernel as files that need nothing of tilewright: source, cubin, C header, JSON, C example."""

@@ -1,0 +1,183 @@
+"""What is exported of one kernel: its programs, buffers and launches; and the files made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tilewright import __version__, kernels
+from tilewright.device import Device
+from tilewright.kernels import tools
+from tilewright.kernels.family import Blueprint, Config, Launch
+from tilewright.kernels.source import full_source
+from tilewright.problem import Problem
+from tilewright.runtime.base import Built
+
+EXAMPLE = Path(__file__).parent / "example.c"
+PACKED = "packed"
+UNUSED_BYTES = 64  # of a bias or z that is bound and never read
+
+
+@dataclass(frozen=True)
+class Program:
+    """One source file, compiled by itself."""
+
+    name: str
+    source: str
+    defines: dict[str, int]
+    built: Built
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Device memory that the caller provides, 16-byte aligned; ``zeroed`` before the first run ever."""
+
+    name: str
+    nbytes: int
+    zeroed: bool
+    what: str
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One kernel for one device.
+
+    Attributes:
+        note: why this config.
+        programs: what is compiled, the filter's packing included.
+        buffers: all that launches name; ``packed`` is the filter as the kernel reads it.
+        pack: the launch that packs a kcrs filter, once; None: it is used as given.
+        pack_geometry: sizes of the packed filter (see the header's text).
+        run: the launches of a run, in order; one of the kernel ``zero`` is a memset.
+    """
+
+    problem: Problem
+    device: Device
+    config: Config
+    note: str
+    programs: tuple[Program, ...]
+    buffers: tuple[Buffer, ...]
+    pack: Launch | None
+    pack_geometry: dict[str, int]
+    run: tuple[Launch, ...]
+
+    @property
+    def cuda(self) -> bool:
+        """Whether it is CUDA C++; else it is OpenCL C."""
+        return self.device.backend == "cuda"
+
+    def program_of(self, kernel: str) -> str:
+        """Return the name of the program that has a kernel; empty for a memset."""
+        return next((p.name for p in self.programs if kernel in p.built.resources), "")
+
+    def files(self) -> dict[str, bytes]:
+        """Return every file by its name."""
+        from tilewright.export.header import header
+
+        found: dict[str, bytes] = {}
+        for program in self.programs:
+            about = f"// {self.problem} for {self.device.arch}: {self.config}; launches are in layer.h.\n"
+            found[f"{program.name}.{'cu' if self.cuda else 'cl'}"] = (about + program.source).encode()
+            if self.cuda:
+                found[f"{program.name}.cubin"] = program.built.binary
+        found["layer.h"] = header(self).encode()
+        found["layer.json"] = (json.dumps(self.document(), indent=1) + "\n").encode()
+        if self.cuda:
+            found["example.c"] = EXAMPLE.read_bytes()
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Return everything but the sources, for ``layer.json``."""
+        problem = self.problem
+        programs = [
+            {
+                "name": p.name,
+                "defines": p.defines,
+                "kernels": {name: asdict(used) for name, used in p.built.resources.items()},
+            }
+            for p in self.programs
+        ]
+        launches = [{**asdict(one), "program": self.program_of(one.kernel)} for one in self.run]
+        return {
+            "format": "tilewright-export", "schema": 1, "tilewright": __version__,
+            "problem": str(problem), "flops": problem.flops, "bytes": problem.bytes,
+            "shapes": {name: getattr(problem, f"{name}_shape") for name in "xwzy"},
+            "dtype": problem.dtype, "dtype_out": problem.dtype_out, "epilogue": asdict(problem.epilogue),
+            "device": {"name": self.device.name, "backend": self.device.backend, "arch": self.device.arch},
+            "config": {"family": self.config.family, **self.config.values}, "config_text": str(self.config),
+            "note": self.note, "deterministic": kernels.family(self.config.family).deterministic(self.config),
+            "programs": programs, "buffers": [asdict(buffer) for buffer in self.buffers],
+            "pack": asdict(self.pack) if self.pack else None, "pack_geometry": self.pack_geometry,
+            "launches": launches,
+        }  # fmt: skip
+
+
+def bundle(
+    problem: Problem, device: Device, config: Config, note: str, compiled: Callable[[Blueprint], Built]
+) -> Bundle:
+    """Lay out and compile a config for export.
+
+    Args:
+        problem: the layer.
+        device: what it is for; need not be here.
+        config: a legal config.
+        note: why this one.
+        compiled: compiles a blueprint: ``Runtime.compile``, or NVRTC for an architecture.
+
+    Raises:
+        ConfigError: the config breaks a rule.
+        CompileError: the compiler refused it, or it spilled registers.
+    """
+    family = kernels.family(config.family)
+    family.check(problem, device, config)
+    plan = family.blueprint(problem, device, config)
+    packer = tools.pack(problem, device, plan.pack, plan.packed_bytes) if plan.pack is not None else None
+    blueprints = [*plan.programs, *([packer] if packer else [])]
+    return Bundle(
+        problem=problem, device=device, config=config, note=note,
+        programs=tuple(_programs(blueprints, compiled, device)),
+        buffers=_buffers(problem, plan), pack=packer.launches[0] if packer else None,
+        pack_geometry=dict(plan.pack or ()),
+        run=tuple(_reads_packed(one) if packer else one for one in plan.launches),
+    )  # fmt: skip
+
+
+def _programs(
+    blueprints: list[Blueprint], compiled: Callable[[Blueprint], Built], device: Device
+) -> list[Program]:
+    """Compile each; the text of an OpenCL program is what its runtime builds, prelude included."""
+    found: list[Program] = []
+    for number, blueprint in enumerate(blueprints):
+        stem = blueprint.source.partition(".")[0] if "\n" not in blueprint.source else "kernel"
+        name = stem if all(stem != p.name for p in found) else f"{stem}{number}"
+        built = compiled(blueprint)
+        text = full_source(blueprint) if device.backend == "cuda" else built.binary.decode()
+        found.append(Program(name, text, dict(blueprint.defines), built))
+    return found
+
+
+def _reads_packed(launch: Launch) -> Launch:
+    return replace(launch, args=tuple(PACKED if name == "w" else name for name in launch.args))
+
+
+def _buffers(problem: Problem, plan: Blueprint) -> tuple[Buffer, ...]:
+    pr, out = problem, problem.dtype_out
+    bias = pr.bias_bytes if pr.epilogue.bias else UNUSED_BYTES
+    residual = pr.z_bytes if pr.epilogue.add else UNUSED_BYTES
+    found = [
+        Buffer("x", pr.x_bytes, False, f"input, {_sizes(pr.x_shape)} {pr.layout_in}, {pr.dtype}"),
+        Buffer("w", pr.w_bytes, False, f"filter, {_sizes(pr.w_shape)} kcrs, {pr.dtype}"),
+        Buffer("bias", bias, False, f"{pr.k} {out}" if pr.epilogue.bias else "bound, never read"),
+        Buffer("z", residual, False, f"residual, {out}" if pr.epilogue.add else "bound, never read"),
+        Buffer("y", pr.y_bytes, False, f"output, {_sizes(pr.y_shape)} {pr.layout_out}, {out}"),
+    ]
+    if plan.pack is not None:
+        found.append(Buffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))
+    return (*found, *(Buffer(b.name, b.nbytes, b.zeroed, "workspace") for b in plan.workspace))
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))

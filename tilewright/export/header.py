@@ -1,0 +1,140 @@
+"""The C header of an exported kernel: sizes, buffers, launches as constants, and how the filter is packed."""
+
+from __future__ import annotations
+
+from tilewright import __version__
+from tilewright.export.bundle import Bundle
+from tilewright.kernels.family import Launch
+from tilewright.problem import DTYPES, Problem
+
+_ACTIVATIONS = {"": 0, "relu": 1, "leaky": 2, "silu": 3, "clamp": 4}
+
+
+def header(bundle: Bundle) -> str:
+    """Return the text of ``layer.h``."""
+    parts = [_about(bundle), _packing(bundle), "\n#pragma once\n#include <stddef.h>", _names(bundle)]
+    parts += [_sizes(bundle.problem), _epilogue(bundle.problem), _buffers(bundle), _launches(bundle)]
+    return "\n".join(parts) + "\n"
+
+
+def _about(bundle: Bundle) -> str:
+    sources = ", ".join(f"{p.name}.{'cu' if bundle.cuda else 'cl'}" for p in bundle.programs)
+    how = "nvcc -o example example.c -lcuda && ./example" if bundle.cuda else "-cl-std=CL1.2"
+    return "\n".join(
+        f"// {line}".rstrip()
+        for line in (
+            f"{bundle.problem} for {bundle.device.name} ({bundle.device.arch})",
+            f"{bundle.config}",
+            f"{bundle.note}",
+            "",
+            f"Made by tilewright {__version__} (Apache-2.0). Sources: {sources}.",
+            f"Build: {how}",
+            "",
+            "Every kernel parameter is a pointer, in the order of tw_launch.argument. Buffers start at a",
+            "multiple of 16 bytes. A launch of no program fills its one buffer with zero bytes. A chained",
+            "launch may begin while the one before it still runs (programmatic stream serialization).",
+            "An OpenCL global size is grid * block; shared memory is declared in the source there.",
+            "",
+        )
+    )
+
+
+def _packing(bundle: Bundle) -> str:
+    """Say in words and a formula how the filter is packed; pack.cu does it on the device."""
+    geometry = bundle.pack_geometry
+    if bundle.pack is None:
+        lines = ["The filter is used as given: kcrs, contiguous."]
+    else:
+        lines = ["The filter is packed once by TW_PACK: kcrs in, groups of rows padded with zeros out."]
+        if geometry.get("PACK_WINOGRAD"):
+            lines.append("It is transformed as well (Winograd): leave it to the kernel in the pack source.")
+        elif geometry.get("PACK_FLAT"):
+            lines.append("packed[c][r * S + s][k] = w[k][c][r][s], all groups side by side.")
+        else:
+            lines += [
+                f"packed[g][t][c][r * S + s][i] = w[g * K / GROUPS + t * {geometry['PACK_K']} + i][c][r][s],",
+                f"i < {geometry['PACK_K']}, c < {geometry['PACK_C']}, 0 past the last k or c of a group.",
+            ]
+        lines += ["A word is an f32 (f64 of f64; of i8 four channels, the first in the lowest byte)."]
+    return "\n".join(f"// {line}" for line in lines)
+
+
+def _names(bundle: Bundle) -> str:
+    facts = {"PROBLEM": bundle.problem, "CONFIG": bundle.config, "ARCH": bundle.device.arch}
+    return "\n" + "\n".join(f'#define TW_{name} "{value}"' for name, value in facts.items())
+
+
+def _sizes(pr: Problem) -> str:
+    values = dict(
+        N=pr.n, C=pr.c, H=pr.h, W=pr.w, K=pr.k, R=pr.r, S=pr.s, P=pr.p, Q=pr.q, Y_P=pr.y_p, Y_Q=pr.y_q,
+        GROUPS=pr.groups, PAD_TOP=pr.pad[0], PAD_LEFT=pr.pad[2], STRIDE_H=pr.stride[0],
+        STRIDE_W=pr.stride[1], DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
+        IN_NHWC=int(pr.layout_in == "nhwc"), OUT_NHWC=int(pr.layout_out == "nhwc"),
+        DTYPE=DTYPES.index(pr.dtype),
+    )  # fmt: skip
+    body = ",\n".join(f"    TW_{name} = {value}" for name, value in values.items())
+    kinds = " ".join(f"{number} {name}" for number, name in enumerate(DTYPES))
+    return f"\n// The layer; TW_DTYPE is {kinds} (summed into i32).\nenum {{\n{body}\n}};"
+
+
+def _epilogue(pr: Problem) -> str:
+    e = pr.epilogue
+    pool = e.pool
+    lines = [
+        "\n// y = pool(act(alpha * conv + beta * z + bias)); act: "
+        + " ".join(f"{number} {name or 'none'}" for name, number in _ACTIVATIONS.items()),
+        f"#define TW_ALPHA {e.alpha!r}",
+        f"#define TW_BETA {e.beta!r}",
+        f"#define TW_LOW {e.low!r}",
+        f"#define TW_HIGH {e.high!r}",
+        f"enum {{ TW_HAS_BIAS = {int(e.bias)}, TW_HAS_Z = {int(e.add)}, TW_ACT = {_ACTIVATIONS[e.act]} }};",
+        "enum { TW_POOL = "  # none, max, avg
+        + (f"{1 if pool.kind == 'max' else 2}" if pool else "0")
+        + f", TW_POOL_SIZE = {pool.size if pool else 1}, TW_POOL_STRIDE = {pool.stride if pool else 1}"
+        + f", TW_POOL_PAD = {pool.pad if pool else 0} }};  // TW_POOL: 0 none 1 max 2 mean",
+    ]
+    return "\n".join(lines)
+
+
+def _buffers(bundle: Bundle) -> str:
+    names = "".join(f"    TW_BUF_{b.name.upper()},  // {b.what}\n" for b in bundle.buffers)
+    sizes = ", ".join(str(b.nbytes) for b in bundle.buffers)
+    zeroed = ", ".join(str(int(b.zeroed)) for b in bundle.buffers)
+    return (
+        f"\nenum {{\n{names}    TW_BUFFERS\n}};\n"
+        f"static const size_t TW_BYTES[TW_BUFFERS] = {{{sizes}}};\n"
+        "// Must hold zeros before the first run ever; a run leaves zeros behind.\n"
+        f"static const char TW_ZEROED[TW_BUFFERS] = {{{zeroed}}};"
+    )
+
+
+def _launches(bundle: Bundle) -> str:
+    packs = (bundle.pack,) if bundle.pack else ()
+    most = max(len(launch.args) for launch in (*packs, *bundle.run))
+    rows = {"PACK": packs, "RUN": bundle.run}
+    counts = ", ".join(f"TW_{name}_LAUNCHES = {len(launches)}" for name, launches in rows.items())
+    tables = "\n".join(
+        f"static const tw_launch TW_{name}[] = {{\n{''.join(_row(bundle, one) for one in launches)}"
+        + ("};" if launches else "    {0}};  // none")
+        for name, launches in rows.items()
+    )
+    return (
+        "\ntypedef struct {\n"
+        "    const char *program, *kernel;\n"
+        "    unsigned grid[3], block[3], shared_bytes, cluster;  // grid in blocks; cluster along x\n"
+        "    int chained, arguments;\n"
+        f"    int argument[{most}];\n"
+        f"}} tw_launch;\nenum {{ {counts} }};\n{tables}"
+    )
+
+
+def _row(bundle: Bundle, launch: Launch) -> str:
+    program = bundle.program_of(launch.kernel)
+    kernel = f'"{program}", "{launch.kernel}"' if program else '0, "zero"'
+    grid, block = (", ".join(map(str, size)) for size in (launch.grid, launch.block))
+    arguments = ", ".join(f"TW_BUF_{name.upper()}" for name in launch.args)
+    return (
+        f"    {{{kernel}, {{{grid}}}, {{{block}}}, {launch.shared_bytes}, {launch.cluster}, "
+        f"{int(launch.chained)}, {len(launch.args)},\n     {{{arguments}}}}},\n"
+    )
+

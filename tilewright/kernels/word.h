@@ -1,0 +1,34 @@
+// The words of the input: what is staged in shared memory and multiplied with those of the filter (pack.cu).
+//
+//   f64 f32    an element                          i8   four channels 4c .. 4c + 3, zeros past the last: CG
+//   f16 bf16   an element, widened to f32               channels of a group are C words, for dot4
+//
+// AS_WORDS 1: memory holds words as they are, and they can be copied without a register: always so for f64 and
+// f32, for i8 in aligned nhwc with whole words. Else each is loaded, made, and stored.
+
+#ifndef AS_WORDS
+#define AS_WORDS (DTYPE < 2)
+#endif
+#ifndef CG
+#define CG C
+#endif
+#if DTYPE == 4
+#define CHANNEL(c) ((c) * 4)  // the first of word c
+#else
+#define CHANNEL(c) (c)
+#endif
+#define PLANE_STEP (X_NHWC ? 1 : H * W)  // elements to the next channel
+
+// Word c of a group, whose first channel lies at `from`.
+INLINE acc_t load_word(const GLOBAL in_t *from, int c) {
+#if AS_WORDS
+    return *(const GLOBAL acc_t *)from;
+#elif DTYPE != 4
+    return in_load(from);
+#else
+    unsigned word = 0;
+    UNROLL for (int j = 0; j < 4; j++)
+        if (CG % 4 == 0 || c * 4 + j < CG) word |= (unsigned)(unsigned char)from[j * PLANE_STEP] << 8 * j;
+    return (acc_t)word;
+#endif
+}

@@ -1,0 +1,56 @@
+"""Words: what the kernels that take every dtype multiply with and sum (see word.h, pack.cu)."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.problem import DTYPE_BYTES, Problem
+
+CHANNELS_OF_I8 = 4  # in one word, for dot4
+
+
+def word_bytes(pr: Problem) -> int:
+    """Bytes of a word, and of a sum."""
+    return 8 if pr.dtype == "f64" else 4
+
+
+def word_registers(pr: Problem) -> int:
+    """32-bit registers that hold a word."""
+    return word_bytes(pr) // 4
+
+
+def word_channels(pr: Problem) -> int:
+    """Channels that one word holds."""
+    return CHANNELS_OF_I8 if pr.dtype == "i8" else 1
+
+
+def words(pr: Problem) -> int:
+    """Words of the channels of one group, at one pixel."""
+    return -(-pr.cg // word_channels(pr))
+
+
+def filter_bytes(pr: Problem) -> int:
+    """Bytes of the filter in words, without padding."""
+    return word_bytes(pr) * pr.k * words(pr) * pr.r * pr.s
+
+
+def as_words(pr: Problem, aligned: bool = True) -> bool:
+    """Whether memory holds the input's words as they are, and they can be copied without a register."""
+    whole = pr.layout_in == "nhwc" and pr.cg % CHANNELS_OF_I8 == 0 and aligned
+    return pr.dtype in ("f64", "f32") or (pr.dtype == "i8" and whole)
+
+
+def read_bytes(pr: Problem) -> float:
+    """Bytes of the input that one word is made of."""
+    return float(DTYPE_BYTES[pr.dtype] * word_channels(pr))
+
+
+def issue_slots(pr: Problem, device: Device) -> int:
+    """Issue slots of one multiply-add of words on a GPU, where an f32 one takes one.
+
+    Sources: the CUDA programming guide's table of instruction throughputs, of f64: half of f32's for
+    compute capability 8.0, 9.0 and 10.0, else 1/64. dp4a is taken to be as fast as the integer
+    multiply-add beside it in that table, half of f32's.
+    """
+    if pr.dtype == "f64":
+        return 2 if device.arch in ("sm_80", "sm_90", "sm_100") else 64
+    return 2 if pr.dtype == "i8" else 1

@@ -1,0 +1,56 @@
+"""The model's figures of a kernel, where counters cannot be read: predicted, and marked as such."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Config, Family
+from tilewright.problem import Problem
+from tilewright.profiling.figures import Figure, KernelProfile, Profile
+from tilewright.tuning.model import estimate
+
+# Facts of the model that are times: the pipe or memory that each stands for.
+_GPU_PIPES = {
+    "issue_slots_us": "issue slots", "shared_port_us": "shared-memory port", "l2_us": "L2 cache",
+    "tensor_us": "tensor cores", "dram_us": "device memory", "stalls_us": "latency",
+}  # fmt: skip
+_CPU_PIPES = {
+    "multiply_add_us": "multiply-add pipes", "load_ports_us": "load ports", "filter_stream_us": "caches",
+    "dram_us": "main memory",
+}  # fmt: skip
+
+_SHARES = ("occupancy", "useful_outputs", "tail")
+
+
+def modelled(family: Family, problem: Problem, device: Device, config: Config, why: str) -> Profile:
+    """Predict what a profiler would see; ``why`` says why none was asked."""
+    if not family.tunable:
+        text = "not known: the model does not know this family"
+        return Profile("model", why, (KernelProfile(family.name, (), text),))
+    found = estimate(family, problem, device, config)
+    names = _GPU_PIPES if device.lanes == 32 else _CPU_PIPES
+    pipes = {name: found.facts[key] for key, name in names.items() if key in found.facts}
+    figures = [Figure("time", found.total_us, "us"), Figure("TFLOP/s", problem.flops / found.total_us * 1e-6)]
+    figures += [Figure(name, 100 * us / found.total_us, "% of the time") for name, us in pipes.items()]
+    for key, value in found.facts.items():
+        if key not in names:
+            unit = "bytes" if "bytes" in key else "%" if key in _SHARES else ""
+            figures.append(Figure(key.replace("_", " "), value * (100 if unit == "%" else 1), unit))
+    said = _limiter(family, problem, device, config, pipes, found.total_us)
+    return Profile("model", why, (KernelProfile(family.name, tuple(figures), said),))
+
+
+def _limiter(
+    family: Family, problem: Problem, device: Device, config: Config, pipes: dict[str, float], total_us: float
+) -> str:
+    name = max(pipes, key=lambda key: pipes[key])
+    text = f"{name}: {100 * pipes[name] / total_us:.0f}% of the predicted time"
+    if name != "issue slots":
+        return text
+    work = family.work(problem, device, config)
+    kinds = {
+        "multiply-adds": work.fma, "shared-memory loads": work.shared_loads,
+        "global loads": work.global_loads, "staging": work.staging, "the epilogue": work.epilogue,
+    }  # fmt: skip
+    total = sum(kinds.values())
+    ranked = sorted(kinds.items(), key=lambda item: -item[1])[:3]
+    return text + " (" + ", ".join(f"{kind} {100 * n / total:.0f}%" for kind, n in ranked if n) + ")"

@@ -1,0 +1,124 @@
+"""Results files of any kind, and what is made of several: one page, one Markdown, one CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import StoreError
+from tilewright.report.html.bench import bench_section
+from tilewright.report.html.page import page
+from tilewright.report.html.study import study_section
+from tilewright.report.results import Results
+from tilewright.report.results import parse as parse_results
+from tilewright.report.study import part_table, study_markdown
+from tilewright.report.table import Table, markdown, results_table
+from tilewright.studies.engine import StudyResult, is_study
+from tilewright.studies.engine import parse as parse_study
+from tilewright.studies.study import StudyError
+
+USUAL = ("benchmarks/*/*.json", "benchmarks/*/studies/*.json")
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """One results file: its name, its document, and what it says."""
+
+    name: str
+    document: Any
+    results: Results | StudyResult
+
+
+def usual(folder: Path) -> list[Path]:
+    """Return the committed results below a folder."""
+    return sorted(path for pattern in USUAL for path in folder.glob(pattern))
+
+
+def gather(paths: Sequence[Path]) -> list[Gathered]:
+    """Read results files, benchmarks and studies alike.
+
+    Raises:
+        StoreError: a file cannot be read or is no results file; says which and why.
+    """
+    found = []
+    for path in paths:
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            found.append(of_document(f"{path.parent.name} {path.stem}".strip(), document))
+        except OSError as error:
+            raise StoreError(f"results file {path}: {error.strerror or error}") from None
+        except ValueError:
+            what = "not JSON; want one written by 'bench --json' or 'study --json'"
+            raise StoreError(f"results file {path}: {what}") from None
+        except (StoreError, StudyError) as error:
+            raise StoreError(f"results file {path}: {error}") from None
+    return found
+
+
+def of_document(name: str, document: Any) -> Gathered:
+    """Turn a document of either kind into values."""
+    return Gathered(name, document, parse_study(document) if is_study(document) else parse_results(document))
+
+
+def html(title: str, found: Sequence[Gathered]) -> str:
+    """Everything as one page."""
+    return page(
+        title,
+        [
+            study_section(one.results) if isinstance(one.results, StudyResult)
+            else bench_section(one.name, one.results)
+            for one in found
+        ],
+    )  # fmt: skip
+
+
+def as_markdown(found: Sequence[Gathered]) -> str:
+    """Everything as Markdown."""
+    return "\n".join(
+        study_markdown(one.results) if isinstance(one.results, StudyResult)
+        else f"# {one.name}\n\n{markdown(results_table(one.results))}\n"
+        for one in found
+    )  # fmt: skip
+
+
+def tables(found: Sequence[Gathered]) -> list[Table]:
+    """Everything as tables for the terminal."""
+    laid: list[Table] = []
+    for one in found:
+        if isinstance(one.results, StudyResult):
+            laid += [part_table(part, with_bars=True) for part in one.results.parts]
+        else:
+            laid.append(results_table(one.results))
+    return laid
+
+
+def as_csv(found: Sequence[Gathered]) -> str:
+    """Everything as lines of: file, part, row, column, value."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("file", "part", "row", "column", "value"))
+    for one in found:
+        writer.writerows((one.name, *line) for line in _lines(one.results))
+    return out.getvalue()
+
+
+def _lines(results: Results | StudyResult) -> Iterator[tuple[Any, ...]]:
+    if isinstance(results, StudyResult):
+        for part in results.parts:
+            for number, row in enumerate(part.rows):
+                for key, value in row.items():
+                    if value not in (None, ""):
+                        yield part.title, number, key, value
+        return
+    for bench in results.rows:
+        figures = {"tilewright": bench.to_json()["ours"]} | bench.to_json()["peers"]
+        yield bench.name, bench.problem, "floor_us", bench.floor_us
+        for who, figure in figures.items():
+            for key, found in figure.items():
+                if isinstance(found, int | float | str) and found != "":
+                    yield bench.name, bench.problem, f"{who} {key}", found

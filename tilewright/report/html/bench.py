@@ -1,0 +1,91 @@
+"""A benchmark's results as a section: table, roofline, ratios, error over bound, device."""
+
+from __future__ import annotations
+
+from tilewright.problem import Problem
+from tilewright.report.html.charts import ladder, ratios, roofline
+from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
+from tilewright.report.html.svg import Bar, Point
+from tilewright.report.results import Results, over_ours
+from tilewright.report.table import Table, ran_peers, results_table, time_text
+from tilewright.rows import BenchRow
+
+
+def bench_section(name: str, results: Results) -> Section:
+    """Lay out one benchmark."""
+    laid = results_table(results, families=True)
+    peers = [peer for peer in results.peer_names if any(peer in ran_peers(row) for row in results.rows)]
+    blocks = [
+        paragraph(laid.title),
+        _table(laid, results),
+        notes(laid.notes),
+        heading("Roofline"),
+        _roofline(results),
+        heading("Each peer's time over ours"),
+        ratios([(row.name, _ratios(row, peers)) for row in results.rows], peers, "peer time / ours"),
+        heading("Largest error over its bound"),
+        ladder([_error(row) for row in results.rows], "error / bound; 1 is the bound", limit=1.0),
+        device_table(results.device),
+    ]
+    return Section(name, tuple(block for block in blocks if block))
+
+
+def about(row: BenchRow) -> str:
+    """What hovering over a layer shows."""
+    ours = row.ours
+    took = f"{time_text(ours.cold_us)} us, floor {time_text(row.floor_us)} us"
+    time = took if ours.cold_us else ours.reason
+    return "\n".join(filter(None, (row.name, row.problem, ours.config, time, ours.note)))
+
+
+def _table(laid: Table, results: Results) -> str:
+    rows = []
+    for row, cells in zip(results.rows, laid.body, strict=True):
+        first = Cell(cells[0], tip=about(row))
+        rows.append([first, *(Cell(text, _number(text)) for text in cells[1:])])
+    return table(laid.head, rows, (1,))
+
+
+def _roofline(results: Results) -> str:
+    rates = results.device.get("rates")
+    if not isinstance(rates, dict) or not {"read_gbs", "f32_tflops"} <= rates.keys():
+        return ""
+    points = []
+    for row in results.rows:
+        problem = Problem.parse(row.problem)
+        intensity = problem.flops / problem.bytes
+        best = row.best_peer
+        if best:
+            peer_us = row.peers[best].cold_us or 0.0
+            said = f"{row.name}: {best}, {time_text(peer_us)} us"
+            points.append(Point(intensity, problem.flops / peer_us * 1e-6, 1, said, hollow=True))
+        if row.ours.cold_us:
+            rate = problem.flops / row.ours.cold_us * 1e-6
+            points.append(Point(intensity, rate, 0, about(row)))
+    return roofline(points, ("tilewright", "fastest peer"), rates["read_gbs"], rates["f32_tflops"])
+
+
+def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
+    found = {}
+    for peer in peers:
+        value = over_ours(row, peer)
+        if value:
+            figure = row.peers[peer]
+            said = f"{row.name}: {peer} takes {time_text(figure.cold_us)} us, {value:.2f} times ours"
+            found[peer] = (value, f"{said}\n{figure.detail}\n{row.problem}\n{row.ours.config}")
+    return found
+
+
+def _error(row: BenchRow) -> Bar:
+    return Bar(row.name, row.error_over_bound or None, about(row))
+
+
+def _number(text: str) -> float | None:
+    """Read back what a cell prints, to sort by."""
+    factors = {"%": 0.01, "k": 1024.0, "M": 1024.0**2, "G": 1024.0**3}
+    bare = text.rstrip("†")
+    factor = factors.get(bare[-1:], 1.0)
+    try:
+        return float(bare.rstrip("%kMG").replace(",", "")) * factor
+    except ValueError:
+        return None

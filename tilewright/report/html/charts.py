@@ -1,0 +1,142 @@
+"""The charts of a report: roofline, ratios, ladder, search curve, error over bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import pairwise
+
+from tilewright.report.html.svg import (
+    LEFT,
+    RIGHT,
+    SERIES,
+    TOP,
+    WIDTH,
+    Axis,
+    Bar,
+    Point,
+    frame,
+    legend,
+    mark,
+    number,
+    picture,
+    rows_of,
+    text,
+    tip,
+)
+
+HEIGHT = 340
+_ROW, _LABELS = 20, 250  # of a chart of horizontal bars
+
+
+def roofline(points: Sequence[Point], names: Sequence[str], read_gbs: float, tflops: float) -> str:
+    """Draw points (flops per byte, TFLOP/s) below the ceilings of a device, both axes logarithmic."""
+    if not points:
+        return ""
+    ridge = tflops * 1e3 / read_gbs
+    x = Axis(min(0.5 * ridge, *(p.x / 2 for p in points)), max(4 * ridge, *(p.x * 2 for p in points)),
+             LEFT, WIDTH - RIGHT, True)  # fmt: skip
+    y = Axis(min(p.y for p in points) / 2, max(tflops, *(p.y for p in points)) * 1.6, HEIGHT - 66, TOP, True)
+    slope = read_gbs * 1e-3  # TFLOP/s for each flop per byte
+    start = max(x.low, y.low / slope)
+    roof = f"M{x.at(start):.1f} {y.at(start * slope):.1f}L{x.at(ridge):.1f} {y.at(tflops):.1f}H{x.end:.1f}"
+    said = f"{read_gbs:,.0f} GB/s"
+    body = [
+        *frame(x, y, "flops per byte, each input and output once", "TFLOP/s"),
+        f'<path class="roof" d="{roof}"/>',
+        text(x.end - 4, y.at(tflops) - 6, f"{tflops:.3g} TFLOP/s", "end"),
+        text(x.at((start * ridge) ** 0.5) + 12, y.at((start * ridge) ** 0.5 * slope) + 16, said),
+        *(mark(x, y, point) for point in points),
+        *legend(names, HEIGHT - 8),
+    ]
+    return picture(body, HEIGHT, "Roofline")
+
+
+def ratios(
+    groups: Sequence[tuple[str, Mapping[str, tuple[float, str]]]], names: Sequence[str], title: str
+) -> str:
+    """Draw grouped columns, one group a layer, with what hovering shows; the line is 1."""
+    values = [value for _, peers in groups for value, _ in peers.values()]
+    if not values:
+        return ""
+    y = Axis(min(0.5, min(values) * 0.9), max(2.0, max(values) * 1.1), HEIGHT - 86, TOP, True)
+    x = Axis(0, len(groups), LEFT, WIDTH - RIGHT)
+    each = (x.at(1) - x.at(0)) * 0.8 / len(names)
+    body = rows_of(y, LEFT, WIDTH - RIGHT, title)
+    for place, (layer, peers) in enumerate(groups):
+        middle = x.at(place + 0.5)
+        body.append(
+            f'<text text-anchor="end" transform="translate({middle + 4:.1f} {y.start + 14:.1f}) '
+            f'rotate(-45)">{escape(layer)}</text>'
+        )
+        for index, name in enumerate(names):
+            if name in peers:
+                value, said = peers[name]
+                left = x.at(place + 0.1) + index * each
+                top, bottom = sorted((y.at(value), y.at(1.0)))
+                body.append(
+                    f'<rect class="s{index % SERIES} full" x="{left:.1f}" y="{top:.1f}" '
+                    f'width="{each * 0.9:.1f}" height="{max(1.0, bottom - top):.1f}" tabindex="0"'
+                    f"{tip(said)}</rect>"
+                )
+    body.append(f'<path class="one" d="M{LEFT} {y.at(1.0):.1f}H{WIDTH - RIGHT}"/>')
+    body += legend(names, HEIGHT - 8)
+    return picture(body, HEIGHT, title)
+
+
+def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | None = None) -> str:
+    """Draw horizontal bars on a logarithmic axis, outlines beside; ``limit`` is a line not to cross."""
+    values = [v for bar in bars for v in (bar.value, bar.outline) if v]
+    if not values:
+        return ""
+    low = min(*values, limit or values[0]) / 1.5
+    x = Axis(low, max(*values, limit or values[0]) * 1.2, _LABELS, WIDTH - 70, True)
+    bottom = TOP + _ROW * len(bars)
+    body = []
+    for value in x.ticks():
+        body.append(f'<path class="grid" d="M{x.at(value):.1f} {TOP}V{bottom}"/>')
+        body.append(text(x.at(value), bottom + 16, number(value), "middle"))
+    body.append(text((x.start + x.end) / 2, bottom + 34, unit, "middle", "title"))
+    for row, bar in enumerate(bars):
+        y = TOP + row * _ROW
+        body.append(text(_LABELS - 8, y + 14, _short(bar.label), "end"))
+        if bar.value:
+            width = max(1.0, x.at(bar.value) - x.start)
+            body.append(
+                f'<rect class="s{bar.series % SERIES} full" x="{x.start}" y="{y + 3}" width="{width:.1f}" '
+                f'height="{_ROW - 6}" tabindex="0"{tip(bar.tip)}</rect>'
+            )
+            body.append(text(x.start + width + 5, y + 14, f"{bar.value:.3g}"))
+        if bar.outline:
+            width = max(1.0, x.at(bar.outline) - x.start)
+            body.append(
+                f'<rect class="outline" x="{x.start}" y="{y + 1}" width="{width:.1f}" height="{_ROW - 2}" '
+                f'tabindex="0"{tip(bar.tip)}</rect>'
+            )
+    if limit:
+        body.append(f'<path class="one" d="M{x.at(limit):.1f} {TOP}V{bottom}"/>')
+    if outline:
+        body += legend(["here"], bottom + 54, outline)
+    return picture(body, bottom + (60 if outline else 42), unit)
+
+
+def curve(series: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str) -> str:
+    """Draw the best so far over time, a stair for each series, time logarithmic."""
+    points = [point for line in series.values() for point in line]
+    if not points:
+        return ""
+    x = Axis(min(p[0] for p in points) / 1.2, max(p[0] for p in points) * 1.1, LEFT, WIDTH - RIGHT, True)
+    y = Axis(min(p[1] for p in points) * 0.9, max(p[1] for p in points) * 1.1, HEIGHT - 66, TOP)
+    body = frame(x, y, x_title, y_title)
+    for index, (name, line) in enumerate(series.items()):
+        path = f"M{x.at(line[0][0]):.1f} {y.at(line[0][1]):.1f}" + "".join(
+            f"H{x.at(b[0]):.1f}V{y.at(b[1]):.1f}" for _, b in pairwise(line)
+        )
+        body.append(f'<path class="line s{index % SERIES}" d="{path}"/>')
+        body += [mark(x, y, Point(a, b, index, f"{name}\n{b:.4g} us after {a:.3g} s")) for a, b in line]
+    body += legend(list(series), HEIGHT - 8)
+    return picture(body, HEIGHT, y_title)
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 38 else label[:37] + "…"

@@ -1,0 +1,112 @@
+"""One HTML page from sections: style and script inlined, nothing fetched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from tilewright import __version__
+
+_HERE = Path(__file__).parent
+_OPEN = 6  # remarks that are not folded
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: a heading and its blocks of HTML."""
+
+    title: str
+    blocks: tuple[str, ...]
+
+    @property
+    def anchor(self) -> str:
+        """What a link to it names."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows; ``value`` is what it sorts by, ``tip`` what hovering shows."""
+
+    text: str
+    value: float | None = None
+    tip: str = ""
+
+
+def page(title: str, sections: Sequence[Section]) -> str:
+    """Put a page together."""
+    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    links = "".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
+    body = "".join(
+        f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>{"".join(s.blocks)}</section>' for s in sections
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<link rel="icon" href="data:,">'
+        f"<title>{escape(title)}</title><style>\n{style}</style></head>\n<body><h1>{escape(title)}</h1>"
+        f"<nav>{links}</nav>\n{body}\n"
+        f'<p class="dim">Made by tilewright {__version__}.</p><script>\n{script}</script></body></html>\n'
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], words: Sequence[int] = ()) -> str:
+    """A table that sorts; ``words`` are columns of text, aligned left."""
+
+    def kind(column: int) -> str:
+        return ' class="words"' if column in words else ""
+
+    heads = "".join(
+        f'<th scope="col"{kind(i)}><button type="button">{escape(name)}</button></th>'
+        for i, name in enumerate(head)
+    )
+    body = "".join(
+        "<tr>" + "".join(f"<td{kind(i)}{_data(cell)}>{escape(cell.text)}</td>" for i, cell in enumerate(row))
+        + "</tr>"
+        for row in rows
+    )  # fmt: skip
+    return (
+        f'<div class="wide"><table class="sorts"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _data(cell: Cell) -> str:
+    value = "" if cell.value is None else f' data-v="{cell.value!r}"'
+    return value + (f' data-tip="{escape(cell.tip)}"' if cell.tip else "")
+
+
+def notes(lines: Iterable[str]) -> str:
+    """Remarks below a table; many are folded."""
+    items = [f"<li>{escape(line)}</li>" for line in lines]
+    first, rest = "".join(items[:_OPEN]), "".join(items[_OPEN:])
+    more = f"<details><summary>{len(items) - _OPEN} more remarks</summary><ul>{rest}</ul></details>"
+    return f'<ul class="notes">{first}</ul>{more if rest else ""}' if items else ""
+
+
+def heading(words: str) -> str:
+    """A heading within a section."""
+    return f"<h3>{escape(words)}</h3>"
+
+
+def paragraph(words: str) -> str:
+    """A line of text."""
+    return f'<p class="dim">{escape(words)}</p>'
+
+
+def device_table(device: Mapping[str, Any]) -> str:
+    """Everything known of the device: rates, clocks, versions."""
+    flat = {k: v for k, v in device.items() if not isinstance(v, Mapping)}
+    flat |= dict(device.get("rates") or {})
+    rows = [(Cell(str(k).replace("_", " ")), Cell(_fact(v))) for k, v in flat.items() if v not in ("", None)]
+    return f"<details><summary>Device, clocks and versions</summary>{table(('', ''), rows, (1,))}</details>"
+
+
+def _fact(value: Any) -> str:
+    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)

@@ -1,0 +1,132 @@
+"""A study's results as sections: each part a table and its chart, the published figures beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.problem import Problem
+from tilewright.report.html.charts import curve, ladder, ratios, roofline
+from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
+from tilewright.report.html.svg import Bar, Point
+from tilewright.report.study import cell, duration
+from tilewright.report.study import heading as title_of
+from tilewright.report.study import notes as remarks
+from tilewright.studies.engine import StudyResult
+from tilewright.studies.study import Column, PartResult, Value, time_us
+
+Row = Mapping[str, Value]
+
+
+def study_section(result: StudyResult) -> Section:
+    """Lay out one study."""
+    blocks = [paragraph(title_of(result)), paragraph(f"Source: {result.source}.")]
+    for part in result.parts:
+        blocks += [heading(part.title), *_charts(part, result), _table(part), notes(remarks(part))]
+    blocks.append(device_table(result.device))
+    return Section(f"Study {result.name}", tuple(block for block in blocks if block))
+
+
+def _table(part: PartResult) -> str:
+    words = [i for i, c in enumerate(part.columns) if c.key in ("step", "strategy", "limiter", "published")]
+    rows = [[_cell(column, row, part) for column in part.columns] for row in part.rows]
+    return table([column.title for column in part.columns], rows, words)
+
+
+def _cell(column: Column, row: Row, part: PartResult) -> Cell:
+    value = row.get(column.key)
+    sort = value if isinstance(value, float) else None
+    if isinstance(value, str):
+        sort = time_us(value.partition(",")[0])
+    first = column.key == part.columns[min(1, len(part.columns) - 1)].key
+    return Cell(cell(column, value), sort, about(row) if first else "")
+
+
+def about(row: Row) -> str:
+    """What hovering over a step shows."""
+    head = " ".join(str(row[key]) for key in ("layer", "step", "strategy") if row.get(key))
+    time, floor = _number(row.get("time_us")), _number(row.get("floor_us"))
+    took = f"{duration(time)}, floor {duration(floor)}" if time and floor else ""
+    published = f"published: {row['published']}" if row.get("published") else ""
+    rest = [str(row.get(key) or "") for key in ("what", "problem", "config", "note", "reason")]
+    return "\n".join(filter(None, (head, took, published, *rest)))
+
+
+def _charts(part: PartResult, result: StudyResult) -> list[str]:
+    if part.kind == "curve":
+        return _curves(part)
+    if part.kind not in ("ladder", "sweep", "bars", "model"):
+        return []
+    charts = [_ladder(part, layer) for layer in _layers(part)] if part.kind in ("ladder", "sweep") else []
+    if part.kind == "bars":
+        charts.append(_bars(part))
+    if part.kind in ("bars", "model"):
+        charts.append(_roofline(part, result.device))
+    return charts
+
+
+def _layers(part: PartResult) -> list[Value]:
+    return list(dict.fromkeys(row.get("layer") for row in part.rows))
+
+
+def _ladder(part: PartResult, layer: Value) -> str:
+    """Speed-ups of one layer's steps; the source's as outlines, since its device is another."""
+    rows = [row for row in part.rows if row.get("layer") == layer]
+    bars = [
+        Bar(str(row["step"]), _number(row.get("speedup")), about(row),
+            outline=_number(row.get("published_speedup")))
+        for row in rows if row.get("speedup") or row.get("published_speedup")
+    ]  # fmt: skip
+    base = _base(rows)
+    outlined = "published" if any(bar.outline for bar in bars) else ""
+    return ladder(bars, f"{layer}: times as fast as {base}", outlined)
+
+
+def _base(rows: Sequence[Row]) -> str:
+    """The step that speed-ups are over."""
+    return next((str(row["step"]) for row in rows if row.get("speedup") == 1.0), "the first step")
+
+
+def _bars(part: PartResult) -> str:
+    """Speed-ups of all layers side by side."""
+    base = _base(part.rows)
+    timed = [row for row in part.rows if row.get("speedup") and row["step"] != base]
+    names = list(dict.fromkeys(str(row["step"]) for row in timed))
+    groups = [
+        (str(layer), {
+            str(row["step"]): (float(row["speedup"] or 0), about(row))
+            for row in timed if row.get("layer") == layer
+        })
+        for layer in _layers(part)
+    ]  # fmt: skip
+    return ratios(groups, names, f"times as fast as {base}")
+
+
+def _roofline(part: PartResult, device: Mapping[str, Any]) -> str:
+    rates = device.get("rates") or {}
+    names = list(dict.fromkeys(str(row["step"]) for row in part.rows if row.get("time_us")))
+    points = []
+    for row in part.rows:
+        time = _number(row.get("time_us"))
+        if time and row.get("device") == device.get("name"):
+            problem = Problem.parse(str(row["problem"]))
+            intensity, rate = problem.flops / problem.bytes, problem.flops / time * 1e-6
+            points.append(Point(intensity, rate, names.index(str(row["step"])), about(row)))
+    return roofline(points, names, rates["read_gbs"], rates["f32_tflops"]) if rates else ""
+
+
+def _curves(part: PartResult) -> list[str]:
+    """One chart a layer: the best so far of each strategy."""
+    charts = []
+    for layer in _layers(part):
+        series: dict[str, list[tuple[float, float]]] = {}
+        for row in part.rows:
+            seconds, best = _number(row.get("elapsed_s")), _number(row.get("best_us"))
+            if row.get("layer") == layer and seconds and best:
+                series.setdefault(str(row["strategy"]), []).append((seconds, best))
+        charts.append(curve(series, "seconds", f"{layer}: best so far, us"))
+    return charts
+
+
+def _number(value: Value) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

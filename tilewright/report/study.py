@@ -1,0 +1,111 @@
+"""A study's results as tables: for the terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+
+from tilewright.report.table import NONE, Table, bytes_text, markdown
+from tilewright.studies.engine import StudyResult
+from tilewright.studies.study import Column, PartResult, Value
+
+_BAR = 24  # characters of the longest bar
+_MOST_NAMED = 6
+_FIRST = ("layer", "step", "strategy", "activity")  # they share the first column
+
+
+def part_table(part: PartResult, with_bars: bool = False) -> Table:
+    """Lay out one part; what could not run is told below. ``with_bars`` draws the times of each layer."""
+    columns = [column for column in part.columns if column.key not in _FIRST and column.key != "problem"]
+    width = max((len(str(row.get(_FIRST[0], ""))) for row in part.rows), default=0)
+    drawn = bars(part) if with_bars else []
+    body = [
+        (_named(row, width), *(cell(column, row.get(column.key)) for column in columns), *drawn[i : i + 1])
+        for i, row in enumerate(part.rows)
+    ]
+    first = " ".join(column.title for column in part.columns if column.key in _FIRST)
+    head = (first, *(column.title for column in columns), *([""] if drawn else []))
+    return Table(part.title, head, tuple(body), tuple(notes(part)))
+
+
+def _named(row: Mapping[str, Value], width: int) -> str:
+    """What a row is of, in one cell: the layer, then its step."""
+    layer, *rest = (str(row[key]) for key in _FIRST if row.get(key))
+    return "  ".join([f"{layer:<{width if rest else 0}}", *rest])
+
+
+def notes(part: PartResult) -> list[str]:
+    """Say what a reader should know: the part's own note, and why steps have no time."""
+    found = [part.note] if part.note else []
+    reasons: dict[str, list[str]] = {}
+    for row in part.rows:
+        if row.get("reason"):
+            reasons.setdefault(str(row["reason"]), []).append(" ".join(_named(row, 0).split()))
+    untuned = [" ".join(_named(row, 0).split()) for row in part.rows if "untuned" in str(row.get("note"))]
+    found += [f"untuned, the model's choice: {_some(untuned)}"] if untuned else []
+    return found + [f"no time for {_some(names)}: {why}" for why, names in reasons.items()]
+
+
+def _some(names: list[str]) -> str:
+    """Name a few of many."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def cell(column: Column, value: Value) -> str:
+    """Print a value in its column's unit."""
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, str):
+        return value
+    if column.unit == "us":
+        return duration(value)
+    if column.unit == "bytes":
+        return bytes_text(round(value))
+    if column.unit == "x":
+        return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
+    if column.unit == "%":
+        return f"{value:.0f}%"
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def duration(us: float) -> str:
+    """A time with three digits, in the unit that suits it."""
+    for factor, unit in ((1.0, "us"), (1e3, "ms")):
+        if us < 1000 * factor:
+            return f"{us / factor:.3g} {unit}"
+    return f"{us / 1e6:.3g} s" if us < 1e9 else f"{us / 1e6:.0f} s"
+
+
+def heading(result: StudyResult) -> str:
+    """One line on what was run where."""
+    device = result.device.get("name", "unknown device")
+    quick = ", quick sizes: not the source's" if result.quick else ""
+    return f"{result.title} ({device}, {result.date[:10]}{quick}); published: {result.published_on}"
+
+
+def bars(part: PartResult) -> list[str]:
+    """Draw the times of the steps as bars of characters, each layer's longest in full."""
+    longest: dict[Value, float] = {}
+    for row in part.rows:
+        longest[row.get("layer")] = max(longest.get(row.get("layer"), 0.0), _time(row))
+    if not any(longest.values()):
+        return []
+    lengths = [ceil(_BAR * _time(row) / (longest[row.get("layer")] or 1.0)) for row in part.rows]
+    return ["█" * length + " " * (_BAR - length) for length in lengths]
+
+
+def _time(row: Mapping[str, Value]) -> float:
+    value = row.get("time_us")
+    return value if isinstance(value, float) else 0.0
+
+
+def study_markdown(result: StudyResult) -> str:
+    """The whole study as Markdown."""
+    about = ["# " + result.title, "", f"{heading(result)}.", "", f"Source: {result.source}.", ""]
+    parts = [f"## {part.title}\n\n{markdown(_untitled(part_table(part)))}\n" for part in result.parts]
+    return "\n".join(about) + "\n" + "\n".join(parts)
+
+
+def _untitled(table: Table) -> Table:
+    return Table("", table.head, table.body, table.notes, table.words)

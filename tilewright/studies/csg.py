@@ -1,0 +1,77 @@
+"""C Split Globally: direct convolution with its sum over C split at each level, on YOLO9000 and ResNet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright import shapes
+from tilewright.studies.study import Layer, Search, Step, Steps, Study
+
+QUICK = {
+    "Y0": "n1c3h56w56k32r3s3p1-f32", "R9": "n1c64h14w14k64r3s3p1-f32",
+    "R11": "n1c64h14w14k128r1s1u2-f32", "R12": "n1c128h7w7k128r3s3p1-f32",
+}  # fmt: skip
+LAYERS = tuple(
+    Layer(layer.name, str(layer.problem), QUICK.get(layer.name, ""))
+    for layer in shapes.load(["yolo9000", "resnet"])
+)
+SHRINKING = tuple(layer for layer in LAYERS if layer.name in ("R2", "R6", "R9", "R12", "Y12", "Y18"))
+ALONE = {"sw": 1, "sb": 1, "sc": 1, "sg": 1}
+MORE = (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)
+
+STUDY = Study(
+    name="csg",
+    title="C Split Globally: split-C direct convolution",
+    source="C Split Globally: High Performance Convolution Kernels for CNNs, E. Barton, UUCS-22-001, 2022",
+    device="2080 Ti and V100",
+    parts=(
+        Steps(
+            "YOLO9000 and ResNet", LAYERS,
+            (
+                Step("direct", "the thesis's kernel, carried on", family="direct"),
+                Step("tilewright", "the fastest family", family="all"),
+                Step("cuDNN, GEMM only", "what the thesis compared with", peer="cudnn-gemm"),
+                Step("cuDNN", "its fastest engine", peer="cudnn"),
+                Step("TVM", peer="tvm"),
+                Step("fastest peer", peer="best"),
+            ),
+            chart="bars", baseline="fastest peer",
+            note="The thesis prints its times as bars alone: none can be read. It left Y23 out: 28269 "
+            "filters are no multiple of 32.",
+        ),
+        Steps(
+            "The sum over C, split at each level", SHRINKING,
+            (
+                Step("none", family="direct", pin=ALONE, cpu_pin={"sg": 1}),
+                Step("warp", family="direct", pin={**ALONE, "sw": (2, 4, 8)}),
+                Step("block", family="direct", pin={**ALONE, "sb": (2, 4, 8)}),
+                Step("cluster", "which the thesis's GPUs had not", family="direct",
+                     pin={**ALONE, "sc": (2, 4, 8)}),
+                Step("grid", "the thesis's choice", family="direct", pin={**ALONE, "sg": MORE},
+                     cpu_pin={"sg": (2, 4, 8, 16)}),
+            ),
+            note="Of each level the best config that the model's order leads to.",
+        ),
+        Steps(
+            "Bank conflicts: padding of the output tile", SHRINKING,
+            (
+                Step("unpadded", family="direct", pin={"out": 1, "pad": 0}),
+                Step("padded", "one float a row", family="direct", pin={"out": 1, "pad": 1}),
+                Step("from registers", "no tile in shared memory", family="direct", pin={"out": 0}),
+            ),
+        ),
+        Steps(
+            "Operational intensity, and what the model makes of it", LAYERS,
+            (Step("direct", family="direct"),), chart="model", model=True,
+            note="Flops for each element loaded into registers, and for each one staged by a block: the "
+            "thesis's two equations.",
+        ),
+        Search(
+            "The search: best so far against time",
+            tuple(layer if layer.name == "R12" else replace(layer, quick="")
+                  for layer in LAYERS if layer.name in ("R9", "R12")),
+            published={"all": "about an hour for thousands of configs, 15 to 20 min for small dimensions"},
+            note="The thesis tried every config.",
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,136 @@
+"""Run a study: one engine for all, from data to a document; and read a document back."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tilewright.bench import commit
+from tilewright.studies.counters import run_counters
+from tilewright.studies.lab import Lab
+from tilewright.studies.memory import run_memory
+from tilewright.studies.searching import run_search
+from tilewright.studies.steps import run_steps
+from tilewright.studies.study import (
+    Column,
+    Counters,
+    Memory,
+    Part,
+    PartResult,
+    Search,
+    Steps,
+    Study,
+    StudyError,
+    Whole,
+)
+from tilewright.studies.whole import run_whole
+
+FORMAT = "tilewright-study"
+_TEXTS = ("name", "title", "source", "published_on", "date", "commit")
+NAMES = ("csg", "diannao", "im2col-gemm", "lenet", "toy-cnn")
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What came of a study, as its document has it."""
+
+    name: str
+    title: str
+    source: str
+    published_on: str
+    quick: bool
+    device: Mapping[str, Any]
+    date: str
+    commit: str
+    parts: tuple[PartResult, ...]
+
+
+def study(name: str) -> Study:
+    """Return the study of a name.
+
+    Raises:
+        StudyError: there is none; says which there are.
+    """
+    if name not in NAMES:
+        raise StudyError(f"study {name!r}: must be one of {', '.join(NAMES)}")
+    found: Study = importlib.import_module(f"tilewright.studies.{name.replace('-', '_')}").STUDY
+    return found
+
+
+def run(wanted: Study, lab: Lab, done: Callable[[PartResult], None] = lambda part: None) -> StudyResult:
+    """Run all parts of a study; each is handed on as it is done."""
+    parts = []
+    for part in wanted.parts:
+        parts.append(_run(part, lab))
+        done(parts[-1])
+    device = lab.runtime.device
+    return StudyResult(
+        name=wanted.name, title=wanted.title, source=wanted.source, published_on=wanted.device,
+        quick=lab.quick,
+        device={**asdict(device), "key": device.key, **lab.runtime.versions()},
+        date=datetime.now(UTC).isoformat(timespec="seconds"), commit=commit(), parts=tuple(parts),
+    )  # fmt: skip
+
+
+def _run(part: Part, lab: Lab) -> PartResult:
+    if isinstance(part, Steps):
+        return run_steps(part, lab)
+    if isinstance(part, Whole):
+        return run_whole(part, lab)
+    if isinstance(part, Counters):
+        return run_counters(part, lab)
+    if isinstance(part, Memory):
+        return run_memory(part)
+    assert isinstance(part, Search)
+    return run_search(part, lab)
+
+
+def document(result: StudyResult) -> dict[str, Any]:
+    """Return the results file of a study."""
+    return {"format": FORMAT, "schema": 1, **asdict(result)}
+
+
+def is_study(found: Any) -> bool:
+    """Whether a document is one of a study."""
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def load(path: Path) -> StudyResult:
+    """Read a results file of a study.
+
+    Raises:
+        StudyError: the file cannot be read, or is no result of a study; names what is wrong.
+    """
+    try:
+        return parse(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise StudyError(f"study file {path}: {error.strerror or error}") from None
+    except ValueError:
+        raise StudyError(f"study file {path}: not JSON; want one written by 'study --json'") from None
+
+
+def parse(found: Any) -> StudyResult:
+    """Turn a document into values.
+
+    Raises:
+        StudyError: names what is missing or of the wrong type.
+    """
+    if not is_study(found):
+        raise StudyError(f"not a results document of a study: 'format' must be {FORMAT!r}")
+    try:
+        parts = tuple(
+            PartResult(
+                str(part["title"]), str(part["kind"]), str(part["note"]),
+                tuple(Column(**column) for column in part["columns"]), tuple(map(dict, part["rows"])),
+            )
+            for part in found["parts"]
+        )  # fmt: skip
+        texts = {name: str(found[name]) for name in _TEXTS}
+        return StudyResult(**texts, quick=bool(found["quick"]), device=dict(found["device"]), parts=parts)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StudyError(f"a damaged results document of a study: {type(error).__name__}: {error}") from None

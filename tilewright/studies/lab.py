@@ -1,0 +1,213 @@
+"""Where a study is run: the device, and what turns a step into something that can be timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright import kernels
+from tilewright.bench import Bound
+from tilewright.contest import Entered, offered
+from tilewright.device import parse_selector
+from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch
+from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
+from tilewright.execution import Plan
+from tilewright.kernels.family import Config
+from tilewright.kernels.named import find
+from tilewright.peers import PEERS, Peer, Setting, applicable, usual
+from tilewright.problem import Problem
+from tilewright.record import Check
+from tilewright.runtime import Runtime, open_runtime
+from tilewright.store import Store
+from tilewright.studies.pinned import ranked
+from tilewright.studies.study import Layer, Step
+from tilewright.tuning.inputs import normal_inputs
+from tilewright.tuning.measure import Limits, Run, measure
+from tilewright.tuning.verify import Verifier
+
+MOST_TRIED = 64  # configs of a held space that are compiled before it counts as unusable
+QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)
+
+
+@dataclass
+class Entry:
+    """One step on one layer, right and ready to be timed; a kernel of ours has a ``plan`` and a ``check``."""
+
+    problem: Problem
+    runtime: Runtime
+    run: Run
+    plan: Plan | None = None
+    check: Check | None = None
+    note: str = ""
+
+
+@dataclass
+class Lab:
+    """What all parts of a study share.
+
+    Attributes:
+        tune: tunes a layer with some families before it is measured; None: no tuning.
+        tries: configs of a held space that are compared, the model's best.
+        say: is told what is going on.
+    """
+
+    runtime: Runtime
+    store: Store
+    quick: bool = False
+    rounds: int = 24
+    threads: int = 1
+    tune: Callable[[Problem, tuple[str, ...]], None] | None = None
+    tries: int = 4
+    say: Callable[[str], None] = lambda text: None
+    _verifiers: dict[tuple[int, Problem], Verifier] = field(default_factory=dict)
+    _offers: dict[tuple[int, Problem, str], Entered] = field(default_factory=dict)
+    _truths: dict[tuple[int, Problem], Any] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> Limits:
+        """How carefully a figure is measured."""
+        if self.quick:
+            return QUICK
+        return Limits(min_rounds=self.rounds, max_rounds=self.rounds, max_s=120.0, warm_runs=0)
+
+    def forget(self) -> None:
+        """Free the inputs, references and peers of a layer."""
+        for held in (self._verifiers, self._offers, self._truths):
+            held.clear()
+
+    def enter(self, step: Step, layer: Layer) -> Entry:
+        """Make a step ready to be timed on a layer, its answer checked.
+
+        Raises:
+            TilewrightError: it cannot be run here; says why.
+        """
+        if step.waits:
+            raise ConfigError(step.waits)
+        problem = layer.at(self.quick, step.dtype)
+        runtime = self._runtime(step)
+        if step.peer:
+            return self._peer(step, problem, runtime)
+        choices = self._choices(step, problem, runtime)
+        entries, last = list[Entry](), RunError("nothing was tried")
+        for config, note in choices:
+            try:
+                entries.append(self._checked(problem, runtime, config, note))
+            except RunError as error:  # of several configs the others may be right
+                last = error
+        if not entries:
+            raise last
+        return entries[0] if len(entries) == 1 else _fastest(entries)
+
+    def kernel_us(self, entry: Entry) -> float:
+        """Time an entry by itself, in us."""
+        return measure({"it": entry.run}, entry.runtime, self.limits)["it"].cold_us
+
+    def _runtime(self, step: Step) -> Runtime:
+        return open_runtime(*parse_selector(step.on)) if step.on else self.runtime
+
+    def _choices(self, step: Step, problem: Problem, runtime: Runtime) -> list[tuple[Config, str]]:
+        """Return the configs of a step that are to be compared."""
+        if step.config:
+            return [(find(step.config, problem), "")]
+        pin = step.pin if runtime.device.lanes == 32 or step.cpu_pin is None else step.cpu_pin
+        if not pin:
+            names = () if step.family == "all" else (step.family,)
+            if self.tune and runtime is self.runtime:
+                self.tune(problem, names)
+            plan = dispatch(problem, runtime, self.store, families=names)
+            return [(plan.config, plan.note.partition(UNVERIFIED)[0])]
+        held = ranked(kernels.family(step.family), problem, runtime.device, pin, MOST_TRIED)
+        return [(config, "") for config in self._compiling(held, runtime, problem)]
+
+    def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
+        """Return the first few that the compiler takes: a space may hold configs that spill."""
+        wanted = 1 if self.quick else self.tries
+        found: list[Config] = []
+        reasons: list[str] = []
+        for start in range(0, len(configs), 2 * wanted):
+            batch = configs[start : start + 2 * wanted]
+            for config, reason in zip(batch, _refusals(batch, runtime, problem, self.threads), strict=True):
+                found += [] if reason else [config]
+                reasons += [reason] if reason else []
+            if len(found) >= wanted:
+                break
+        if not found:
+            raise CompileError(reasons[-1] if reasons else f"no such config is legal for {problem}")
+        return found[:wanted]
+
+    def _checked(self, problem: Problem, runtime: Runtime, config: Config, note: str) -> Entry:
+        verifier = self._verifier(problem, runtime)
+        candidate = verifier.candidate(config)
+        check = verifier.check(candidate)
+        if not check.ok:
+            raise RunError(f"wrong answer: {check.reason}")
+        return Entry(problem, runtime, candidate.run, candidate.plan, check, note)
+
+    def _verifier(self, problem: Problem, runtime: Runtime) -> Verifier:
+        key = (id(runtime), problem)
+        if key not in self._verifiers:
+            self._verifiers[key] = Verifier(runtime, problem)
+        return self._verifiers[key]
+
+    def _peer(self, step: Step, problem: Problem, runtime: Runtime) -> Entry:
+        """Take the fastest contestant of a peer, by a quick timing."""
+        name, _, tag = step.peer.partition("-")
+        peers = list(usual(runtime.device)) if name == "best" else _named(name, runtime)
+        entered = [self._offered(peer, problem, runtime) for peer in peers]
+        found = [c for one in entered for c in one.contestants if not tag or tag in c.tags]
+        if not found:
+            why = "; ".join(one.reason for one in entered if one.reason)
+            raise ProblemError(why or f"{name} has no way of that kind")
+        setting = self._setting(runtime)
+        best = min(found, key=lambda c: setting.quick_us(c.run))
+        return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")
+
+    def _offered(self, peer: Peer, problem: Problem, runtime: Runtime) -> Entered:
+        """Return what a peer has for a layer; asked once."""
+        key = (id(runtime), problem, peer.name)
+        if key not in self._offers:
+            inputs = normal_inputs(problem, 0)
+            place = (id(runtime), problem)
+            if place not in self._truths:
+                self._truths[place] = Bound(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once()
+            truth = self._truths[place]
+            self._offers[key] = offered(peer, problem, inputs, truth, self._setting(runtime))
+        return self._offers[key]
+
+    def _setting(self, runtime: Runtime) -> Setting:
+        return Setting(runtime.device, self.threads, lambda: runtime.stream, runtime.timed)
+
+
+def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads: int) -> list[str]:
+    """Compile configs, side by side where the compiler can; return why each was refused, or nothing."""
+
+    def refusal(config: Config) -> str:
+        blueprint = kernels.family(config.family).blueprint(problem, runtime.device, config)
+        try:
+            for program in blueprint.programs:
+                runtime.compile(program)
+        except CompileError as error:
+            return str(error)
+        return ""
+
+    if runtime.device.backend != "cuda":
+        return [refusal(config) for config in configs]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(refusal, configs))
+
+
+def _named(name: str, runtime: Runtime) -> list[Peer]:
+    found = [peer for peer in applicable(runtime.device) if peer.name == name]
+    if not found:
+        known = any(peer.name == name for peer in PEERS)
+        raise ProblemError(f"{name} {'is not for this device' if known else 'is no peer here'}")
+    return found
+
+
+def _fastest(entries: list[Entry]) -> Entry:
+    """Time entries of one step roughly and keep the best."""
+    runs = {str(number): entry.run for number, entry in enumerate(entries)}
+    figures = measure(runs, entries[0].runtime, QUICK)
+    return entries[int(min(figures, key=lambda name: figures[name].cold_us))]

@@ -1,0 +1,34 @@
+"""Bytes of im2col's columns against those of the input: by the source's formula, and as they are here."""
+
+from __future__ import annotations
+
+from tilewright import shapes
+from tilewright.kernels.im2col import column_bytes
+from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.studies.study import Column, Memory, PartResult, Value
+
+COLUMNS = (
+    Column("layer", "layer"), Column("problem", "problem"), Column("input_bytes", "input", "bytes"),
+    Column("formula_bytes", "columns by the formula", "bytes"), Column("growth", "growth", "x"),
+    Column("here_bytes", "columns here", "bytes"),
+)  # fmt: skip
+
+
+def run_memory(part: Memory) -> PartResult:
+    """Work out the memory of every layer of the suites."""
+    layers = [layer for suite in part.suites for layer in shapes.load([suite])]
+    rows: list[dict[str, Value]] = []
+    for layer in layers:
+        formula = formula_bytes(layer.problem)
+        rows.append({
+            "layer": layer.name, "problem": str(layer.problem), "input_bytes": float(layer.problem.x_bytes),
+            "formula_bytes": float(formula), "growth": formula / layer.problem.x_bytes,
+            "here_bytes": float(column_bytes(layer.problem)),
+        })  # fmt: skip
+    return PartResult(part.title, "memory", part.note, COLUMNS, tuple(rows))
+
+
+def formula_bytes(pr: Problem) -> int:
+    """Return R S (H - R + 1) (W - S + 1) C N elements: no padding and no stride, as the source has it."""
+    places = max(pr.h - pr.r + 1, 0) * max(pr.w - pr.s + 1, 0)
+    return pr.r * pr.s * places * pr.c * pr.n * DTYPE_BYTES[pr.dtype]

@@ -1,0 +1,39 @@
+"""Tables that a source published, as files of tab-separated values in ``data/published``.
+
+The first line names the steps; each further one a row and the source's figure of every step, as it prints
+them: nothing where the document is torn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.studies.study import time_us
+
+FOLDER = Path(__file__).parents[1] / "data" / "published"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A published table: by row and step the figure as printed; ``times`` if all of them are times."""
+
+    corner: str
+    times: bool
+    steps: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, str]]
+
+    def published(self, row: str, step: str, layer: str = "") -> Mapping[str, tuple[str, ...]]:
+        """Return one figure as ``Step.published`` has it."""
+        return {layer: (self.rows[row][step],)}
+
+
+def table(name: str) -> Table:
+    """Read a published table."""
+    lines = (FOLDER / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+    cells = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    (corner, *steps), body = cells[0], cells[1:]
+    rows = {row[0]: dict(zip(steps, row[1:], strict=True)) for row in body}
+    times = all(time_us(text) is not None for row in body for text in row[1:] if text)
+    return Table(corner, times, tuple(steps), rows)

@@ -1,0 +1,52 @@
+"""How good each strategy of search is for its time: the best so far against seconds and trials."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tilewright.errors import TilewrightError
+from tilewright.store import Store
+from tilewright.studies.lab import Lab
+from tilewright.studies.study import Column, Layer, PartResult, Search, Value, present
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.events import Event, Tried
+from tilewright.tuning.tuner import tune
+
+COLUMNS = (
+    Column("layer", "layer"), Column("strategy", "strategy"), Column("elapsed_s", "after s"),
+    Column("trials", "trials"), Column("best_us", "best so far", "us"),
+)  # fmt: skip
+
+
+def run_search(part: Search, lab: Lab) -> PartResult:
+    """Search every layer anew with every strategy; a row for each time that the best so far fell."""
+    rows: list[dict[str, Value]] = []
+    for layer in present(part.layers, lab.quick):
+        for strategy in part.strategies:
+            lab.say(f"{part.title}: {layer.name}, {strategy}")
+            rows += _curve(part, layer, strategy, lab)
+    said = [f"The source on {strategy!r}: {text}." for strategy, text in part.published.items()]
+    return PartResult(part.title, "curve", " ".join([part.note, *said]), COLUMNS, tuple(rows))
+
+
+def _curve(part: Search, layer: Layer, strategy: str, lab: Lab) -> list[dict[str, Value]]:
+    seen: list[tuple[float, int, float]] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Tried) and event.best_us and (not seen or event.best_us < seen[-1][2]):
+            seen.append((event.elapsed_s, event.trials, event.best_us))
+
+    head: dict[str, Value] = {"layer": layer.name, "strategy": strategy}
+    budget = Budget(trials=part.quick_trials) if lab.quick else Budget(seconds=part.seconds)
+    with tempfile.TemporaryDirectory() as folder:  # what is known already must not help
+        store = Store(Path(folder) / "records.sqlite", shipped=False)
+        try:
+            result = tune(layer.at(lab.quick), lab.runtime, budget, strategy, 0, store, tell,
+                          families=(part.family,))  # fmt: skip
+        except TilewrightError as error:
+            return [{**head, "reason": str(error)}]
+    if seen:
+        seen.append((result.seconds, len(result.records), seen[-1][2]))
+    points = [dict(elapsed_s=round(s, 2), trials=float(n), best_us=us) for s, n, us in seen]
+    return [{**head, **point} for point in points]

@@ -1,0 +1,133 @@
+"""Run a part of steps: each checked, all of a layer timed side by side, the source's figures beside."""
+
+from __future__ import annotations
+
+from tilewright.errors import TilewrightError
+from tilewright.peers import release
+from tilewright.profiling.modelled import modelled
+from tilewright.record import Measurement
+from tilewright.studies.lab import Entry, Lab
+from tilewright.studies.study import Column, Layer, PartResult, Step, Steps, Value, present, published_us
+from tilewright.tuning.measure import measure
+from tilewright.tuning.model import estimate
+
+Row = dict[str, Value]
+SUM = "sum"
+
+COLUMNS = (
+    Column("layer", "layer"), Column("step", "step"), Column("time_us", "time", "us"),
+    Column("ci95_us", "±", "us"), Column("speedup", "speed-up", "x"), Column("gflops", "GFLOP/s"),
+    Column("of_floor", "of floor", "%"), Column("error_over_bound", "error/bound"),
+    Column("published", "published"), Column("published_speedup", "its speed-up", "x"),
+)  # fmt: skip
+MODEL_COLUMNS = (
+    Column("predicted_us", "predicted", "us"), Column("register_intensity", "flops/element, registers"),
+    Column("block_intensity", "flops/element, block"), Column("limiter", "limiter by the model"),
+)  # fmt: skip
+
+
+def run_steps(part: Steps, lab: Lab) -> PartResult:
+    """Measure every step on every layer."""
+    rows: list[Row] = []
+    for layer in present(part.layers, lab.quick):
+        rows += _on_layer(part, layer, lab)
+    if part.total:
+        rows += _sums(part, rows)
+    for row in rows:
+        first = _baseline([r for r in rows if r["layer"] == row["layer"]], part.baseline)
+        row["speedup"] = _over(first.get("time_us"), row.get("time_us"))
+        row["published_speedup"] = _over(first.get("published_us"), row.get("published_us"))
+    columns = COLUMNS + (MODEL_COLUMNS if part.model else ())
+    used = tuple(c for c in columns if any(row.get(c.key) not in (None, "") for row in rows))
+    return PartResult(part.title, part.chart, part.note, used, tuple(rows))
+
+
+def _baseline(rows: list[Row], name: str) -> Row:
+    """Return the row that speed-ups are over: the named step's, else the first that has a time."""
+    timed = [row for row in rows if row.get("time_us")] or rows
+    return next((row for row in timed if row["step"] == name), timed[0])
+
+
+def _on_layer(part: Steps, layer: Layer, lab: Lab) -> list[Row]:
+    rows, entries = list[Row](), dict[str, Entry]()
+    for step in part.steps:
+        lab.say(f"{part.title}: {layer.name}, {step.name}")
+        row = _row(step, layer, lab)
+        rows.append(row)
+        try:
+            entries[step.name] = lab.enter(step, layer)
+        except TilewrightError as error:
+            row["reason"] = str(error)
+    for name, figure in _times(entries, lab).items():
+        row = next(row for row in rows if row["step"] == name)
+        row |= _measured(entries[name], figure) | (_modelled(entries[name]) if part.model else {})
+    entries.clear()
+    lab.forget()
+    release()
+    return rows
+
+
+def _times(entries: dict[str, Entry], lab: Lab) -> dict[str, Measurement]:
+    """Time the entries of each device against each other."""
+    found: dict[str, Measurement] = {}
+    for runtime in {id(e.runtime): e.runtime for e in entries.values()}.values():
+        runs = {name: entry.run for name, entry in entries.items() if entry.runtime is runtime}
+        found |= measure(runs, runtime, lab.limits)
+    return found
+
+
+def _row(step: Step, layer: Layer, lab: Lab) -> Row:
+    figures = step.figures(layer.name)
+    return {
+        "layer": layer.name, "step": step.name, "what": step.what,
+        "problem": str(layer.at(lab.quick, step.dtype)), "published_us": published_us(figures),
+        "published": ", ".join(figures),
+    }  # fmt: skip
+
+
+def _measured(entry: Entry, figure: Measurement) -> Row:
+    problem, device = entry.problem, entry.runtime.device
+    floor = device.floor_us(problem.flops, problem.bytes)
+    return {
+        "time_us": round(figure.cold_us, 3), "ci95_us": round(figure.ci95_us, 3),
+        "gflops": problem.flops / figure.cold_us * 1e-3, "floor_us": round(floor, 3),
+        "of_floor": 100 * floor / figure.cold_us,
+        "error_over_bound": entry.check.worst if entry.check else None,
+        "config": str(entry.plan.config) if entry.plan else "", "note": entry.note,
+        "workspace_bytes": entry.plan.workspace_bytes if entry.plan else None,
+        "flops": problem.flops, "bytes": problem.bytes, "device": device.name,
+    }  # fmt: skip
+
+
+def _modelled(entry: Entry) -> Row:
+    if entry.plan is None or not entry.plan.family.tunable:
+        return {}
+    family, config, device = entry.plan.family, entry.plan.config, entry.runtime.device
+    said = estimate(family, entry.problem, device, config)
+    return {
+        "predicted_us": said.total_us,
+        "register_intensity": said.facts.get("register_intensity_flops_per_element"),
+        "block_intensity": said.facts.get("block_intensity_flops_per_element"),
+        "limiter": modelled(family, entry.problem, device, config, "").kernels[0].limiter,
+    }
+
+
+def _sums(part: Steps, rows: list[Row]) -> list[Row]:
+    """Sum the layers' times of each step, where all have one."""
+    found: list[Row] = []
+    for step in part.steps:
+        mine = [row for row in rows if row["step"] == step.name]
+        times = [row.get("time_us") for row in mine]
+        figures = step.figures(SUM)
+        row: Row = {"layer": SUM, "step": step.name, "what": step.what, "published_us": published_us(figures)}
+        row["published"] = ", ".join(figures)
+        if all(isinstance(time, float) for time in times):
+            row["time_us"] = sum(time for time in times if isinstance(time, float))
+        found.append(row)
+    return found
+
+
+def _over(first: Value, time: Value) -> float | None:
+    if isinstance(first, float) and isinstance(time, float) and time:
+        return first / time
+    return None

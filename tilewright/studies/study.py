@@ -1,0 +1,199 @@
+"""The nouns of a study: its layers, its steps, what its source published; and what comes of running it.
+
+A study is data: a module of this package with one ``STUDY``. ``engine.run`` turns it into a document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tilewright.errors import TilewrightError
+from tilewright.problem import Problem
+
+Allowed = int | tuple[int, ...]
+Value = float | str | None
+
+_TIME = re.compile(r"([0-9.]+(?:e[0-9]+)?) ?(ns|us|ms|s|min)")
+_TO_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "min": 6e7}
+
+
+class StudyError(TilewrightError):
+    """There is no such study, or a file is no result of one."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer; ``quick`` is a smaller one like it: a layer without one is left out of a quick run."""
+
+    name: str
+    problem: str
+    quick: str = ""
+
+    def at(self, quick: bool, dtype: str = "") -> Problem:
+        """Return the problem at its full or its quick size, with another dtype where one is given."""
+        text = self.quick if quick else self.problem
+        return Problem.parse(text.replace("-f32", f"-{dtype}") if dtype else text)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One way to compute a layer, and what the source published of it.
+
+    Attributes:
+        name: the source's name of it.
+        what: what runs here, where the name does not say so.
+        config: a config's text or name; else the best of ``family`` with the values of ``pin``.
+        family: the family to choose from; "all" is every one that races, "peers" the fastest peer.
+        pin: parameters and the values they may take; ``cpu_pin`` in its place on a CPU.
+        peer: a peer's name; ``cudnn-gemm`` is cuDNN's fastest GEMM.
+        dtype: replaces the layers' dtype.
+        on: a device of its own, such as "cpu"; empty: the study's.
+        waits: what it waits for, if nothing here can run it yet.
+        published: by layer ("" for all layers, "sum" for their sum) the source's figures, as it
+            prints them: a time, and anything else beside.
+    """
+
+    name: str
+    what: str = ""
+    config: str = ""
+    family: str = ""
+    pin: Mapping[str, Allowed] = field(default_factory=dict)
+    cpu_pin: Mapping[str, Allowed] | None = None
+    peer: str = ""
+    dtype: str = ""
+    on: str = ""
+    waits: str = ""
+    published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def figures(self, layer: str) -> tuple[str, ...]:
+        """What the source published of this step on a layer."""
+        return self.published.get(layer) or self.published.get("", ())
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Times of steps on layers, measured side by side; drawn as a ladder, a sweep or a comparison.
+
+    ``baseline`` names the step that speed-ups are over (empty: the first). ``total`` adds the sum of the
+    layers' times. ``model`` adds what the model says of each config.
+    """
+
+    title: str
+    layers: tuple[Layer, ...]
+    steps: tuple[Step, ...]
+    chart: str = "ladder"
+    note: str = ""
+    baseline: str = ""
+    total: bool = False
+    model: bool = False
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Time by activity of each step: allocation, copies, packing, launch, kernel, copies back.
+
+    ``table`` names a file of ``data/published``: activities by the steps' names. Without one, each step is
+    a row, and its published figures are of the whole run.
+    """
+
+    title: str
+    layers: tuple[Layer, ...]
+    steps: tuple[Step, ...]
+    table: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """A profiler's figures of each step of one layer, beside the source's table of them."""
+
+    title: str
+    layers: tuple[Layer, ...]
+    steps: tuple[Step, ...]
+    table: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of im2col's columns against those of the input, over suites of layers."""
+
+    title: str
+    suites: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How good a search is for its time: the best so far of each strategy.
+
+    ``published`` are remarks of the source on its own search, by strategy.
+    """
+
+    title: str
+    layers: tuple[Layer, ...]
+    strategies: tuple[str, ...] = ("all", "random", "model", "local")
+    family: str = "direct"
+    seconds: float = 20.0
+    quick_trials: int = 6
+    note: str = ""
+    published: Mapping[str, str] = field(default_factory=dict)
+
+
+def present(layers: tuple[Layer, ...], quick: bool) -> tuple[Layer, ...]:
+    """Return the layers that a run has."""
+    return tuple(layer for layer in layers if layer.quick or not quick)
+
+
+Part = Steps | Whole | Counters | Memory | Search
+
+
+@dataclass(frozen=True)
+class Study:
+    """The experiments of one source.
+
+    Attributes:
+        source: the document.
+        device: the device of its figures.
+        rounds: cold runs of each figure here (median); the thesis took 24.
+    """
+
+    name: str
+    title: str
+    source: str
+    device: str
+    parts: tuple[Part, ...]
+    rounds: int = 24
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a result: its key in the rows, its title, its unit (us, bytes, x, %, or empty)."""
+
+    key: str
+    title: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """What came of one part: rows of values by column. ``kind`` says how it is drawn."""
+
+    title: str
+    kind: str
+    note: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Value], ...]
+
+
+def time_us(text: str) -> float | None:
+    """Read a time as a source prints it, e.g. ``128.10ms``; None if it is no time."""
+    found = _TIME.fullmatch(text.strip())
+    return float(found[1]) * _TO_US[found[2]] if found else None
+
+
+def published_us(figures: tuple[str, ...]) -> float | None:
+    """Return the first time among published figures, in us."""
+    return next((us for text in figures if (us := time_us(text)) is not None), None)

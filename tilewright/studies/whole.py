@@ -1,0 +1,142 @@
+"""Time by activity: what a program that runs one layer once spends, on the device and on the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from tilewright.dtypes import numpy_dtype
+from tilewright.errors import TilewrightError
+from tilewright.execution import Plan
+from tilewright.runtime import Runtime
+from tilewright.studies.lab import Entry, Lab
+from tilewright.studies.published import Table, table
+from tilewright.studies.study import Column, Layer, PartResult, Step, Value, Whole, present, published_us
+from tilewright.tuning.inputs import Inputs, normal_inputs
+
+RUNS = 3
+HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")
+
+# What a source's row of a profiler's table is called here.
+OURS = {
+    "kernel": "kernel", "memcpy HtoD": "copy to device", "memcpy DtoH": "copy to host",
+    "cudaMalloc": "allocate", "cudaDeviceSynchronize": "synchronize", "cudaLaunchKernel": "launch",
+    "cudaFree": "free", "cudaMemcpy": "copies", "GPU sum": "device", "API sum": "host", "total": "whole",
+}  # fmt: skip
+
+
+def activities(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
+    """Return the wall-clock time of each activity in us, the median of a few runs, all anew each time.
+
+    ``launch`` is until the call returns, ``synchronize`` is the wait from then on; ``whole`` is their sum.
+    """
+    runs = [_once(runtime, plan, inputs) for _ in range(RUNS)]
+    found = {name: median(run[name] for run in runs) for name in HOST}
+    return found | {"copies": found["copy to device"] + found["copy to host"], "whole": sum(found.values())}
+
+
+def _once(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
+    problem, took = plan.problem, dict[str, float]()
+    e = problem.epilogue
+    given = {"x": inputs.x, "w": inputs.w, "bias": inputs.bias if e.bias else None, "z": inputs.z}
+    arrays = {name: array for name, array in given.items() if array is not None}
+    host = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        start = time.perf_counter()
+        result = work()
+        took[name] = (time.perf_counter() - start) * 1e6
+        return result
+
+    def upload() -> None:
+        for name, array in arrays.items():
+            runtime.upload(memory[name], array)
+
+    sizes = {name: array.nbytes for name, array in arrays.items()} | {"y": problem.y_bytes}
+    memory = timed("allocate", lambda: {name: runtime.alloc(size) for name, size in sizes.items()})
+    timed("copy to device", upload)
+    packed = timed("pack filter", lambda: plan.pack(memory["w"]))
+    bias, z = memory.get("bias"), memory.get("z")
+    timed("launch", lambda: plan.run(memory["x"], packed, memory["y"], bias, z))
+    timed("synchronize", runtime.synchronize)
+    timed("copy to host", lambda: runtime.download(memory["y"], host))
+    bias = z = packed = None
+    timed("free", memory.clear)
+    return took
+
+
+def run_whole(part: Whole, lab: Lab) -> PartResult:
+    """Time the activities of every step on every layer."""
+    found: dict[tuple[str, str], dict[str, float] | str] = {}
+    for layer in present(part.layers, lab.quick):
+        for step in part.steps:
+            lab.say(f"{part.title}: {layer.name}, {step.name}")
+            try:
+                found[layer.name, step.name] = _of(lab.enter(step, layer), lab)
+            except TilewrightError as error:
+                found[layer.name, step.name] = str(error)
+        lab.forget()
+    if part.table:
+        return beside(part.title, part.note, table(part.table), part.steps, found, OURS)
+    rows = tuple(_row(step, layer, found[layer.name, step.name])
+                 for layer in present(part.layers, lab.quick) for step in part.steps)  # fmt: skip
+    columns = (
+        Column("layer", "layer"), Column("step", "step"), Column("kernel", "kernel", "us"),
+        *(Column(name, name, "us") for name in HOST), Column("whole", "whole", "us"),
+        Column("published", "published: whole, and parts"),
+    )  # fmt: skip
+    used = tuple(c for c in columns if any(row.get(c.key) not in (None, "") for row in rows))
+    return PartResult(part.title, "activities", part.note, used, rows)
+
+
+def _of(entry: Entry, lab: Lab) -> dict[str, float]:
+    if entry.plan is None:
+        return {}
+    kernel = lab.kernel_us(entry)
+    plan = Plan.make(entry.runtime, entry.problem, entry.plan.config)  # without the verifier's guards
+    took = activities(entry.runtime, plan, normal_inputs(entry.problem, 0))
+    return {**took, "kernel": kernel, "device": kernel + took["copies"], "host": took["whole"]}
+
+
+def _row(step: Step, layer: Layer, took: Mapping[str, float] | str) -> dict[str, Value]:
+    figures = step.figures(layer.name)
+    row: dict[str, Value] = {"layer": layer.name, "step": step.name, "published_us": published_us(figures)}
+    row["published"] = ", ".join(figures)
+    return {**row, "reason": took} if isinstance(took, str) else {**row, **took}
+
+
+def beside(
+    title: str,
+    note: str,
+    theirs: Table,
+    steps: tuple[Step, ...],
+    found: Mapping[tuple[str, str], Mapping[str, Any] | str],
+    names: Mapping[str, str],
+) -> PartResult:
+    """Put a published table, one column a step, beside our figures of the same rows.
+
+    Rows of ours that the source has not stand below; a step that could not run leaves its reason.
+    """
+    by_step = {step: values for (_, step), values in found.items()}
+    reasons = [f"{step}: {why}" for step, why in by_step.items() if isinstance(why, str)]
+    labels = list(theirs.rows)
+    ours = dict.fromkeys(key for values in by_step.values() if not isinstance(values, str) for key in values)
+    labels += [key for key in ours if key not in names.values()]
+    rows = []
+    for label in labels:
+        row: dict[str, Value] = {"activity": label}
+        for step in steps:
+            values = by_step.get(step.name, "")
+            if not isinstance(values, str):
+                row[step.name] = values.get(names.get(label, label))
+            row[f"{step.name}|published"] = theirs.rows.get(label, {}).get(step.name)
+        rows.append(row)
+    columns = [Column("activity", theirs.corner)]
+    for step in steps:
+        columns.append(Column(step.name, step.name, "us" if theirs.times else ""))
+        columns.append(Column(f"{step.name}|published", "published"))
+    return PartResult(title, "beside", " ".join([note, *reasons]).strip(), tuple(columns), tuple(rows))
