@@ -47,6 +47,9 @@ class Device:
         clock_ghz: highest clock of the units.
         max_cluster: most blocks of a portable cluster (1: no clusters).
         driver: version of the driver or platform.
+        rates: measured speeds.
+        tensor_macs: products of f16 that the tensor cores of a unit add up in f32 a cycle, by ``mma.sync``;
+            of i8 twice as many. 0: there are none, or not with the instructions of sm_80.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Device:
     max_cluster: int
     driver: str
     rates: Rates
+    tensor_macs: int = 0
 
     @property
     def key(self) -> str:
@@ -94,6 +98,17 @@ ARCHITECTURES = {
 }
 
 
+# ``Device.tensor_macs``, of datasheets. ``mma.sync`` reaches 63% of the 2048 of sm_90 (R. Luo et al.,
+# "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499).
+_TENSOR_MACS = {"sm_80": 1024, "sm_90": 1290, "sm_100": 1024}  # of all others 512
+
+
+def tensor_macs(arch: str) -> int:
+    """Return ``Device.tensor_macs`` of a CUDA architecture."""
+    number = int(re.sub(r"\D", "", arch) or 0)
+    return _TENSOR_MACS.get(arch, 512 if number >= 80 else 0)
+
+
 def for_architecture(arch: str) -> Device:
     """Return a datasheet Device for ``arch`` (sm_80, sm_90, sm_120), with no GPU present."""
     if arch not in ARCHITECTURES:
@@ -105,6 +120,7 @@ def for_architecture(arch: str) -> Device:
         blocks_per_unit=blocks, shared_per_block=block_kb * _KB, shared_per_unit=unit_kb * _KB,
         l2_bytes=l2 * _KB * _KB, clock_ghz=ghz, max_cluster=cluster, driver="none",
         rates=Rates(empty_us=3.3, read_gbs=gbs, f32_tflops=tf),
+        tensor_macs=tensor_macs(arch),
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from tilewright.tuning.space import Space
 
 GPU = dict(
     lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048, max_threads=1024,
-    shared_per_block=160 << 10, shared_per_unit=164 << 10,
+    shared_per_block=160 << 10, shared_per_unit=164 << 10, tensor_macs=1024,
 )  # fmt: skip
 SHAPES = (
     "n2c7h13w11k17r3s3p1-f32",  # primes: tails in every dimension
@@ -57,6 +57,14 @@ SHAPES = (
     "n5c1h20w22k4r7s7-f32",  # many images
     "n9c4h18w18k16r5s5-f32+bias+add",
     "n3c3h13w11k10r3s2p1.0.2.1u1x2d2-f32-nchw2nhwc+bias",
+    "n1c16h9w7k24r3s3p1-f16-nhwc",  # tensor cores
+    "n2c19h13w5k17r3s3p1-f16-nhwc2nchw+bias+add0.5+relu",
+    "n1c3h12w13k20r7s7p3u2-f16+bias",
+    "n2c16h6w7k40r3s2p1.0.0.1g2-bf16-nhwc+bias+maxpool2",
+    "n1c24h9w8k33r3s3p2d2-bf16-nchw2nhwc+leaky0.5",
+    "n1c48h7w7k50r3s3p1-i8-nhwc+bias+add+relu",
+    "n2c3h11w9k36r3s3p1u2-i8-nhwc+maxpool2",
+    "n1c40h8w8k20r1s1-i8",
 )
 COUNT = 3  # configs of a family on a shape
 

@@ -11,6 +11,7 @@ from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.gemv import Gemv
 from tilewright.kernels.grouped import Grouped
 from tilewright.kernels.im2col import Im2col
+from tilewright.kernels.mma import Mma
 from tilewright.kernels.reference import Reference
 from tilewright.kernels.small import Small
 from tilewright.kernels.textbook import Textbook
@@ -20,7 +21,7 @@ from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
-    Wgmma(), Textbook(), Reference(),
+    Mma(), Wgmma(), Textbook(), Reference(),
 )  # fmt: skip
 
 

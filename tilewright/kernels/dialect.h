@@ -1,4 +1,4 @@
-// The one place where CUDA C++ and OpenCL C differ. A kernel of a CUDA-core family uses only the
+// The one place (with tensor.h) where CUDA C++ and OpenCL C differ. A kernel of a CUDA-core family uses only the
 // neutral names below and compiles as either language.
 //
 //   KERNEL(name)            entry point; every parameter is GLOBAL type *RESTRICT
@@ -12,6 +12,7 @@
 //   vec                     VECTOR acc_t (1, 2, 4, 8, 16), one lane's share of output channels
 //   load_run store_run      1, 2, 4, … neighbours in memory to a private array and back, aligned to them all
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
+//   float_bfloat            an f32 rounded to a bf16, by its bits
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
 //   dot4 EXP                four products of i8, added to a sum; the exponential
@@ -157,6 +158,14 @@ INLINE void vec_add_fresh(vec *a, const acc_t *p) {
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
 }
 #define FENCE() __threadfence()
+#if __CUDA_ARCH__ >= 800
+#define FLOAT_BFLOAT
+INLINE unsigned short float_bfloat(float v) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(v));
+    return bits;
+}
+#endif
 #if __CUDA_ARCH__ >= 900
 #define CHAIN_NEXT() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #define CHAIN_WAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
@@ -334,6 +343,13 @@ INLINE void async_copy_quad(__local acc_t *to, const __global acc_t *from, int k
 #define ASYNC_COMMIT()
 #define ASYNC_WAIT(pending)
 
+#endif
+
+#ifndef FLOAT_BFLOAT
+INLINE unsigned short float_bfloat(float v) {
+    unsigned bits = float_bits(v);
+    return v != v ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
 #endif
 
 #define CHAIN() CHAIN_NEXT(); CHAIN_WAIT()

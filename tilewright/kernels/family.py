@@ -181,6 +181,8 @@ class Work:
         input_bytes: bytes of the input that a block's inner loops read from caches (CPU).
         more_launches: launches before and after the main kernel, beside those that combine.
         more_bytes: bytes that those read and write, in all.
+        tensor_cycles: cycles that a block holds all tensor cores of a unit, in all.
+        turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
     """
 
     blocks: int
@@ -210,6 +212,8 @@ class Work:
     input_bytes: float = 0.0
     more_launches: int = 0
     more_bytes: float = 0.0
+    tensor_cycles: float = 0.0
+    turn_cycles: float = 0.0
 
 
 class Family:

@@ -28,9 +28,7 @@ INLINE out_t narrowed(acc_t v) {
 #if DTYPE == 2
     return float_half(v);
 #elif DTYPE == 3
-    unsigned bits = float_bits(v);
-    if (v != v) return 0x7fc0;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return float_bfloat(v);
 #else
     return v;
 #endif

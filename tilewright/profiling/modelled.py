@@ -11,7 +11,7 @@ from tilewright.tuning.model import estimate
 # Facts of the model that are times: the pipe or memory that each stands for.
 _GPU_PIPES = {
     "issue_slots_us": "issue slots", "shared_port_us": "shared-memory port", "l2_us": "L2 cache",
-    "dram_us": "device memory", "stalls_us": "latency",
+    "tensor_us": "tensor cores", "dram_us": "device memory", "stalls_us": "latency",
 }  # fmt: skip
 _CPU_PIPES = {
     "multiply_add_us": "multiply-add pipes", "load_ports_us": "load ports", "filter_stream_us": "caches",

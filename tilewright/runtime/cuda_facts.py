@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from tilewright.device import Device, Rates
+from tilewright.device import Device, Rates, tensor_macs
 from tilewright.errors import RunError
 
 
@@ -41,6 +41,7 @@ def facts(driver: Any, gpu: Any, index: int) -> Device:
         l2_bytes=get("L2_CACHE_SIZE"), clock_ghz=ghz, max_cluster=8 if major >= 9 else 1,
         driver=_driver_version(driver),
         rates=Rates(3.3, 0.9 * read if read else 500.0, units * lanes * 2 * ghz / 1e3, "default"),
+        tensor_macs=tensor_macs(f"sm_{major}{minor}"),
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Predict the time of a config from its counts: pure arithmetic, no backend and no clock.
 
-A kernel on a GPU is bound by the busiest of: issue slots, the shared-memory port, the L2 cache,
-main memory; before and after that stand the launch, the first loads, the stores and the meeting of
+A kernel on a GPU is bound by the busiest of: issue slots, tensor cores, the shared-memory port, the L2
+cache, main memory; before and after that stand the launch, the first loads, the stores and the meeting of
 the shares of C. On a CPU it is bound by vector multiply-adds, loads, or main memory.
 
 What the model leaves out: bank conflicts of staging copies, instruction-cache misses, the order of
@@ -87,8 +87,10 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     issue = sum(_issue(work, k, n) * times for n, times in rounds.items())
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
+    tensor = work.tensor_cycles * per_unit
     alone = _alone(work, k)
-    bounds = {n: (_issue(work, k, n), port / per_unit * n, l2 / per_unit * n, alone) for n in rounds}
+    pipes = [held / per_unit for held in (port, l2, tensor)]
+    bounds = {n: (_issue(work, k, n), alone, *(held * n for held in pipes)) for n in rounds}
     compute = sum(_slowest(bounds[n], k.sharpness) * times for n, times in rounds.items())
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
     longer = _slowest((compute * us, memory), k.sharpness)
@@ -100,7 +102,7 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "combine_us": _combine_us(device, work, k, per_unit),
         "other_launches_us": _others_us(device, work, k),
     }
-    stalls = max(0.0, compute - max(issue, port, l2))
+    stalls = max(0.0, compute - max(issue, port, l2, tensor))
     facts = {
         "issue_slots_us": issue * us,
         "shared_port_us": port * us,
@@ -119,6 +121,8 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "register_intensity_flops_per_element": work.register_intensity,
         "block_intensity_flops_per_element": work.block_intensity,
     }
+    if tensor:
+        facts["tensor_us"] = tensor * us
     return Estimate(sum(terms.values()), terms, facts)
 
 
@@ -144,7 +148,7 @@ def _alone(work: Work, k: Coefficients) -> float:
     if work.buffers == 1:
         own += k.exposed_cycles
     least = k.flight_cycles / (work.buffers - 1) if work.buffers > 1 else 0.0
-    return k.fetch_cycles + work.steps * max(own, least)
+    return k.fetch_cycles + work.steps * max(own, least, work.turn_cycles)
 
 
 def _others_us(device: Device, work: Work, k: Coefficients) -> float:

@@ -1,0 +1,272 @@
+"""The mma family: implicit GEMM on tensor cores, by the warp-wide products ``mma.sync`` of sm_80 on."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.mma_tile import (
+    AS_IS,
+    COPIED,
+    GATHERED,
+    MOST_COPIES,
+    MOST_LOADS,
+    WAYS,
+    Sizes,
+    Values,
+    all_chunks,
+    copies,
+    each,
+    pixels_on_m,
+    registers,
+    run_chunks,
+    sizes,
+    tap_chunks,
+    threads,
+    ways,
+)
+from tilewright.kernels.mma_work import work_of
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    LAST,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    may_combine,
+    up_to,
+)
+from tilewright.problem import DTYPES, Problem
+
+MOST_FILTER = 15  # rows or columns: a thread keeps a bit of each, of both in one register
+FEWEST = 8  # channels of one of several groups
+SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
+COPY_THREADS = 256
+
+
+class Mma(Family):
+    """Convolution on tensor cores."""
+
+    name = "mma"
+    dtypes = ("f16", "bf16", "i8")
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take what fits tensor cores, on a device that has them."""
+        pr = problem
+        if reason := super().refuses(problem, device):
+            return reason
+        if not device.tensor_macs:
+            return "the device has no tensor cores with the products of sm_80"
+        if max(pr.r, pr.s) > MOST_FILTER:
+            return f"the filter has more than {MOST_FILTER} rows or columns"
+        if pr.groups > 1 and min(pr.cg, pr.kg) < FEWEST:
+            return f"groups of fewer than {FEWEST} channels leave most of a product empty"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        clusters = tuple(c for c in (1, 2, 4, 8) if c <= device.max_cluster)
+        chunks = up_to(max(2, 2 * all_chunks(problem, GATHERED)), (2, 4, 8, 16))
+        return (
+            Param("x", ways(problem), "how the input is read", tuple(WAYS[way] for way in ways(problem))),
+            Param("l1", (0, 1) if problem.r * problem.s > 1 else (0,), "input past or through the L1 cache",
+                  ("past", "through")),
+            Param("mt", (1, 2, 3, 4, 5, 6, 8), "pieces of 16 rows a warp"),
+            Param("nt", (1, 2, 3, 4, 5, 6, 8), "pieces of 16 columns a warp"),
+            Param("wm", (1, 2, 3, 4, 8), "warps over rows"),
+            Param("wn", (1, 2, 3, 4, 8), "warps over columns"),
+            Param("sb", (1, 2, 4), "shares of the sum inside a block, added up in shared memory"),
+            Param("mb", (1, 2, 3, 4, 6, 8),
+                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("fd", (1, 2), "buffers of what a thread holds in registers of the staged tiles"),
+            Param("chunks", chunks, "chunks of 16 bytes of the sum staged per step"),
+            Param("stages", (2, 3, 4, 5, 6, 8), "buffers of the staging pipeline"),
+            Param("sc", clusters, "shares of the sum across a cluster, added up in its shared memory"),
+            Param("sg", SHARES, "shares of the sum across the grid"),
+            Param("combine", (NONE, TWO_PASS, LAST), "how the grid's shares meet",
+                  tuple(COMBINE_NAMES[i] for i in (NONE, TWO_PASS, LAST))),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
+        return _blueprint(problem, config.values, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return work_of(problem, device, config.values)
+
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """Spell out what a copy of the input takes."""
+        if config["x"] != COPIED:
+            return {}
+        return {"copied_bytes": f"the input in nhwc, whole chunks of 16 bytes: {copied_bytes(problem):,}"}
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """One share of the sum, then the shares one after the other."""
+        cf = config.values
+        shares = cf["sb"] * cf["sc"] * cf["sg"]
+        return ceil_div(sizes(problem, cf).turns * cf["chunks"] * each(problem), shares) + shares
+
+
+def _resident(pr: Problem, device: Device, cf: Values) -> bool:
+    need, block = registers(pr, cf), threads(cf)
+    per_scheduler = ceil_div(block * cf["mb"], 4 * device.lanes) * device.lanes
+    return need <= device.regs_per_thread - 5 and need * per_scheduler <= device.regs_per_unit // 4
+
+
+def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
+    block = sizes(pr, cf).shared_bytes + 256
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _outputs(pr: Problem) -> tuple[int, int]:
+    """Rows and columns of the product of one group."""
+    pixels = max(1, pr.n * pr.p * pr.q)
+    return (pixels, pr.kg) if pixels_on_m(pr) else (pr.kg, pixels)
+
+
+def _gathers(pr: Problem, cf: Values) -> bool:
+    """Whether every thread gathers as many whole pixels as the next, and not too many."""
+    sz = sizes(pr, cf | dict(chunks=2, stages=2, sc=1))
+    loads = all_chunks(pr, GATHERED) * each(pr) * sz.x_copies
+    return cf["x"] != GATHERED or (sz.pb % sz.threads == 0 and loads <= MOST_LOADS)
+
+
+RULES = (
+    Rule("sums", lambda mt, nt: 2 <= mt * nt <= 20 or mt == nt == 1,
+         "more than 160 sums a thread do not fit its registers"),
+    Rule("m_pieces", lambda problem, mt: 16 * (mt - 1) < _outputs(problem)[0], "pieces without outputs"),
+    Rule("n_pieces", lambda problem, nt: 16 * (nt - 1) < _outputs(problem)[1], "pieces without outputs"),
+    Rule("m_warps", lambda problem, mt, wm: 16 * mt * (wm - 1) < _outputs(problem)[0],
+         "warps without outputs"),
+    Rule("n_warps", lambda problem, nt, wn: 16 * nt * (wn - 1) < _outputs(problem)[1],
+         "warps without outputs"),
+    Rule("block", lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads),
+         "more threads than a block may have"),
+    Rule("schedulers", lambda wm, wn, sb, mb: wm * wn * sb * mb >= 4,
+         "a unit has four schedulers to keep busy"),
+    Rule("resident", lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
+    Rule("gather", lambda problem, x, mt, nt, wm, wn, sb: _gathers(
+        problem, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb)),
+        "a thread that gathers takes whole pixels, and all of its loads are unrolled"),
+    Rule("shares_meet", lambda mt, nt, sb: 2 * mt * nt % sb == 0,
+         "each share of a block finishes as many outputs"),
+    Rule("fragments", lambda sb, fd, chunks: chunks % (2 * sb * fd) == 0,
+         "each share takes whole buffers of a step's fragments, of two chunks each"),
+    Rule("copies", lambda problem, x, mt, nt, wm, wn, sb, chunks: copies(
+        problem, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, chunks=chunks)) <= MOST_COPIES,
+        "a thread keeps the places of at most 16 pixels in registers"),
+    Rule("registers", lambda problem, device, x, mt, nt, wm, wn, sb, mb, fd, chunks: _resident(
+        problem, device, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, fd=fd, chunks=chunks)),
+        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
+        problem, x), "buffers without channels"),
+    Rule("shared", lambda problem, device, x, mt, nt, wm, wn, sb, mb, chunks, stages: _fits_shared(
+        problem, device, dict(
+            x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, chunks=chunks, stages=stages, sc=1)),
+        "more shared memory than a block may have"),
+    Rule("cluster_meets", lambda problem, device, x, mt, nt, wm, wn, sb, mb, chunks, stages, sc:
+         2 * mt * nt % (sb * sc) == 0 and _fits_shared(problem, device, dict(
+             x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, chunks=chunks, stages=stages, sc=sc)),
+         "each share of a cluster finishes as many outputs, and they meet in shared memory"),
+    Rule("pieces", lambda problem, x, chunks, sc, sg: chunks * (sc * sg - 1) < all_chunks(problem, x),
+         "shares of the sum without channels"),
+    Rule("gather_shares", lambda x, sc, sg: x != GATHERED or sc * sg == 1, "few channels have no shares"),
+    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
+         "shares across the grid need combining"),
+    Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
+         "only the second kernel pools"),
+)  # fmt: skip
+
+
+def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
+    if not aligned and cf["x"] == AS_IS:
+        cf = cf | dict(x=COPIED)  # to a buffer that is
+    sz = sizes(pr, cf)
+    launches, workspace = _launches(pr, sz, cf)
+    parts: tuple[Blueprint, ...] = ()
+    if cf["x"] == COPIED:
+        parts = (Blueprint("nhwc.cu", tuple(_copy_defines(pr).items()), (), packed_bytes=0),)
+    return Blueprint(
+        source="mma.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
+        packed_bytes=_packed_bytes(pr, sz, cf),
+        pack=(
+            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.turns),
+            ("PACK_C", pr.cg if cf["x"] == GATHERED else run_chunks(pr, cf["chunks"]) * each(pr)),
+            ("PACK_COLUMNS", int(pixels_on_m(pr))),
+        ),
+        workspace=workspace, parts=parts,
+    )  # fmt: skip
+
+
+def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
+    combine, splits = cf["combine"], cf["sc"] * cf["sg"]
+    copied = cf["x"] == COPIED
+    main = Launch(
+        "mma", (sz.tiles * splits, 1, 1), (sz.threads, 1, 1),
+        ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
+         "partial", "arrived"), shared_bytes=sz.shared_bytes, cluster=cf["sc"], chained=copied,
+    )  # fmt: skip
+    sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * sz.tiles * sz.tile}.get(combine, 1)
+    workspace = [
+        Buffer("partial", 4 * sums),
+        Buffer("arrived", 4 * (sz.tiles * cf["sc"] if combine == LAST else 1), zeroed=True),
+    ]
+    launches = [main]
+    if copied:
+        workspace.append(Buffer("copied", copied_bytes(pr)))
+        launches.insert(0, _copy(pr))
+    if combine == TWO_PASS:
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    return tuple(launches), tuple(workspace)
+
+
+def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
+    return 16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"]
+
+
+def copied_bytes(pr: Problem) -> int:
+    """Bytes of the input in nhwc, of whole chunks."""
+    return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr)
+
+
+def _copy(pr: Problem) -> Launch:
+    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * tap_chunks(pr)
+    tiles = ceil_div(pixels, 32) * ceil_div(chunks, 8)
+    blocks = ceil_div(pixels * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
+    return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
+
+
+def _copy_defines(pr: Problem) -> Values:
+    return dict(
+        DTYPE=DTYPES.index(pr.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr),
+        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr) >= 1 << 31),
+    )  # fmt: skip
+
+
+def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+    whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
+    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
+    most_bytes = max(copied_bytes(pr), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
+    view = View.of(pr)
+    images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
+    return images | dict(
+        DTYPE=DTYPES.index(pr.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
+        FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"], X_WAY=cf["x"],
+        X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"]), CC=tap_chunks(pr), TURNS=sz.turns, STEPS=sz.turns,
+        CLUSTER=cf["sc"], SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
+        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, C=pr.cg, H=view.h, W=view.w, K=pr.kg,
+        GROUPS_=pr.groups, R=pr.r, S=pr.s, STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0],
+        DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], PADDED=int(any(pr.pad)),
+        X_NHWC=int(pr.layout_in == "nhwc"),
+        Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
+        SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
+    )  # fmt: skip

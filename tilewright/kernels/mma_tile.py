@@ -1,0 +1,101 @@
+"""Sizes of the mma kernel: how it reads the input, its tiles, stages and registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import DTYPE_BYTES, Problem
+
+AS_IS, COPIED, GATHERED = range(3)
+WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number")
+MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
+MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
+MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
+Values = dict[str, int]
+
+
+def each(pr: Problem) -> int:
+    """Numbers of a chunk of 16 bytes."""
+    return 16 // DTYPE_BYTES[pr.dtype]
+
+
+def ways(pr: Problem) -> tuple[int, ...]:
+    """How the input can be read: whole chunks of channels as they are, else copied; few channels gathered."""
+    nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
+    first = AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
+    return (first, GATHERED) if pr.cg * pr.r * pr.s <= MOST_GATHERED else (first,)
+
+
+def tap_chunks(pr: Problem) -> int:
+    """Chunks of one tap of one group."""
+    return ceil_div(pr.cg, each(pr))
+
+
+def all_chunks(pr: Problem, way: int) -> int:
+    """Chunks of the whole sum; what is gathered has no gaps between taps."""
+    if way == GATHERED:
+        return ceil_div(pr.cg * pr.r * pr.s, each(pr))
+    return pr.r * pr.s * tap_chunks(pr)
+
+
+def run_chunks(pr: Problem, chunks: int) -> int:
+    """Chunks of a tap that are neighbours in the sum: those of a step, where a tap fills whole steps."""
+    return chunks if tap_chunks(pr) % chunks == 0 else tap_chunks(pr)
+
+
+def pixels_on_m(pr: Problem) -> bool:
+    """Whether pixels lie on the M side: neighbours in y lie on the N side."""
+    return pr.layout_out == "nhwc" or pr.p * pr.q == 1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+
+    mb: int
+    nb: int
+    kb: int
+    pb: int
+    threads: int
+    k_tiles: int
+    p_tiles: int
+    tiles: int
+    turns: int
+    x_copies: int
+    shared_bytes: int
+
+    @property
+    def tile(self) -> int:
+        """Outputs of a block."""
+        return self.kb * self.pb
+
+
+def threads(cf: Values) -> int:
+    """Threads of a block."""
+    return 32 * cf["wm"] * cf["wn"] * cf["sb"]
+
+
+def sizes(pr: Problem, cf: Values) -> Sizes:
+    """Work out the sizes of a config."""
+    mb, nb = 16 * cf["mt"] * cf["wm"], 16 * cf["nt"] * cf["wn"]
+    kb, pb = (nb, mb) if pixels_on_m(pr) else (mb, nb)
+    k_tiles, p_tiles = ceil_div(pr.kg, kb), ceil_div(pr.n * pr.p * pr.q, pb)
+    meeting = 4 * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
+    return Sizes(
+        mb=mb, nb=nb, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
+        tiles=k_tiles * p_tiles * pr.groups, turns=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
+        x_copies=copies(pr, cf), shared_bytes=max(cf["stages"] * 16 * cf["chunks"] * (mb + nb), meeting),
+    )  # fmt: skip
+
+
+def copies(pr: Problem, cf: Values) -> int:
+    """Pixels that a thread copies of each step: a chunk of each, or all of their chunks."""
+    pb = 16 * (cf["mt"] * cf["wm"] if pixels_on_m(pr) else cf["nt"] * cf["wn"])
+    return ceil_div(pb, threads(cf)) if cf["x"] == GATHERED else ceil_div(pb * cf["chunks"], threads(cf))
+
+
+def registers(pr: Problem, cf: Values) -> int:
+    """Estimate of the registers a thread needs: accumulators, fragments, places of pixels, addresses."""
+    gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # under way at once
+    return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + gathers + 42

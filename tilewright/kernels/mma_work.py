@@ -1,0 +1,81 @@
+"""Counts of the mma kernel, for the model: instructions, cycles of the tensor cores, wavefronts, bytes."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Work
+from tilewright.kernels.mma_tile import (
+    COPIED,
+    GATHERED,
+    Sizes,
+    Values,
+    each,
+    pixels_on_m,
+    registers,
+    sizes,
+    tap_chunks,
+)
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.problem import DTYPE_BYTES, Problem
+
+WAVEFRONT = 0.6  # of the model's, whose cycles were fitted to loads with conflicts; ldmatrix has none
+COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
+PRODUCT = 16 * 16 * 16  # products of f16 in two instructions m16n8k16, as long as two m16n8k32 of i8
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count what one block and one thread do."""
+    sz, combine = sizes(pr, cf), cf["combine"]
+    shares = cf["sc"] * cf["sg"]
+    blocks, turns = sz.tiles * shares, ceil_div(sz.turns, shares)
+    fragments = turns * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
+    pieces, warps = cf["mt"] * cf["nt"], sz.threads // 32
+    reads = fragments * (cf["mt"] + cf["nt"])  # of a warp: ldmatrix, 4 wavefronts each
+    x_bytes, w_bytes = 16 * turns * cf["chunks"] * sz.pb, 16 * turns * cf["chunks"] * sz.kb
+    filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
+    gathered = cf["x"] == GATHERED
+    x_slots = sz.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if gathered else 6.0)
+    x_first = sz.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
+    meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
+    out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
+    copied = cf["x"] == COPIED
+    copied_bytes = 16.0 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr) if copied else 0.0
+    run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
+    return Work(
+        blocks=blocks, threads=sz.threads, registers=registers(pr, cf), resident=_resident(pr, device, cf),
+        shared_bytes=sz.shared_bytes, steps=turns, buffers=cf["stages"],
+        fma=fragments * pieces * 2, shared_loads=reads, global_loads=0.0,
+        staging=x_first + turns * (x_slots + 1.5 * filter_copies + 20.0),
+        epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
+        wavefronts=WAVEFRONT * (4.0 * reads * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
+        load_bytes=float(x_bytes * _missed(pr, device, cf, sz) + w_bytes),
+        store_sectors=sz.tile * out_bytes / min(32, run),
+        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
+        cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[combine],
+        partial_bytes=0.0 if combine == NONE else 4.0 * sz.tile * sz.tiles * cf["sg"],
+        tile_bytes=4.0 * sz.tile, useful=pr.n * pr.p * pr.q * pr.k / (sz.tile * sz.tiles),
+        register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),
+        block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
+        more_launches=int(copied), more_bytes=float(pr.x_bytes + copied_bytes) if copied else 0.0,
+        tensor_cycles=fragments * pieces * warps * PRODUCT / device.tensor_macs,
+        turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
+    )  # fmt: skip
+
+
+def _missed(pr: Problem, device: Device, cf: Values, sz: Sizes) -> float:
+    """Share of the input's bytes that come from the L2 cache: the rest was read for other taps."""
+    if not cf["l1"] and cf["x"] != GATHERED:
+        return 1.0
+    rows = ceil_div(sz.pb, pr.q) * pr.stride[0] + (pr.r - 1) * pr.dilation[0]
+    window = min(rows * pr.w, pr.n * pr.h * pr.w)  # pixels under the tile
+    room = device.shared_per_unit - cf["mb"] * (sz.shared_bytes + 1024)
+    fits = cf["mb"] * window * 16 * cf["chunks"] <= room
+    return min(1.0, window / (pr.r * pr.s * sz.pb)) if fits else 1.0
+
+
+def _resident(pr: Problem, device: Device, cf: Values) -> int:
+    """Blocks that a unit holds at once: more than ``mb`` asks for, where there is room."""
+    sz = sizes(pr, cf)
+    by_registers = device.regs_per_unit // ((registers(pr, cf) + 8) * sz.threads)
+    by_shared = device.shared_per_unit // (sz.shared_bytes + 1024)
+    return max(cf["mb"], min(by_registers, by_shared, device.threads_per_unit // sz.threads))

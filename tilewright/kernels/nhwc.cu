@@ -1,0 +1,37 @@
+// nhwc: the input (nchw, or nhwc that is not aligned or has other channels than whole chunks) as the mma family
+// reads it: [n][h][w][group][CC] chunks of 16 bytes, EACH channels each; channels past the last one are zeros.
+//
+// A thread writes one chunk. nchw: neighbouring threads take neighbouring pixels, 32 x 8 chunks a block, so that
+// reads are whole lines and writes meet in the L2 cache. nhwc: neighbouring threads take neighbouring chunks.
+// Example: 512 x 7 x 7 of f16: 3,136 threads read eight numbers each.
+
+#include "types.h"
+
+#define EACH (16 / (DTYPE == 4 ? 1 : 2))
+#define CHUNKS_OF_PIXEL (GROUPS_ * CC)
+#define PLANE (H * W)
+#define CHUNK_TILES ((CHUNKS_OF_PIXEL + 7) / 8)
+
+BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL in_t *RESTRICT x, GLOBAL unsigned *RESTRICT to) {
+    int pixel, chunk;
+    CHAIN();
+#if X_NHWC
+    offset_t item = (offset_t)GROUP(0) * 256 + THREAD(0);
+    pixel = item / CHUNKS_OF_PIXEL, chunk = item % CHUNKS_OF_PIXEL;
+#else
+    pixel = GROUP(0) / CHUNK_TILES * 32 + THREAD(0) % 32, chunk = GROUP(0) % CHUNK_TILES * 8 + THREAD(0) / 32;
+#endif
+    if (pixel < N * PLANE && chunk < CHUNKS_OF_PIXEL) {
+        unsigned words[4] = {0, 0, 0, 0};
+        int c = chunk % CC * EACH;
+        offset_t channel = chunk / CC * C + c;
+        offset_t from = X_NHWC ? (offset_t)pixel * (GROUPS_ * C) + channel
+                               : ((offset_t)(pixel / PLANE) * (GROUPS_ * C) + channel) * PLANE + pixel % PLANE;
+        UNROLL for (int e = 0; e < EACH; e++) {
+            unsigned bits = c + e < C ? x[from + (offset_t)e * (X_NHWC ? 1 : PLANE)] : 0;
+            words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
+        }
+        to += ((offset_t)pixel * CHUNKS_OF_PIXEL + chunk) * 4;
+        store4((GLOBAL float *)to, (const float *)words);  // bits, not numbers
+    }
+}

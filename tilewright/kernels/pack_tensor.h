@@ -1,0 +1,33 @@
+// The filter as the mma family stages it: words [group][k tile][step][row][chunk][4], chunks swizzled.
+//
+//   PACK_K      rows of a tile: output channels, in the order of COLUMN where PACK_COLUMNS
+//   PACK_STEPS  steps of PACK_CHUNKS chunks of 16 bytes each, along the sum
+//   PACK_C      the sum runs over so many channels of each tap, then over as many more; zeros past the last one
+//
+// Example: 64 channels of f16, 3x3, PACK_CHUNKS = 4, PACK_C = 32: 72 chunks, 18 steps; a row of a step is 32
+// channels of a tap, the first 32 in steps 0 .. 8.
+
+#define CHUNKS PACK_CHUNKS
+#include "swizzle.h"
+
+#define IN_WORD (DTYPE == 4 ? 4 : 2)  // numbers of a word
+#define TILES ((KG + PACK_K - 1) / PACK_K)
+#define PACKED ((offset_t)GROUP_COUNT * TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
+
+KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
+    FOR_EACH(item, PACKED) {
+        int row = item / (CHUNKS * 4) % PACK_K, chunk = (int)(item / 4 % CHUNKS) ^ SWIZZLE(row % 8);
+        offset_t rest = item / (CHUNKS * 4) / PACK_K;
+        int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
+        rest /= PACK_STEPS;
+        int k = (int)(rest % TILES) * PACK_K + (PACK_COLUMNS ? COLUMN(row) : row), group = rest / TILES;
+        unsigned word = 0;
+        for (int j = 0; j < IN_WORD; j++, i++) {
+            int tap = i / PACK_C % (SIZE_R * SIZE_S), c = i / PACK_C / (SIZE_R * SIZE_S) * PACK_C + i % PACK_C;
+            if (k >= KG || c >= CG) continue;
+            unsigned bits = w[((offset_t)(group * KG + k) * CG + c) * (SIZE_R * SIZE_S) + tap];
+            word |= (IN_WORD == 4 ? bits & 0xff : bits) << (32 / IN_WORD * j);
+        }
+        packed[item] = word;
+    }
+}

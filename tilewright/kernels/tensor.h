@@ -1,0 +1,146 @@
+// The dialect of tensor cores: beside dialect.h the one place where CUDA C++ and OpenCL C differ.
+//
+//   shared_t                  a place in shared memory, counted in bytes; TILE_ARRAY(name) declares it all
+//   copy16 copy16_cached      16 bytes into shared memory from global memory (async, zeros unless `keep`), past or
+//                             through the L1 cache
+//   write16                   16 bytes into shared memory, from four words; write_sums, read_sums: from sums
+//   Fragment                  what a thread holds of 16 rows x 32 bytes of a tile (see swizzle.h)
+//   place_m place_n           where a lane reads in a tile, from row `row` on
+//   read_m read_n             the fragment of piece `piece` (16 rows each) at bytes 32 k of the sum
+//   multiply                  acc += A B of two fragments, 16 x 16 outputs, eight of a thread:
+//                             acc[4 h + 2 i + j] is row lane / 4 + 8 i, column 8 h + lane % 4 * 2 + j
+//   fresh4 peer4              four sums that another block has written: to global memory, to its own shared memory
+//
+// Elsewhere than on CUDA a thread reads whole rows of its tile and multiplies by itself: slow but the same sums.
+// Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16) and "m16n8k32" (s8), and "ldmatrix".
+
+#include "swizzle.h"
+#include "types.h"
+
+#define ROW_BYTES (16 * CHUNKS)
+
+#ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
+
+typedef unsigned shared_t;
+#define TILE_ARRAY(name)                                     \
+    extern __shared__ __align__(256) unsigned char name##_store[]; \
+    const shared_t name = (unsigned)__cvta_generic_to_shared(name##_store)
+INLINE void copy16(shared_t to, const unsigned char *from, int keep) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(keep ? 16 : 0));
+}
+INLINE void copy16_cached(shared_t to, const unsigned char *from, int keep) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(keep ? 16 : 0));
+}
+INLINE void write16(shared_t to, const unsigned v[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
+INLINE void write_sums(shared_t to, const acc_t v[4]) {
+    unsigned bits[4];
+    UNROLL for (int i = 0; i < 4; i++) bits[i] = *(const unsigned *)&v[i];
+    write16(to, bits);
+}
+
+typedef struct {
+    unsigned r[4];  // M: rows 0 .. 7, rows 8 .. 15 of chunk 0, then of chunk 1; N: chunks 0, 1 of rows 0 .. 7, then
+} Fragment;         // of rows 8 .. 15, so that a product's two registers are neighbours
+
+INLINE int place_of(int row, int chunk) { return row * ROW_BYTES + (chunk ^ SWIZZLE(row % 8)) * 16; }
+INLINE int place_m(int row, int lane) { return place_of(row + lane % 16, lane / 16); }
+INLINE int place_n(int row, int lane) { return place_of(row + lane / 16 * 8 + lane % 8, lane / 8 % 2); }
+INLINE void read_m(Fragment *to, shared_t tile, int place, int piece, int k, int lane) {
+    unsigned from = (tile + place ^ 32 * k) + piece * (16 * ROW_BYTES);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to->r[0]), "=r"(to->r[1]), "=r"(to->r[2]), "=r"(to->r[3]) : "r"(from) : "memory");
+}
+#define read_n read_m
+
+#if DTYPE == 4
+#define MMA(c) "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " c
+#define SUM "+r"
+#elif DTYPE == 3
+#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
+#define SUM "+f"
+#else
+#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
+#define SUM "+f"
+#endif
+INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lane) {
+    UNROLL for (int h = 0; h < 2; h++)
+        asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
+            : SUM(acc[4 * h]), SUM(acc[4 * h + 1]), SUM(acc[4 * h + 2]), SUM(acc[4 * h + 3])
+            : "r"(a->r[0]), "r"(a->r[1]), "r"(a->r[2]), "r"(a->r[3]), "r"(b->r[2 * h]), "r"(b->r[2 * h + 1]));
+}
+
+INLINE void fresh4(acc_t v[4], const acc_t *p) {
+    uint4 bits = __ldcg((const uint4 *)p);
+    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
+}
+INLINE void read_sums(acc_t v[4], shared_t from) {
+    uint4 bits;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(from) : "memory");
+    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
+}
+#if defined(CLUSTER) && CLUSTER > 1
+INLINE void peer4(acc_t v[4], shared_t from, int rank) {
+    uint4 bits;
+    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(from) : "r"(rank));
+    asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(from) : "memory");
+    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
+}
+#else
+INLINE void peer4(acc_t v[4], shared_t from, int rank) { read_sums(v, from); }
+#endif
+INLINE void store4(int *to, const int *from) { *(int4 *)to = make_int4(from[0], from[1], from[2], from[3]); }
+INLINE void store4(unsigned short *to, const unsigned short *from) {
+    *(ushort4 *)to = make_ushort4(from[0], from[1], from[2], from[3]);
+}
+
+#else  // -------------------------------------------------------------------------- OpenCL C
+
+typedef __local uchar *shared_t;
+#define TILE_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(256)))
+INLINE void copy16(shared_t to, const __global uchar *from, int keep) {
+    uint4 v = keep ? vload4(0, (const __global uint *)from) : (uint4)(0);
+    vstore4(v, 0, (__local uint *)to);
+}
+#define copy16_cached copy16
+#define write16(to, v) vstore4(vload4(0, v), 0, (__local uint *)(to))
+#define write_sums(to, v) vstore4(vload4(0, v), 0, (__local acc_t *)(to))
+#define read_sums(v, from) vstore4(vload4(0, (const __local acc_t *)(from)), 0, v)
+#define peer4(v, from, rank) read_sums(v, from)
+
+typedef struct {
+    uint rows[4][8];  // two rows of the M side, or four of the N side, 32 bytes each
+} Fragment;
+
+#define place_m(row, lane) (row)
+#define place_n(row, lane) (row)
+INLINE void read_row(uint to[8], shared_t tile, int row, int k) {
+    for (int c = 0; c < 2; c++)
+        vstore4(vload4(0, (const __local uint *)(tile + row * ROW_BYTES + ((2 * k + c) ^ SWIZZLE(row % 8)) * 16)), c, to);
+}
+INLINE void read_m(Fragment *to, shared_t tile, int place, int piece, int k, int lane) {
+    for (int i = 0; i < 2; i++) read_row(to->rows[i], tile, place + 16 * piece + lane / 4 + 8 * i, k);
+}
+INLINE void read_n(Fragment *to, shared_t tile, int place, int piece, int k, int lane) {
+    for (int j = 0; j < 4; j++) read_row(to->rows[j], tile, place + 16 * piece + j / 2 * 8 + lane % 4 * 2 + j % 2, k);
+}
+INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
+#if DTYPE == 4
+    return dot4((int)a, (int)b, sum);
+#else
+    return sum + widened(a & 0xffff) * widened(b & 0xffff) + widened(a >> 16) * widened(b >> 16);
+#endif
+}
+INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lane) {
+    for (int e = 0; e < 8; e++)
+        for (int i = 0; i < 8; i++)
+            acc[e] = dot_word(a->rows[e / 2 % 2][i], b->rows[e / 4 * 2 + e % 2][i], acc[e]);
+}
+INLINE void fresh4(acc_t v[4], const volatile __global acc_t *p) {
+    for (int i = 0; i < 4; i++) v[i] = p[i];
+}
+
+#endif
