@@ -42,7 +42,7 @@ def test_the_right_one_passes_everything(worker: Worker) -> None:
     assert record.outcome == "correct", record.reason
     assert record.check and record.check.exact and record.check.repeatable
     assert 0 < record.check.worst <= 1
-    assert record.measurement and record.measurement.runs >= 6
+    assert record.measurement and record.measurement.runs >= 3
     assert record.deterministic
     assert record.workspace_bytes == 4 * 33 + 64
     assert record.context["compiler"]

@@ -49,6 +49,7 @@ class Mma(Family):
     """Convolution on tensor cores."""
 
     name = "mma"
+    races = False  # until it has been verified on a GPU; tried where it is named
     dtypes = ("f16", "bf16", "i8")
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
