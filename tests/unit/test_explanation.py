@@ -128,7 +128,7 @@ def chosen(text: str, name: str) -> Subject:
 
 def test_im2col_spells_out_its_memory() -> None:
     launches = dict(sections(chosen("n2c64h56w56k64r3s3p1u2-f32", "im2col")))["launches"]
-    assert str(launches["kernels"]).startswith("im2col, gemm")
+    assert "im2col, gemm" in str(launches["kernels"])
     formula = "n * c * r * s * p * q * 4 = 2 * 64 * 3 * 3 * 28 * 28 * 4 = 3,612,672"
     assert launches["columns_bytes"] == formula
     assert launches["input_bytes"] == "n * c * h * w * 4 = 2 * 64 * 56 * 56 * 4 = 1,605,632"
