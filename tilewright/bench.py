@@ -167,13 +167,14 @@ class Bound:
         self._x, self._w = self._place(inputs.x), self._place(inputs.w)
         self._bias = self._place(inputs.bias) if problem.epilogue.bias else None
         self._z = None if inputs.z is None else self._place(inputs.z)
+        self._scale = None if inputs.scale is None else self._place(inputs.scale)
         self._packed = plan.pack(self._w)
         self._y = runtime.alloc(problem.y_bytes)
         runtime.fill(self._y, 0xFF)
 
     def run(self) -> None:
         """Enqueue one run."""
-        self.plan.run(self._x, self._packed, self._y, self._bias, self._z)
+        self.plan.run(self._x, self._packed, self._y, self._bias, self._z, scale=self._scale)
 
     def once(self) -> Array:
         """Run, and return y on the host."""

@@ -23,6 +23,7 @@ from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
 from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
 from tilewright.tuning.space import Space
@@ -98,10 +99,11 @@ def _configs(family: Family, problem: Problem, runtime: Runtime) -> list[Config]
 
 def _data(problem: Problem) -> dict[str, Any]:
     rng = np.random.default_rng(7)
-    inputs, outputs = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
+    inputs, outputs = numpy_dtype(problem.stored), numpy_dtype(problem.dtype_added)
     shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
     numbers = {n: rng.integers(-4, 5, s) for n, s in shapes.items()}
-    return {n: a.astype(inputs if n in "xw" else outputs) for n, a in numbers.items()}
+    found = {n: a.astype(inputs if n in "xw" else outputs) for n, a in numbers.items()}
+    return found | {"scale": np.exp2(rng.integers(-4, 0, problem.k)).astype(np.float32)}
 
 
 def _put(runtime: Runtime, array: Any, shift: int) -> Memory:
@@ -119,9 +121,13 @@ def _agrees(plan: Plan, shift: int = 0) -> None:
     out = runtime.slice(runtime.alloc(y.nbytes + 64), shift, y.nbytes)
     runtime.fill(out, 0xFF)
     x, w = _put(runtime, data["x"], shift), _put(runtime, data["w"], shift)
-    plan.run(x, plan.pack(w), out, placed["bias"], placed["z"])
+    scale = _put(runtime, data["scale"], shift) if problem.requantised else None
+    plan.run(x, plan.pack(w), out, placed["bias"], placed["z"], scale=scale)
     runtime.download(out, y)
     ref, size = numpy_conv(problem, data["x"], data["w"], bias, z)
+    if problem.requantised:
+        ref = numpy_requantised(problem, ref, data["scale"])
+        assert len(np.unique(ref)) > min(4, ref.size // 8)
     if e.exact and plan.family.exact:
         assert np.array_equal(y, ref.astype(y.dtype)), plan.config
     else:
