@@ -89,7 +89,7 @@ INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL x_t *x, c
         stage_x(shared + free * STAGE_BYTES, &input, step + STAGES - 1, last);
         stage_w(shared + free * STAGE_BYTES, &filter, step + STAGES - 1, last);
         ASYNC_COMMIT();
-        UNROLL for (int k = 0; k < TURNS_K; k++) {
+        UNROLL_BY(PROMOTED && FRAGMENTS == 1 ? 1 : TURNS_K) for (int k = 0; k < TURNS_K; k++) {
             const int next = k + FRAGMENTS - 1;
             if (next == TURNS_K) {
                 ASYNC_WAIT(STAGES - 2);

@@ -12,6 +12,7 @@ from tilewright.kernels.mma_tile import (
     GATHERED,
     MOST_COPIES,
     MOST_LOADS,
+    MOST_PIECES,
     PLAIN,
     THREE,
     WAYS,
@@ -158,8 +159,9 @@ def _has_product(pr: Problem, device: Device, way: int) -> bool:
 RULES = (
     Rule("e4m3", lambda problem, device, x: _has_product(problem, device, x),
          "products of e4m3 came with sm_89: it must be widened"),
-    Rule("sums", lambda mt, nt: 2 <= mt * nt <= 20 or mt == nt == 1,
-         "more than 160 sums a thread do not fit its registers"),
+    Rule("sums", lambda problem, x, mt, nt: 2 <= mt * nt <= MOST_PIECES[products(problem, x)]
+         or mt == nt == 1,
+         "more than 160 sums a thread do not fit its registers, nor 72 of accurate, 96 of f8"),
     Rule("m_pieces", lambda problem, mt: 16 * (mt - 1) < _outputs(problem)[0], "pieces without outputs"),
     Rule("n_pieces", lambda problem, nt: 16 * (nt - 1) < _outputs(problem)[1], "pieces without outputs"),
     Rule("m_warps", lambda problem, mt, wm: 16 * mt * (wm - 1) < _outputs(problem)[0],
@@ -178,6 +180,8 @@ RULES = (
         "a thread that gathers takes whole pixels, and all of its loads are unrolled"),
     Rule("shares_meet", lambda mt, nt, sb: 2 * mt * nt % sb == 0,
          "each share of a block finishes as many outputs"),
+    Rule("promoted", lambda problem, x, fd: fd == 1 or products(problem, x) not in (THREE, E4M3),
+         "a loop that is unrolled has more sums under way than there are registers"),
     Rule("fragments", lambda sb, fd, chunks: chunks % (2 * sb * fd) == 0,
          "each share takes whole buffers of a step's fragments, of two chunks each"),
     Rule("copies", lambda problem, x, mt, nt, wm, wn, sb, chunks: copies(

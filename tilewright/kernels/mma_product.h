@@ -26,6 +26,8 @@ typedef in_t x_t;
 #define NUMBER_BYTES (DTYPE == 4 ? 1 : 2)
 #endif
 
+#define PROMOTED (PRODUCTS > 1)
+
 #if PRODUCTS == 0
 #define MULTIPLIED(to, i, j) multiply(to, &a[k % FRAGMENTS][i], &b[k % FRAGMENTS][j], me.lane)
 #define PREPARE()

@@ -12,6 +12,7 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
         "copied to nhwc and widened to f16 by a first kernel")  # fmt: skip
 COPIES = (COPIED, WIDENED)
 PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS
+MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
 MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
@@ -111,8 +112,8 @@ def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, places of pixels, addresses."""
     gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # under way at once
     kind = products(pr, cf["x"])
-    if kind == THREE:  # the second halves of fragments, and the sums of two products at once
-        gathers += 4 * (cf["mt"] + cf["nt"]) + 24
+    if kind == THREE:  # the second halves of fragments, and sums that are not promoted yet
+        gathers += 4 * (cf["mt"] + cf["nt"]) + 32 + (32 if cf["x"] == GATHERED else 0)
     elif kind == E4M3:
-        gathers += 16
+        gathers += 2 * cf["mt"] * cf["nt"] + 16
     return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + gathers + 42

@@ -27,7 +27,8 @@ WAVEFRONT = 0.6  # of the model's, whose cycles were fitted to loads with confli
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
 PRODUCT = 16 * 16 * 16  # products of f16 in two instructions m16n8k16; as long as two of i8 or tf32 take
 # By PRODUCTS: instructions m16n8 of a piece, sums of a thread beside them, instructions for its fragments.
-_ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 2), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
+_ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
+_ISSUED_SM_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
@@ -41,7 +42,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     x_bytes, w_bytes = 16 * turns * cf["chunks"] * sz.pb, 16 * turns * cf["chunks"] * sz.kb
     filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
     gathered = cf["x"] == GATHERED
-    multiplies, adds, prepares = _ISSUED[products(pr, cf["x"])]
+    issued = _ISSUED_SM_90 if device.arch == "sm_90" else _ISSUED
+    multiplies, adds, prepares = issued[products(pr, cf["x"])]
     x_slots = sz.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if gathered else 6.0)
     x_first = sz.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
     meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
