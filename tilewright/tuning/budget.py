@@ -33,6 +33,8 @@ class Budget:
         Raises:
             BudgetError: if the text is none of these, or is zero.
         """
+        if not isinstance(text, str):
+            raise BudgetError(f"budget={_short(text)}: must be like 20s, 50trials or all")
         if text.strip().lower() == "all":
             return cls()
         match = _FORM.fullmatch(text.strip().lower())
@@ -51,3 +53,8 @@ class Budget:
         if self.trials is not None:
             return f"{self.trials}trials"
         return f"{self.seconds:g}s" if math.isfinite(self.seconds) else "all"
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else text[:97] + "..."
