@@ -49,17 +49,17 @@ class Coefficients:
 
     issue_share: float = 0.86
     issue_latency: float = 0.515
-    step_cycles: float = 86.7
-    exposed_cycles: float = 4382.0
-    flight_cycles: float = 639.0
-    fetch_cycles: float = 2183.0
-    wavefront_cycles: float = 1.69
+    step_cycles: float = 111.0
+    exposed_cycles: float = 4500.0
+    flight_cycles: float = 684.0
+    fetch_cycles: float = 2130.0
+    wavefront_cycles: float = 1.64
     l2_bytes_per_cycle: float = 24.5
-    load_cycles: float = 20.4
-    sector_cycles: float = 0.777
-    cluster_us: float = 8.61
-    peer_bytes_per_cycle: float = 22.2
-    arrival_us: float = 2.77
+    load_cycles: float = 21.6
+    sector_cycles: float = 0.774
+    cluster_us: float = 9.0
+    peer_bytes_per_cycle: float = 20.2
+    arrival_us: float = 3.12
     launch_us: float = 3.21
     memory_share: float = 0.592
     sharpness: float = 3.7
