@@ -113,6 +113,24 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --json {{tmp}}/no/such/x.json", ["--json", "does not exist"]),
     (f"bench {GOOD} --markdown {{tmp}}/no/x.md", ["--markdown", "does not exist"]),
     (f"bench {GOOD} --plot {{tmp}}/no/x.svg", ["--plot", "does not exist"]),
+    (f"bench {GOOD} --plot {{tmp}}/x.bmp", ["x.bmp", ".svg, .png, .pdf"]),
+    (f"bench {GOOD} --plot {{tmp}}/plot", ["must end in .svg"]),
+    (f"bench {GOOD} --plot -", ["--plot -", "name a file"]),
+    (f"bench {GOOD} --json - --markdown -", ["--markdown -", "--json goes there already"]),
+    (f"bench {GOOD} --json {{tmp}}/x --markdown {{tmp}}/./x", ["--json goes there already"]),
+    (f"bench {GOOD} --json {{tmp}}/{'x' * 300}", ["--json", "too long"]),
+    (f"bench {GOOD} --json {{tmp}}/circle", ["--json", "circle"]),
+    (f"export {GOOD} --to -", ["--to -", "name a folder"]),
+    (f"export {GOOD} --to {{tmp}}/empty.txt", ["name a folder"]),
+    (f"export {GOOD} --to {{tmp}}/a/b", ["does not exist"]),
+    ("model-report R12 --records {tmp}/none --save -", ["--save -", "name a file"]),
+    ("model-report R12 --records {tmp}/none --save {tmp}/no/x", ["--save", "does not exist"]),
+    ("report --html {tmp} x.json", ["--html", "is a folder"]),
+    ("study lenet --markdown {tmp}/no/x.md", ["--markdown", "does not exist"]),
+    # options that contradict each other
+    (f"bench {GOOD} --no-tune --again", ["--no-tune and --again", "give one"]),
+    (f"bench {GOOD} --no-tune --budget 3s", ["--no-tune and --budget", "give one"]),
+    (f"export {GOOD} --to {{tmp}}/e --arch sm_90 --device cpu", ["--arch and --device", "give one"]),
     (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "does not exist"]),
     ("doctor --json {tmp}", ["--json", "is a folder"]),
     ("cache export {tmp}", ["FILE", "is a folder"]),
@@ -150,6 +168,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that mistakes are made with, and a cache of its own."""
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
+    (tmp_path / "circle").symlink_to("circle")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright.cli import main, options
+from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.errors import ProblemError
 from tilewright.kernels.family import Config
@@ -127,9 +128,12 @@ def test_batch_replaces_that_of_every_layer(stand_in: Tuner, capsys: pytest.Capt
     assert main(["tune", A, "--batch", "0"]) == 2
 
 
-def test_ctrl_c_keeps_what_is_done(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
-    stand_in.instead[B] = raises(KeyboardInterrupt())
-    assert main(["tune", A, B]) == 130
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_ctrl_c_and_sigterm_keep_what_is_done(
+    stand_in: Tuner, stop: type[KeyboardInterrupt], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in.instead[B] = raises(stop())
+    assert main(["tune", A, B]) == status
     shown = capsys.readouterr()
     assert f"{A}: direct:tk=1" in shown.out
     assert "stopped: 1 of 2 layers are done" in shown.err

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
 from tilewright.errors import StoreError
 from tilewright.report.table import Table
@@ -21,7 +21,7 @@ _Layers = Annotated[list[str] | None, typer.Argument(metavar="[LAYERS]...", help
 @app.command()
 def info(json_file: options.JsonFile = None) -> None:
     """Print where the cache is and what it holds."""
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     from tilewright.runtime.cache import folder
     from tilewright.store import Store
 
@@ -63,15 +63,12 @@ def export(
     layer: Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only this one.")] = None,
 ) -> None:
     """Write the winners as typed parameters (no source, no binary), to share or to keep."""
-    options.writable(file, "FILE")
+    outputs.check({"FILE": file})
     problem = options.layer(layer).problem if layer is not None else None
     from tilewright.store import Store
 
-    text = Store().export_json(problem)
-    if str(file) == "-":
-        sys.stdout.write(text)
-    else:
-        options.write(file, text, "FILE")
+    outputs.write(file, Store().export_json(problem), "FILE")
+    if not outputs.is_stdout(file):
         remark(f"wrote {file}")
 
 

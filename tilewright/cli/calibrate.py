@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
@@ -18,7 +18,7 @@ def calibrate(
     device: options.Device = None, anew: Anew = False, json_file: options.JsonFile = None
 ) -> None:
     """Measure bandwidth, peak arithmetic and the empty kernel; remember the best of all times."""
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     from tilewright.calibrate import calibrate as measure_rates
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
@@ -18,7 +18,7 @@ def configs(layer: Layer = None, json_file: options.JsonFile = None) -> None:
     from tilewright.kernels.named import NAMED
 
     problem = None if layer is None else options.layer(layer).problem
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     rows = [
         {"name": one.name, "config": str(one.config(problem)) if problem else "", "what": one.doc}
         for one in NAMED.values()

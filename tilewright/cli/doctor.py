@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tilewright import __version__
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.device import Device
 from tilewright.errors import TilewrightError
@@ -30,7 +30,7 @@ PACKAGES = {
 
 def doctor(json_file: options.JsonFile = None) -> None:
     """Say what is installed, which devices are there, and which peers can run."""
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     devices = _devices()
     document: dict[str, Any] = {
         "tilewright": __version__,

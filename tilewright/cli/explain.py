@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -31,7 +31,7 @@ def explain(
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     from tilewright.report.explanation import sections, tables
 

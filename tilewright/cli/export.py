@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError, ProblemError
 from tilewright.kernels.family import Config
@@ -52,15 +52,15 @@ def export(
     )
     to.mkdir(exist_ok=True)
     for name, data in found.files().items():
-        options.write(to / name, data, "--to")
+        outputs.write(to / name, data, "--to")
         print(to / name)
     remark(f"{found.config}: {found.note}")
 
 
 def _folder(to: Path) -> None:
-    if to.exists() and not to.is_dir():
-        raise options.OptionError(f"--to {to}: is a file; name a folder")
-    options.writable(to / "layer.h" if to.exists() else to, "--to")
+    if outputs.is_stdout(to) or to.is_file():
+        raise options.OptionError(f"--to {to}: several files are written; name a folder")
+    outputs.check({"--to": to / "layer.h" if to.is_dir() else to})
 
 
 def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.errors import StoreError
 from tilewright.report.table import Table, time_text
@@ -48,7 +48,7 @@ def model_report(
     """
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
-    options.writable(json_file, "--json")
+    outputs.check({"--save": save, "--json": json_file})
     facts, known = _known(found, device, records)
     if save:
         from tilewright import trials

@@ -75,7 +75,6 @@ ConfigText = Annotated[
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output.")
 ]
-STOPPED = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
 MAX_LAYERS = 1000
 
 
@@ -175,34 +174,3 @@ def strategy(name: str) -> str:
     if name not in STRATEGIES:
         raise OptionError(f"--strategy {name!r}: must be one of {', '.join(STRATEGIES)}")
     return name
-
-
-def writable(path: Path | None, option: str) -> Path | None:
-    """Check that an output file can be written, before the work that fills it.
-
-    Raises:
-        OptionError: it is a folder, its folder is missing, or there is no permission.
-    """
-    if path is None or str(path) == "-":
-        return path
-    folder = path.parent
-    if path.is_dir():
-        why = "is a folder; name a file"
-    elif not folder.is_dir():
-        why = f"the folder {folder} does not exist"
-    elif not os.access(path if path.exists() else folder, os.W_OK):
-        why = "no permission to write there"
-    else:
-        return path
-    raise OptionError(f"{option} {path}: {why}")
-
-
-def write(path: Path, content: str | bytes, option: str) -> None:
-    """Write an output file whole: aside first, then renamed."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(content.encode() if isinstance(content, str) else content)
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise OptionError(f"{option} {path}: {error.strerror or error}") from None

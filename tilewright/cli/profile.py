@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.errors import DeviceError
 from tilewright.report.table import Table, bytes_text, time_text
@@ -29,7 +29,7 @@ def profile(
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("profile: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")

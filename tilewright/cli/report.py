@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
 
 Files = Annotated[
@@ -29,8 +29,7 @@ def report(
     title: Title = "tilewright: results",
 ) -> None:
     """Put results files together: tables in the terminal, or one page with charts that needs no network."""
-    for option, file in {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}.items():
-        options.writable(file, option)
+    outputs.check({"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file})
     from tilewright.report import gather
 
     paths = files or gather.usual(Path())
@@ -45,8 +44,9 @@ def report(
     if csv is not None:
         written["--csv"] = (csv, gather.as_csv(found))
     for option, (path, text) in written.items():
-        options.write(path, text, option)
-        remark(f"wrote {path}")
+        outputs.write(path, text, option)
+        if not outputs.is_stdout(path):
+            remark(f"wrote {path}")
     if json_file is not None:
         emit([], {one.name: one.document for one in found}, json_file)
     elif not written:

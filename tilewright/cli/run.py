@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
@@ -28,7 +28,7 @@ def run(
     """Run a layer's kernel (the stored winner, else the model's choice): check its answer, time it."""
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("run: NumPy has no kernels to run; install pyopencl[pocl] (CPU) or cuda-core (GPU)")

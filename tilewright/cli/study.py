@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark, show
 from tilewright.errors import DeviceError
 
@@ -44,8 +44,7 @@ def study(
 
     wanted = engine.study(name)
     limit = options.budget(budget)
-    for option, file in {"--json": json_file, "--markdown": markdown, "--html": html}.items():
-        options.writable(file, option)
+    quiet = outputs.check({"--json": json_file, "--markdown": markdown, "--html": html})
     runtime = options.open_device(device, measured=True)
     if runtime.device.backend == "numpy":
         raise DeviceError("study: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
@@ -57,7 +56,7 @@ def study(
     from tilewright.studies.lab import Lab
 
     def done(part: PartResult) -> None:
-        if str(json_file) != "-":
+        if not quiet:
             show(part_table(part, with_bars=True))
             print(flush=True)
 
@@ -69,12 +68,12 @@ def study(
     result = engine.run(wanted, lab, done)
     document = engine.document(result)
     emit([], document, json_file)
-    if str(json_file) != "-":
+    if not quiet:
         print(heading(result))
     if markdown is not None:
-        options.write(markdown, study_markdown(result), "--markdown")
+        outputs.write(markdown, study_markdown(result), "--markdown")
     if html is not None:
-        options.write(html, as_page(result.title, [of_document(name, document)]), "--html")
+        outputs.write(html, as_page(result.title, [of_document(name, document)]), "--html")
 
 
 def _tuning(

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError
@@ -33,12 +33,12 @@ def tune(
     """Find the fastest right kernel of each layer. Ctrl-C keeps what was found so far."""
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device, measured=True)
     from tilewright.store import Store
 
     rows: list[Row] = []
-    stopped = False
+    stopped: KeyboardInterrupt | None = None
     with Progress(len(found), "tuning") as progress:
         search = Search(
             runtime, Store(), progress, limit, strategy, seed, deterministic, again, families=families
@@ -48,15 +48,16 @@ def tune(
                 progress.now(layer.name)
                 rows.append(_row(search, layer, alone=len(found) == 1))
                 progress.finished(_line(rows[-1]))
-        except KeyboardInterrupt:
-            stopped = True
+        except KeyboardInterrupt as error:
+            stopped = error
     if rows:
         document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
         emit(_table(rows), document, json_file)
     if stopped:
-        remark(options.STOPPED.format(done=len(rows), all=len(found)))
-    if stopped or any("reason" in row for row in rows):
-        raise typer.Exit(130 if stopped else 1)
+        remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
+        raise typer.Exit(stopping.status(stopped))
+    if any("reason" in row for row in rows):
+        raise typer.Exit(1)
 
 
 def _row(search: Search, layer: Layer, alone: bool) -> Row:
