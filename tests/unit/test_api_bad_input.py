@@ -226,7 +226,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "device text": (conv(device="gpu"), DeviceError, "device 'gpu': must be cpu, cuda"),
     "device number": (conv(device=0), DeviceError, "device=0: must be text"),
     "device none such": (conv(device="opencl:99"), DeviceError, "99"),
-    "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*grammar"),
+    "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*write it like n1c64"),
     "plan type": (lambda: tw.plan(X), ProblemError, "problem: a ndarray was given"),
     "plan device": (lambda: tw.plan("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
     "plan config": (lambda: tw.plan("c1h1k1r1", "numpy", config="x"), ConfigError, "must look like"),

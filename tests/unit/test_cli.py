@@ -34,6 +34,7 @@ def test_help_names_every_command(argv: list[str], capsys: pytest.CaptureFixture
     assert main(argv) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in COMMANDS)
+    assert "[s<filter width>]" in shown and "+avgpool<size>" in shown
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -32,7 +32,9 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache", ["command"]),
     ("cache frob", ["frob"]),
     # problem strings
-    ("tune n1c", ["'c'", "grammar"]),
+    ("tune n1c", ["'c'", "write it like n1c64"]),
+    ("tune N1C4H5K4R3", ["did you mean n1c4h5k4r3?"]),
+    ("tune n1c4h5k4r3+clamp1", ["+clamp1", "takes 2 numbers"]),
     ("tune n1c4h5w5k4r3s3q1", ["'q1'", "no such size"]),
     ("tune n1c4c4h5w5k4r3s3", ["c4", "twice"]),
     ("tune n1h5w5k4r3s3", ["missing c"]),
@@ -56,6 +58,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {'n1c4' * 100}", ["255"]),
     # suites and shape files
     ("bench resnt", ["resnt", "did you mean resnet"]),
+    ("bench RESNET", ["did you mean resnet?"]),
+    ("bench ResNet:r1", ["did you mean resnet:R1?"]),
+    ("bench r12", ["did you mean R12?"]),
+    ("bench R1,R2", ["spaces between"]),
     ("bench resnet:R13", ["R13", "suite resnet has R1,"]),
     ("bench {tmp}/missing.txt", ["missing.txt", "No such file"]),
     ("bench {tmp}/empty.txt", ["empty.txt", "no layers"]),
@@ -146,7 +152,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache import {tmp}/deep.json", ["deep.json"]),
     ("cache import", ["FILE"]),
     ("cache clear", ["--yes"]),
-    ("cache clear n1c", ["grammar"]),
+    ("cache clear n1c", ["write it like"]),
     ("cache export {tmp}/x.json resnet", ["12 layers"]),
 ]
 
@@ -208,6 +214,12 @@ def test_odd_text_is_one_line(spec: str, place: Path, capsys: pytest.CaptureFixt
 def test_any_broken_problem_string(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     # The unknown strategy ends those that happen to be right.
     check(["tune", "--strategy", "none", "--", text], capsys)
+
+
+def test_a_bad_problem_string_is_told_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for spec in ("n1c4h5w5k4r3s3q1", "n1c4h5w5k4r3s3-f33", "n1c4h5w5k4r3s3+swish", "ResNet R1"):
+        assert main(["tune", spec]) == 2
+        assert len(capsys.readouterr().err) < 220
 
 
 def test_missing_libraries(

@@ -31,10 +31,17 @@ from tilewright.cli import (
     tune,
 )
 from tilewright.errors import CompileError, RunError, TilewrightError
+from tilewright.problem import EXAMPLE, GRAMMAR
 
+_GRAMMAR = f"""\b
+A problem string names a layer, e.g. {EXAMPLE}:
+{GRAMMAR}
+All in one, with no spaces; [] may be left out.
+"""
 app = typer.Typer(
     name="tilewright",
     help="Find, verify and run the fastest convolution kernel for one layer on one device.",
+    epilog=_GRAMMAR,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
