@@ -175,7 +175,8 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
     match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
     if match is None:
-        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {', '.join(_COUNTS)}, maxpool, avgpool")
+        known = ", ".join([*_COUNTS, "maxpool", "avgpool"])
+        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {known}")
     if match["pool"]:
         size = int(match["size"])
         return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}

@@ -18,6 +18,7 @@ from tilewright.errors import (
     ConfigError,
     DeviceError,
     ProblemError,
+    StoreError,
     TilewrightError,
 )
 
@@ -229,7 +230,26 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*write it like n1c64"),
     "plan type": (lambda: tw.plan(X), ProblemError, "problem: a ndarray was given"),
     "plan device": (lambda: tw.plan("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
-    "plan config": (lambda: tw.plan("c1h1k1r1", "numpy", config="x"), ConfigError, "must look like"),
+    "plan config": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="x"),
+        ConfigError,
+        "config 'x': must be family:name=value",
+    ),
+    "plan config type": (lambda: tw.plan("c1h1k1r1", "numpy", config=5), ConfigError, "config: a int was"),
+    "plan config name": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="toy:shared-til"),
+        ConfigError,
+        "'toy:shared-til'.*names that fit .*toy:shared-tile",
+    ),
+    "plan config and family": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1", family="gemm"),
+        ConfigError,
+        "config and family: give one",
+    ),
+    "plan family": (lambda: tw.plan("c1h1k1r1", "numpy", family="x"), ConfigError, "family 'x': known are"),
+    "plan family type": (lambda: tw.plan("c1h1k1r1", "numpy", family=5), ConfigError, "family=5: must be"),
+    "plan store": (lambda: tw.plan("c1h1k1r1", "numpy", store="x"), StoreError, "store: a str was given"),
+
     "plan config family": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1"),
         ConfigError,
@@ -243,6 +263,37 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "tune text": (lambda: tw.tune("resnet50"), ProblemError, "'resnet50'"),
     "tune type": (lambda: tw.tune(None), ProblemError, "problem: a NoneType was given"),
     "tune budget": (lambda: tw.tune("c1h1k1r1", "cpu", "5 bananas"), BudgetError, "budget '5 bananas'"),
+    "tune budget number": (lambda: tw.tune("c1h1k1r1", "cpu", budget=20), BudgetError, "budget=20: must be"),
+    "tune families": (
+        lambda: tw.tune("c1h1k1r1", "cpu", families="dirct"),
+        ConfigError,
+        "'dirct': known are",
+    ),
+    "tune families type": (
+        lambda: tw.tune("c1h1k1r1", "cpu", families=3),
+        ConfigError,
+        "families=3: must be",
+    ),
+    "tune families None": (
+        lambda: tw.tune("c1h1k1r1", "cpu", families=[None]),
+        ConfigError,
+        "None.: must be",
+    ),
+    "tune strategy": (lambda: tw.tune("c1h1k1r1", "cpu", strategy="x"), ConfigError, "strategy='x': must be"),
+    "tune strategy type": (
+        lambda: tw.tune("c1h1k1r1", "cpu", strategy=[]),
+        ConfigError,
+        "strategy=.*must be",
+    ),
+    "tune progress": (lambda: tw.tune("c1h1k1r1", "cpu", progress=1), ConfigError, "progress=1: must be"),
+    "tune seed": (lambda: tw.tune("c1h1k1r1", "cpu", seed="one"), ConfigError, "seed='one': must be"),
+    "tune seed negative": (lambda: tw.tune("c1h1k1r1", "cpu", seed=-1), ConfigError, "seed=-1: must be"),
+    "tune store": (lambda: tw.tune("c1h1k1r1", "cpu", store="x"), StoreError, "store: a str was given"),
+    "tune too large": (
+        lambda: tw.tune("n9999999c64h56k64r3p1", "cpu"),
+        ProblemError,
+        "too large: x 7,4.*GiB, w .*, y .* memory",
+    ),
     "tune nothing": (lambda: tw.tune("n0c1h1k1r1", "cpu"), ProblemError, "nothing to tune"),
     "tune device": (lambda: tw.tune("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
 }

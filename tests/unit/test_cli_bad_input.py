@@ -133,6 +133,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("model-report R12 --records {tmp}/none --save {tmp}/no/x", ["--save", "does not exist"]),
     ("report --html {tmp} x.json", ["--html", "is a folder"]),
     ("study lenet --markdown {tmp}/no/x.md", ["--markdown", "does not exist"]),
+    # no room
+    ("tune n9999999c64h56w56k64r3s3p1 --device cpu", ["too large", "x 7,476.8 GiB", "memory"]),
+    ("run n9999999c64h56w56k64r3s3p1 --device cpu", ["too large"]),
+    ("bench resnet --batch 9999999 --device numpy", ["too large", "n9999999c3h224"]),
     # options that contradict each other
     (f"bench {GOOD} --no-tune --again", ["--no-tune and --again", "give one"]),
     (f"bench {GOOD} --no-tune --budget 3s", ["--no-tune and --budget", "give one"]),
@@ -232,7 +236,7 @@ def test_missing_libraries(
         monkeypatch.setitem(sys.modules, name, None)
     check(["tune", GOOD, "--device", "opencl:0"], capsys, "pip install")
     check(["tune", GOOD, "--device", "cuda"], capsys, "pip install")
-    check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "matplotlib", "tilewright[plot]")
+    check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "pip install '.[plot]'")
     runtime._open.cache_clear()
 
 
@@ -241,6 +245,11 @@ def test_unusable_cache(
 ) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(place / "empty.txt"))
     check(["cache", "info"], capsys, "TILEWRIGHT_CACHE")
+    for bad in (place / "empty.txt", place / "empty.txt" / "below", Path("/proc/nowhere")):
+        monkeypatch.setenv("TILEWRIGHT_CACHE", str(bad))
+        assert main(["doctor"]) == 0
+        found = capsys.readouterr()
+        assert f"not usable: cache folder {bad}: " in found.out and found.err == ""
     (place / "link").symlink_to(place)
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(place / "link"))
     check(["cache", "info"], capsys, "symbolic link")

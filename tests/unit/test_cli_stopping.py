@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -37,6 +38,7 @@ def stop(number: signal.Signals, work: str, ends: bool = False) -> tuple[int, st
     )
     try:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        time.sleep(0.5)  # until it is at work
         child.send_signal(number)
         out, err = child.communicate(timeout=30)
     finally:

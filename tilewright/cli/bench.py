@@ -64,6 +64,7 @@ def bench(
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     runtime = options.open_device(device)
+    options.room(found, runtime)
     options.measure(runtime)
     from tilewright.bench import Bench
     from tilewright.peers import named, usual

@@ -14,7 +14,7 @@ import typer
 
 from tilewright import shapes
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError, TilewrightError
+from tilewright.errors import DeviceError, ProblemError, TilewrightError, how_to_get
 from tilewright.kernels.family import Config
 from tilewright.problem import DTYPES, Problem
 from tilewright.tuning.budget import Budget
@@ -115,6 +115,24 @@ def open_device(device: str | None, measured: bool = False) -> Runtime:
     if measured and runtime.device.rates.source != "calibrated":
         measure(runtime)
     return runtime
+
+
+def needs_kernels(runtime: Runtime, command: str) -> None:
+    """Refuse NumPy for a command that runs kernels.
+
+    Raises:
+        DeviceError: it is NumPy.
+    """
+    if runtime.device.backend == "numpy":
+        raise DeviceError(f"{command}: NumPy has no kernels; {how_to_get('opencl')}, or '.[cuda]' for a GPU")
+
+
+def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
+    """Check that the device and the host have room for the arrays of every layer."""
+    from tilewright.runtime.capacity import require_room
+
+    for one in problems:
+        require_room(one.problem, runtime)
 
 
 def measure(runtime: Runtime) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
-from tilewright.errors import DeviceError
 from tilewright.report.table import Table, bytes_text, time_text
 
 if TYPE_CHECKING:
@@ -27,12 +26,13 @@ def profile(
 
     By NVIDIA's ncu where it is installed and permitted; else the model's figures, which say so.
     """
-    problem = options.layer(layer, dtype, layout).problem
+    named = options.layer(layer, dtype, layout)
+    problem = named.problem
     given = options.config(config, problem)
     outputs.check({"--json": json_file})
     runtime = options.open_device(device)
-    if runtime.device.backend == "numpy":
-        raise DeviceError("profile: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    options.needs_kernels(runtime, "profile")
+    options.room([named], runtime)
     from tilewright.execution import Plan
     from tilewright.profiling import modelled, ncu
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
-from tilewright.errors import DeviceError, RunError
+from tilewright.errors import RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.report.table import Table, bytes_text, time_text
@@ -26,12 +26,13 @@ def run(
     json_file: options.JsonFile = None,
 ) -> None:
     """Run a layer's kernel (the stored winner, else the model's choice): check its answer, time it."""
-    problem = options.layer(layer, dtype, layout).problem
+    named = options.layer(layer, dtype, layout)
+    problem = named.problem
     given = options.config(config, problem)
     outputs.check({"--json": json_file})
     runtime = options.open_device(device)
-    if runtime.device.backend == "numpy":
-        raise DeviceError("run: NumPy has no kernels to run; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    options.needs_kernels(runtime, "run")
+    options.room([named], runtime)
     from tilewright.dispatch import UNVERIFIED
 
     chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)

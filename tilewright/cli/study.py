@@ -10,7 +10,6 @@ import typer
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark, show
-from tilewright.errors import DeviceError
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -46,8 +45,7 @@ def study(
     limit = options.budget(budget)
     quiet = outputs.check({"--json": json_file, "--markdown": markdown, "--html": html})
     runtime = options.open_device(device, measured=True)
-    if runtime.device.backend == "numpy":
-        raise DeviceError("study: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    options.needs_kernels(runtime, "study")
     from tilewright.bench import tuner
     from tilewright.report.gather import html as as_page
     from tilewright.report.gather import of_document

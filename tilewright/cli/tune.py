@@ -35,6 +35,8 @@ def tune(
     limit, strategy = options.budget(budget), options.strategy(strategy)
     outputs.check({"--json": json_file})
     runtime = options.open_device(device, measured=True)
+    options.needs_kernels(runtime, "tune")
+    options.room(found, runtime)
     from tilewright.store import Store
 
     rows: list[Row] = []

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import DeviceError, StoreError
+from tilewright.errors import DeviceError, StoreError, how_to_get
 from tilewright.report.results import Results, over_ours
 from tilewright.rows import BenchRow
 
@@ -67,7 +67,7 @@ def _require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise DeviceError("plot: matplotlib is not installed; pip install 'tilewright[plot]'") from None
+        raise DeviceError(f"plot: matplotlib is not installed; {how_to_get('plot')}") from None
 
 
 def _pyplot() -> Any:  # matplotlib is optional, so it has no types here

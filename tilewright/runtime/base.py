@@ -113,6 +113,10 @@ class Runtime(Protocol):
     unified: bool
 
     @property
+    def memory_bytes(self) -> int:
+        """All memory of the device."""
+
+    @property
     def stream(self) -> int:
         """Handle of the stream that launches go to when none is given; 0 where there are none."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import ArrayError, CompileError, DeviceError, OutOfMemory, RunError
+from tilewright.errors import ArrayError, CompileError, DeviceError, OutOfMemory, RunError, how_to_get
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, rates
@@ -58,7 +58,7 @@ def import_opencl() -> Any:
     try:
         import pyopencl
     except ImportError as error:
-        raise DeviceError(f"no OpenCL: {error}; run pip install 'pyopencl[pocl]'") from error
+        raise DeviceError(f"no OpenCL: {error}; {how_to_get('opencl')}") from error
     return pyopencl
 
 
@@ -72,7 +72,9 @@ def devices() -> list[Any]:
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as error:
-        raise DeviceError(f"no OpenCL driver: {error}; run pip install 'pyopencl[pocl]'") from error
+        raise DeviceError(
+            f"no OpenCL driver: {error}; {how_to_get('opencl')}, or install your vendor's"
+        ) from error
     return sorted(found, key=lambda d: not d.type & cl.device_type.CPU)
 
 
@@ -85,7 +87,7 @@ class OpenclRuntime:
         found = [d for d in devices() if not cpu or d.type & self.cl.device_type.CPU]
         if index >= len(found):
             kind = "CPU" if cpu else "device"
-            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}; install 'pyopencl[pocl]'")
+            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}, see tilewright doctor")
         self._device = found[index]
         self.unified = bool(self._device.type & self.cl.device_type.CPU)
         self._context = self.cl.Context([self._device])
@@ -96,6 +98,11 @@ class OpenclRuntime:
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
+
+    @property
+    def memory_bytes(self) -> int:
+        """All memory of the device."""
+        return int(self._device.global_mem_size)
 
     @property
     def stream(self) -> int:

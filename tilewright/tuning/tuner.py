@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import ConfigError, DeviceError, ProblemError
+from tilewright.errors import ConfigError, DeviceError, ProblemError, how_to_get
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
@@ -124,7 +124,7 @@ class _Run:
         self.start = time.monotonic()
         self.device = worker.device
         if self.device.backend == "numpy":
-            raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl]")
+            raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
         self.gpu = self.device.lanes == 32
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
