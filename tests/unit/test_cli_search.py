@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,10 +89,25 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     rows = json.loads(file.read_text())["rows"]
     assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
     assert main(["tune", A]) == 0
-    assert "stored" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert f"[1/1] {A}: 12.5 us, known already; --again searches on" in shown.err
+    assert " known " in shown.out and "stored" not in shown.out + shown.err
     assert stand_in.asked == [A, B]
     assert main(["tune", A, "--again"]) == 0
     assert stand_in.asked == [A, B, A]
+
+
+def test_tune_says_which_kernel_the_store_answers_with(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast = winner(A, raced="direct")
+    Store().add(replace(fast, config="direct:tk=2", measurement=Measurement(9.5, 0.1, 50, 9.0)))
+    assert main(["tune", A, "--again"]) == 0
+    assert "1 tried in 1.5 s; the store's winner stays direct, 9.5 us" in capsys.readouterr().err
+    old = TuneResult(fast, (), (fast,), 1.5, 1)
+    stand_in.instead[A] = lambda: old
+    assert main(["tune", A, "--again"]) == 0
+    assert "0 tried in 1.5 s, none better than the known winner" in capsys.readouterr().err
 
 
 def test_a_winner_whose_tuning_was_cut_short_or_of_another_source_is_tuned(stand_in: Tuner) -> None:

@@ -86,14 +86,14 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "deterministic": record.deterministic,
         "trials": winner.trials,
         "tune_s": winner.seconds,
+        "note": winner.note,
     }
 
 
 def _line(row: Row) -> str:
     if "reason" in row:
         return f"{row['name']}: {row['reason']}"
-    how = f"{row['trials']} tried in {row['tune_s']:.1f} s" if row["trials"] else "stored"
-    return f"{row['name']}: {time_text(row['cold_us'])} us, {how}"
+    return f"{row['name']}: {time_text(row['cold_us'])} us, {row['note']}"
 
 
 def _table(rows: list[Row]) -> Table:
@@ -109,5 +109,5 @@ def _cells(row: Row) -> tuple[str, ...]:
         row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
         f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
         bytes_text(row["workspace_bytes"]),
-        str(row["trials"]) if row["trials"] else "stored", f"{row['tune_s']:.1f}",
+        str(row["trials"]) if row["tune_s"] else "known", f"{row['tune_s']:.1f}",
     )  # fmt: skip
