@@ -84,7 +84,11 @@ def forget(problem: Problem | None = None) -> None:
 
 
 def stored(
-    problem: Problem, runtime: Runtime, store: Store, deterministic: bool = False, families: Sequence[str] = ()
+    problem: Problem,
+    runtime: Runtime,
+    store: Store,
+    deterministic: bool = False,
+    families: Sequence[str] = (),
 ) -> Record | None:
     """Return the stored winner of these families (none: of all that race), of these very kernels."""
     keys = _keys(problem, runtime, families)

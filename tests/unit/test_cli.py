@@ -110,6 +110,26 @@ def test_a_named_config_runs_and_is_explained(
     assert (told["pool"] == {}) == ("gemm" in name)
 
 
+def test_run_says_when_its_check_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright.tuning import verify
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        if open_runtime("cpu").device.backend == "numpy":
+            pytest.skip("no OpenCL")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(verify, "Verifier", stopped)
+    assert main(["run", "TOY", "--device", "cpu", "--config", "toy:shared-tile"]) == 130
+    assert "in f64, 164 GFLOP, may take 5 minutes" in capsys.readouterr().err
+    assert main(["run", "R12", "--device", "cpu", "--config", "reference:v=1"]) == 130
+    assert capsys.readouterr().err.startswith("stopped")
+
+
 def test_cache_round_trip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "winners.json"
     assert main(["cache", "export", str(file)]) == 0

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import ArrayError, CompileError, DeviceError, OutOfMemory, RunError, StoreError, how_to_get
+from tilewright.errors import (
+    ArrayError,
+    CompileError,
+    DeviceError,
+    OutOfMemory,
+    RunError,
+    StoreError,
+    how_to_get,
+)
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, rates
@@ -53,7 +61,7 @@ def import_opencl() -> Any:
     if "POCL_CACHE_DIR" not in os.environ:
         folder = cache.folder()
         if not os.access(folder, os.W_OK):  # PoCL would hide its devices and not say why
-            raise StoreError(f"cache folder {folder}: no permission to write; set TILEWRIGHT_CACHE to another")
+            raise StoreError(f"cache folder {folder}: no permission to write; set TILEWRIGHT_CACHE")
         os.environ["POCL_CACHE_DIR"] = str(folder / "pocl")
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
     # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
