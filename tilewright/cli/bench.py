@@ -24,15 +24,24 @@ if TYPE_CHECKING:
 Peers = Annotated[
     str | None,
     typer.Option(
-        "--peers", metavar="NAMES", help="onednn,onnxruntime,…; all; none. Default: all but inductor."
+        "--peers",
+        metavar="NAMES",
+        help="Of onednn, onnxruntime, pytorch, cudnn, cublas and inductor, with commas; or all, or none. "
+        "Default: all but inductor.",
     ),
 ]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the table there.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write an SVG plot there.")]
-AllFamilies = Annotated[
-    bool, typer.Option("--all-families", help="A column for each kernel family: its best time.")
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the table; - prints that alone.")
 ]
-NoTune = Annotated[bool, typer.Option("--no-tune", help="Measure what is known already.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Plot the ratios: a .svg, .png or .pdf file.")
+]
+AllFamilies = Annotated[
+    bool, typer.Option("--all-families", help="A column for each family of kernels: its best time.")
+]
+NoTune = Annotated[
+    bool, typer.Option("--no-tune", help="Tune nothing: time known winners, else the model's choices.")
+]
 
 
 def bench(
@@ -54,7 +63,10 @@ def bench(
     markdown: Markdown = None,
     plot: Plot = None,
 ) -> None:
-    """Tune each layer (or take it from the store), check it, and time it beside its peers."""
+    """Race our kernels against the peers, layer by layer.
+
+    A layer is tuned first if no winner is known; each answer is checked; all run on the same inputs.
+    """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
@@ -72,9 +84,7 @@ def bench(
 
     store = Store()
     with Progress(len(found), "bench") as progress:
-        search = Search(
-            runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families
-        )
+        search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families)
         work = Bench(
             runtime=runtime,
             peers=usual(runtime.device) if peers is None else named(peers),

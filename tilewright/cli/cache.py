@@ -14,8 +14,10 @@ from tilewright.cli.screen import emit, remark
 from tilewright.errors import StoreError
 from tilewright.report.table import Table
 
-app = typer.Typer(help="What is remembered: tuned winners and compiled kernels.", rich_markup_mode=None)
-_Layers = Annotated[list[str] | None, typer.Argument(metavar="[LAYERS]...", help="Only these; default: all.")]
+app = typer.Typer(help="Show, forget or share tuned winners and compiled kernels.", rich_markup_mode=None)
+_Layers = Annotated[
+    list[str] | None, typer.Argument(metavar="LAYERS", help="Only these. Default: everything.")
+]
 
 
 @app.command()
@@ -37,7 +39,10 @@ def clear(
     layers: _Layers = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before forgetting everything.")] = False,
 ) -> None:
-    """Forget records of layers; with no layer named, all records and compiled kernels."""
+    """Forget the records of layers, or everything.
+
+    With no layer named: all records and compiled kernels, once it has asked.
+    """
     problems = [layer.problem for layer in options.layers(layers or [])]
     from tilewright.runtime.cache import folder
     from tilewright.store import Store
@@ -59,10 +64,13 @@ def clear(
 
 @app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
-    layer: Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only this one.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; - prints it.")],
+    layer: Annotated[str | None, typer.Argument(metavar="LAYER", help="Only this one. Default: all.")] = None,
 ) -> None:
-    """Write the winners as typed parameters (no source, no binary), to share or to keep."""
+    """Write the winners to a file, to share or to keep.
+
+    As typed parameters: no source, no binary.
+    """
     outputs.check({"FILE": file})
     problem = options.layer(layer).problem if layer is not None else None
     from tilewright.store import Store
@@ -74,7 +82,10 @@ def export(
 
 @app.command("import")
 def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'cache export'.")]) -> None:
-    """Take in winners that someone shared: checked now, verified before they first run."""
+    """Take in winners that someone shared.
+
+    They are checked now, and verified before they first run.
+    """
     from tilewright.exchange import MAX_FILE_BYTES
 
     try:

@@ -10,11 +10,16 @@ from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
-Layer = Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only those that fit it, in full.")]
+Layer = Annotated[
+    str | None, typer.Argument(metavar="LAYER", help="Only those that fit it, with their parameters.")
+]
 
 
 def configs(layer: Layer = None, json_file: options.JsonFile = None) -> None:
-    """List the configs that have a name, step by step; run one with: run LAYER --config NAME."""
+    """List the configs that have a name, for --config.
+
+    They are the steps of the sources, from plain to fast: tilewright run LAYER --config NAME runs one.
+    """
     from tilewright.kernels.named import NAMED
 
     problem = None if layer is None else options.layer(layer).problem

@@ -29,7 +29,10 @@ PACKAGES = {
 
 
 def doctor(json_file: options.JsonFile = None) -> None:
-    """Say what is installed, which devices are there, and which peers can run."""
+    """Say which devices, libraries and peers are there.
+
+    And what to install for those that are missing.
+    """
     outputs.check({"--json": json_file})
     devices = _devices()
     document: dict[str, Any] = {

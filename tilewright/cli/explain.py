@@ -23,7 +23,7 @@ def explain(
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Print what the model sees of a layer's kernel, and why it won.
+    """Say what the model sees of a kernel, and why it won.
 
     Flops, bytes and floor; launches and workspace; how a pool is done, and what the other way costs;
     intensities, occupancy, waves; each term of the predicted time; predicted against measured; the

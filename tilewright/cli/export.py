@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 To = Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
 Arch = Annotated[
     str | None,
-    typer.Option("--arch", metavar="ARCH", help="For sm_80, sm_90 or sm_120, with no such GPU here."),
+    typer.Option("--arch", metavar="ARCH", help="Compile for sm_80, sm_90 or sm_120; needs no GPU."),
 ]
 
 
@@ -33,10 +33,11 @@ def export(
     layout: options.Layout = None,
     deterministic: options.Deterministic = False,
 ) -> None:
-    """Write a layer's kernel (the winner, else the model's choice) as files that need no tilewright.
+    """Write a layer's kernel as files that need no tilewright.
 
-    Its source with nothing left to include, a cubin for CUDA, a C header with launches, buffers and the
-    packing of the filter, a JSON of everything, and a C example that checks and times it.
+    The winner, else the model's choice: its source with nothing left to include, a cubin for CUDA, a C
+    header with launches, buffers and the packing of the filter, a JSON of everything, and a C example
+    that checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)

@@ -26,7 +26,7 @@ Records = Annotated[
 ]
 Save = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the trials used to a file.")]
 Layers = Annotated[
-    list[str] | None, typer.Argument(metavar="[LAYERS]...", help=f"Default: {' and '.join(SUITES)}.")
+    list[str] | None, typer.Argument(metavar="LAYERS", help=f"Default: {' and '.join(SUITES)}.")
 ]
 
 
@@ -41,10 +41,11 @@ def model_report(
     save: Save = None,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Print the share of the best recorded speed found with 0, 8 and 100 measurements.
+    """Say how soon a search finds the best kernel.
 
-    The search is replayed on what the store has recorded: record first, with ``tilewright tune`` and a
-    large budget (``--strategy random`` for configs that the model would not have chosen).
+    The share of the best recorded speed after 0, 8 and 100 measurements: the search is replayed on what
+    the store has recorded. Record first, with 'tilewright tune' and a large budget (--strategy random for
+    configs that the model would not have chosen).
     """
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)

@@ -27,13 +27,19 @@ Problems = Annotated[
     typer.Argument(
         metavar="LAYERS",
         help="Suites (resnet, yolo9000, …), layers of them (R12, resnet:R12), shape files, or problem "
-        "strings (n1c512h7w7k512r3s3p1-f32).",
+        "strings (n1c512h7w7k512r3s3p1-f32; 'tilewright --help' has the grammar).",
     ),
 ]
-OneProblem = Annotated[str, typer.Argument(metavar="LAYER", help="A layer (R12), or a problem string.")]
+OneProblem = Annotated[
+    str, typer.Argument(metavar="LAYER", help="A layer (R12), or a problem string (see 'tilewright --help').")
+]
 Device = Annotated[
     str | None,
-    typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:N, opencl:N, numpy. Default: the best."),
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="cpu, cuda, cuda:N, opencl:N or numpy. Default: the first NVIDIA GPU, else the CPU.",
+    ),
 ]
 Dtype = Annotated[
     str | None,
@@ -46,21 +52,29 @@ Layout = Annotated[
 BudgetText = Annotated[
     str | None,
     typer.Option(
-        "--budget", metavar="BUDGET", help="For each layer: 20s, 2m, 50trials, all. Default: as fits."
+        "--budget",
+        metavar="BUDGET",
+        help="Spend this on each layer: 20s, 2m, 50trials or all. Default: under a minute.",
     ),
 ]
-Batch = Annotated[
-    int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch; names say so.")
-]
+Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]
 Families = Annotated[
     str | None,
-    typer.Option("--family", metavar="NAMES", help="Only these kernel families: direct, or direct,gemm."),
+    typer.Option("--family", metavar="NAMES", help="Only these families of kernels: direct, or direct,gemm."),
 ]
-Again = Annotated[bool, typer.Option("--again", help="Search on where the store has a winner already.")]
+Again = Annotated[bool, typer.Option("--again", help="Search on, though a winner is known.")]
 Strategy = Annotated[
-    str, typer.Option("--strategy", metavar="NAME", help="How to search: model, random, local or all.")
+    str,
+    typer.Option(
+        "--strategy",
+        metavar="NAME",
+        help="Try what the model likes (model), neighbours (local), random, or all.",
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the search and of the inputs.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Of the random inputs and the search."),
+]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Only kernels that give the same bits each time.")
 ]
@@ -69,11 +83,13 @@ ConfigText = Annotated[
     typer.Option(
         "--config",
         metavar="CONFIG",
-        help="This config, not the chosen one: family:name=value.…, or a name (see configs).",
+        help="This kernel: a name that 'tilewright configs' lists, or family:name=value.name=value. "
+        "Default: the winner, else the model's choice.",
     ),
 ]
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output.")
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints that alone."),
 ]
 MAX_LAYERS = 1000
 

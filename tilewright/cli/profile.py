@@ -22,7 +22,7 @@ def profile(
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Print the counters of a layer's kernel, and what limits it.
+    """Say what limits the kernel of one layer.
 
     By NVIDIA's ncu where it is installed and permitted; else the model's figures, which say so.
     """

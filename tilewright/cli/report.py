@@ -12,12 +12,16 @@ from tilewright.cli.screen import emit, remark
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[RESULTS]...", help="Written by bench or study --json. Default: benchmarks/."),
+    typer.Argument(
+        metavar="RESULTS", help="Files of bench --json or study --json. Default: those in benchmarks/."
+    ),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one offline page there.")]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there.")]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV there.")]
-Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Of the page.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write one page of tables and charts.")
+]
+Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables.")]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows.")]
+Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the page.")]
 
 
 def report(
@@ -28,7 +32,10 @@ def report(
     json_file: options.JsonFile = None,
     title: Title = "tilewright: results",
 ) -> None:
-    """Put results files together: tables in the terminal, or one page with charts that needs no network."""
+    """Put results files together: tables, or one page of charts.
+
+    The page needs no network.
+    """
     outputs.check({"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file})
     from tilewright.report import gather
 

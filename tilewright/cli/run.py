@@ -29,7 +29,10 @@ def run(
     seed: options.Seed = 0,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Run a layer's kernel (the stored winner, else the model's choice): check its answer, time it."""
+    """Check the kernel of one layer, and time it.
+
+    It is the winner, else the model's choice, or what --config names.
+    """
     named = options.layer(layer, dtype, layout)
     problem = named.problem
     given = options.config(config, problem)

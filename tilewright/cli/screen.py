@@ -34,9 +34,7 @@ def remark(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def emit(
-    tables: Table | list[Table], document: Any, json_file: Path | None, to_stdout: bool = False
-) -> None:
+def emit(tables: Table | list[Table], document: Any, json_file: Path | None, to_stdout: bool = False) -> None:
     """Print the tables, and write the JSON document where the user asked for it.
 
     Standard output belongs to one thing: ``to_stdout`` says that a file of the user's choice goes there.

@@ -18,14 +18,21 @@ if TYPE_CHECKING:
     from tilewright.studies.study import PartResult
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="csg, diannao, im2col-gemm, lenet, toy-cnn.", show_default=False)
+    str,
+    typer.Argument(metavar="NAME", help="csg, diannao, im2col-gemm, lenet or toy-cnn.", show_default=False),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller layers: each study under 2 minutes on a CPU.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page of charts there.")]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page of charts; - prints it.")
+]
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables; - prints them alone.")
+]
 Budget = Annotated[
     str | None,
-    typer.Option("--budget", metavar="BUDGET", help="Tune what is not pinned first, e.g. 20s a layer."),
+    typer.Option(
+        "--budget", metavar="BUDGET", help="First tune what has no fixed config: 20s for each layer, say."
+    ),
 ]
 
 
@@ -38,7 +45,10 @@ def study(
     markdown: Markdown = None,
     html: Html = None,
 ) -> None:
-    """Run the experiments of a source, every answer checked, and put its published figures beside."""
+    """Repeat the experiments of a source beside what it published.
+
+    Every answer is checked.
+    """
     from tilewright.studies import engine
 
     wanted = engine.study(name)

@@ -30,7 +30,11 @@ def tune(
     again: options.Again = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Find the fastest right kernel of each layer. Ctrl-C keeps what was found so far."""
+    """Find the fastest right kernel of each layer.
+
+    The winner is remembered. A layer that has one is not tuned again (--again searches on). Ctrl-C keeps
+    every trial so far.
+    """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     outputs.check({"--json": json_file})
