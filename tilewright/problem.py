@@ -204,7 +204,8 @@ def _check_sizes(p: Problem) -> None:
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
         if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
-            raise ProblemError(f"{name}={_short(values)}: must be {count} integers of {low} or more")
+            many = f"{count} integers from {low} to {MAX_EXTENT}"
+            raise ProblemError(f"{name}={_short(values)}: must be {many}")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
     if p.p < 1 or p.q < 1:

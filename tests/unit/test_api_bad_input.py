@@ -21,6 +21,7 @@ from tilewright.errors import (
     StoreError,
     TilewrightError,
 )
+from tilewright.tuning.budget import Budget
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 
@@ -294,6 +295,12 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         ProblemError,
         "too large: x 7,4.*GiB, w .*, y .* memory",
     ),
+    "budget seconds": (lambda: Budget(seconds=-1), BudgetError, "seconds=-1: must be a number above 0"),
+    "budget text": (lambda: Budget(seconds="x"), BudgetError, "seconds='x': must be"),
+    "budget trials": (lambda: Budget(trials=0), BudgetError, "trials=0: must be a whole number of 1"),
+    "store number": (lambda: tw.Store(5), StoreError, "store: a int was given; must be the path"),
+    "store folder": (lambda: tw.Store("/tmp").info(), StoreError, "/tmp: .*no plain file; name another"),
+    "import number": (lambda: tw.Store().import_json(5), StoreError, "a int was given; must be the JSON"),
     "tune nothing": (lambda: tw.tune("n0c1h1k1r1", "cpu"), ProblemError, "nothing to tune"),
     "tune device": (lambda: tw.tune("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
 }

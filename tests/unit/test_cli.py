@@ -40,7 +40,14 @@ def test_help_names_every_command(argv: list[str], capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
-    assert "Usage: tilewright " + command in capsys.readouterr().out
+    assert "Usage: tilewright " + command in (shown := capsys.readouterr().out)
+    assert main([command, "-h"]) == 0 and capsys.readouterr().out == shown
+
+
+def test_help_cuts_no_sentence_short(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["--help"], ["cache", "--help"]):
+        assert main(argv) == 0
+        assert not any(line.endswith("...") for line in capsys.readouterr().out.splitlines()[1:])
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,9 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("calibrate --device tpu", ["tpu", "cuda"]),
     (f"bench {GOOD} --device numpy --peers cudann", ["cudann", "onednn"]),
     (f"bench {GOOD} --device numpy --peers onednn,,", ["peer ''"]),
+    (f"bench {GOOD} --device numpy --peers ", ["peer ''"]),
+    (f"bench {GOOD} --device cpu --peers cublas", ["--peers cublas: not for", "onnxruntime"]),
+    ("model-report --records {tmp}/missing.gz", ["missing.gz", "(No such file or directory)"]),
     ("model-report R12 --device cpu", ["nothing is recorded"]),
     ("model-report --strategy x", ["'x'", "random"]),
     # configs
@@ -133,6 +136,9 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("model-report R12 --records {tmp}/none --save {tmp}/no/x", ["--save", "does not exist"]),
     ("report --html {tmp} x.json", ["--html", "is a folder"]),
     ("study lenet --markdown {tmp}/no/x.md", ["--markdown", "does not exist"]),
+    # nothing to do
+    ("run n0c4h5k4r3 --device cpu", ["batch of 0", "nothing to do"]),
+    ("bench n0c4h5k4r3 --device numpy", ["nothing to do"]),
     # no room
     ("tune n9999999c64h56w56k64r3s3p1 --device cpu", ["too large", "x 7,476.8 GiB", "memory"]),
     ("run n9999999c64h56w56k64r3s3p1 --device cpu", ["too large"]),

@@ -42,6 +42,7 @@ app = typer.Typer(
     name="tilewright",
     help="Find, verify and run the fastest convolution kernel for one layer on one device.",
     epilog=_GRAMMAR,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

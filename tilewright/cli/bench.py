@@ -19,6 +19,8 @@ from tilewright.shapes import Layer
 
 if TYPE_CHECKING:
     from tilewright.bench import Bench
+    from tilewright.device import Device
+    from tilewright.peers import Peer
     from tilewright.rows import BenchRow
 
 Peers = Annotated[
@@ -79,7 +81,7 @@ def bench(
     options.room(found, runtime)
     options.measure(runtime)
     from tilewright.bench import Bench
-    from tilewright.peers import named, usual
+    from tilewright.peers import usual
     from tilewright.store import Store
 
     store = Store()
@@ -87,7 +89,7 @@ def bench(
         search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families)
         work = Bench(
             runtime=runtime,
-            peers=usual(runtime.device) if peers is None else named(peers),
+            peers=usual(runtime.device) if peers is None else _peers(peers, runtime.device),
             store=store,
             tune=None if no_tune else search.seconds,
             deterministic=deterministic,
@@ -109,6 +111,20 @@ def bench(
     report()
     if stopped:
         raise typer.Exit(stopping.status(stopped))
+    if any(row.ours.cold_us is None for row in rows):
+        raise typer.Exit(1)
+
+
+def _peers(names: str, device: Device) -> tuple[Peer, ...]:
+    """Read --peers; one that was named is to run here."""
+    from tilewright.peers import applicable, named
+
+    found, here = named(names), applicable(device)
+    strangers = [peer.name for peer in found if peer not in here]
+    if strangers and names.strip() != "all":
+        fit = ", ".join(peer.name for peer in here) or "none"
+        raise options.OptionError(f"--peers {', '.join(strangers)}: not for {device.name}; {fit} would do")
+    return found
 
 
 def _measure(

@@ -144,10 +144,16 @@ def needs_kernels(runtime: Runtime, command: str) -> None:
 
 
 def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
-    """Check that the device and the host have room for the arrays of every layer."""
+    """Check that every layer has something to compute, and that there is room for its arrays.
+
+    Raises:
+        ProblemError: a batch of 0, or arrays larger than the memory.
+    """
     from tilewright.runtime.capacity import require_room
 
     for one in problems:
+        if one.problem.n == 0:
+            raise ProblemError(f"{one.problem}: a batch of 0 images leaves nothing to do")
         require_room(one.problem, runtime)
 
 

@@ -26,6 +26,12 @@ class Budget:
     seconds: float = math.inf
     trials: int | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.seconds, (int, float)) or not self.seconds > 0:
+            raise BudgetError(f"budget: seconds={_short(self.seconds)}: must be a number above 0")
+        if self.trials is not None and (type(self.trials) is not int or self.trials < 1):
+            raise BudgetError(f"budget: trials={_short(self.trials)}: must be a whole number of 1 or more")
+
     @classmethod
     def parse(cls, text: str) -> Budget:
         """Read ``20s``, ``2m``, ``50trials`` or ``all``.
