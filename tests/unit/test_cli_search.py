@@ -63,7 +63,7 @@ class Tuner:
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     """A device that is not there, and a tuner that needs none."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, memory_bytes=80 << 30)
+    runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, memory_bytes=lambda: 80 << 30)
     monkeypatch.setattr(options, "open_device", lambda device, measured=False: runtime)
     fake = Tuner()
     monkeypatch.setattr(tuner, "tune", fake)

@@ -60,7 +60,8 @@ def export(
 
 def _folder(to: Path) -> None:
     if outputs.is_stdout(to) or to.is_file():
-        raise options.OptionError(f"--to {to}: several files are written; name a folder")
+        what = "standard output" if outputs.is_stdout(to) else "a file"
+        raise options.OptionError(f"--to {to}: is {what}; name a folder")
     outputs.check({"--to": to / "layer.h" if to.is_dir() else to})
 
 

@@ -112,7 +112,6 @@ class Runtime(Protocol):
     compiler: str
     unified: bool
 
-    @property
     def memory_bytes(self) -> int:
         """All memory of the device."""
 

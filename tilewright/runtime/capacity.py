@@ -38,7 +38,7 @@ def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
     unified = runtime is not None and runtime.unified
     _compare(problem, 2 * inputs + checked * unified, "this machine", host_bytes())
     if runtime is not None and not unified:
-        _compare(problem, checked, runtime.device.name, runtime.memory_bytes)
+        _compare(problem, checked, runtime.device.name, runtime.memory_bytes())
 
 
 def _compare(problem: Problem, wanted: int, where: str, there: int) -> None:

@@ -77,7 +77,6 @@ class CudaRuntime:
         """Make the stream that graphs are recorded on, and the events that time a run."""
         return self._gpu.create_stream(), [check(self._driver.cuEventCreate(0)) for _ in range(2)]
 
-    @property
     @in_context
     def memory_bytes(self) -> int:
         """All memory of the GPU."""

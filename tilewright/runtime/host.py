@@ -41,7 +41,6 @@ class NumpyRuntime:
             rates=Rates(50.0, 5.0, 0.01, source="default"),
         )  # fmt: skip
 
-    @property
     def memory_bytes(self) -> int:
         """All memory of the host."""
         return host_bytes()

@@ -110,7 +110,6 @@ class OpenclRuntime:
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
-    @property
     def memory_bytes(self) -> int:
         """All memory of the device."""
         return int(self._device.global_mem_size)
