@@ -126,7 +126,7 @@ def regular_file(path: Path) -> None:
     except OSError as error:
         raise StoreError(f"store {path}: cannot be used ({error.strerror or error})") from None
     if not stat.S_ISREG(facts.st_mode):
-        raise StoreError(f"store {path}: is a symbolic link or no plain file; remove it")
+        raise StoreError(f"store {path}: is a symbolic link or no plain file; name another")
     if hasattr(os, "getuid") and facts.st_uid != os.getuid():
         raise StoreError(f"store {path}: belongs to user {facts.st_uid}, not to you; remove it")
 

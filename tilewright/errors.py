@@ -5,6 +5,11 @@ from __future__ import annotations
 import warnings
 
 
+def how_to_get(extra: str) -> str:
+    """Say how to install what an extra of pyproject.toml names; tilewright is installed from its checkout."""
+    return f"in tilewright's folder run pip install '.[{extra}]'"
+
+
 class TilewrightError(Exception):
     """Base of every error raised on purpose; its text is one line for a person."""
 
