@@ -37,7 +37,7 @@ def sizes(problem: Problem) -> dict[str, int]:
         STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
         DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1], DTYPE=DTYPES.index(pr.dtype),
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
-        **pr.epilogue.defines(),
+        **pr.epilogue.defines(pr.dtype),
         OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE),
     )  # fmt: skip
 
@@ -50,7 +50,7 @@ def problem_of(defines: dict[str, int]) -> Problem:
         s=d["SIZE_S"], pad=(d["PAD_TOP"], d["PAD_BOTTOM"], d["PAD_LEFT"], d["PAD_RIGHT"]),
         stride=(d["STRIDE_H"], d["STRIDE_W"]), dilation=(d["DILATION_H"], d["DILATION_W"]),
         groups=d["GROUP_COUNT"], dtype=DTYPES[d["DTYPE"]], layout_in="nhwc" if d["X_NHWC"] else "nchw",
-        layout_out="nhwc" if d["Y_NHWC"] else "nchw", epilogue=Epilogue.of(d),
+        layout_out="nhwc" if d["Y_NHWC"] else "nchw", epilogue=Epilogue.of(d, DTYPES[d["DTYPE"]]),
     )  # fmt: skip
 
 
