@@ -92,7 +92,7 @@ class Rule:
 @dataclass(frozen=True)
 class Buffer:
     """A workspace buffer of a Plan. ``zeroed``: must hold zeros before the *first* launch ever;
-    the kernels leave it zeroed behind them."""
+    the kernels leave it zeroed behind them. One of 0 bytes is bound and never touched."""
 
     name: str
     nbytes: int

@@ -143,7 +143,7 @@ def _blueprint(pr: Problem, cf: Values) -> Blueprint:
         source="wgmma.cu", defines=tuple(defines.items()), launches=tuple(launches),
         packed_bytes=pr.groups * sz.k_tiles * sz.steps * cf["bn"] * ROW_BYTES,
         pack=(("PACK_K", cf["bn"]), ("PACK_C", ceil_div(pr.cg, sz.deep)), ("PACK_SWIZZLED", 1)),
-        workspace=(Buffer("partial", 4 * cf["sg"] * pixels * pr.k if shares else 4),), specific=True,
+        workspace=(Buffer("partial", 4 * cf["sg"] * pixels * pr.k if shares else 0),), specific=True,
     )  # fmt: skip
 
 

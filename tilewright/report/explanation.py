@@ -107,11 +107,11 @@ def _config(subject: Subject) -> dict[str, str | float | int]:
 def _launches(subject: Subject) -> dict[str, str | float | int]:
     if subject.blueprint is None:
         return {}
-    workspace = {f"workspace_{one.name}_bytes": one.nbytes for one in subject.blueprint.workspace}
+    workspace = {f"workspace_{one.name}_bytes": one.nbytes for one in subject.blueprint.workspace if one.nbytes}
     return {
         "kernels": ", ".join(launch.kernel for launch in subject.blueprint.launches),
         "workspace_bytes": sum(workspace.values()),
-        **(workspace if len(workspace) > 1 else {}),
+        **(workspace if len(subject.blueprint.workspace) > 1 else {}),
         **subject.family.remarks(subject.problem, subject.config),
     }
 
