@@ -61,7 +61,10 @@ def tune(
 
 def _row(search: Search, layer: Layer, alone: bool) -> Row:
     """Tune one layer; one of many that fails is a row with the reason."""
-    problem, device = layer.problem, search.runtime.device
+    from tilewright.calibrate import outdone
+    from tilewright.kernels import family
+
+    problem, runtime = layer.problem, search.runtime
     row = {"name": layer.name, "problem": str(problem)}
     try:
         winner = search.winner(problem, layer.name)
@@ -77,7 +80,7 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "cold_us": record.measurement.cold_us,
         "ci95_us": record.measurement.ci95_us,
         "warm_us": record.measurement.warm_us,
-        "floor_us": device.floor_us(problem.flops, problem.bytes),
+        "floor_us": outdone(runtime, problem, record.measurement.cold_us, family(record.family).multiplies),
         "worst": record.check.worst,
         "workspace_bytes": record.workspace_bytes,
         "deterministic": record.deterministic,
