@@ -109,7 +109,9 @@ def reference_f64(problem: Problem, device: Device) -> Blueprint:
     return replace(full, launches=(first, second), workspace=room)
 
 
-def numpy_conv(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None) -> tuple[F64, F64]:
+def numpy_conv(
+    problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None, sized: bool = True
+) -> tuple[F64, F64]:
     """Compute y and its size, |alpha| conv(|x|, |w|) + |beta z| + |bias|, with NumPy in f64.
 
     A pool takes the largest size of a window, or their mean, as it does with the values: so a multiple
@@ -121,21 +123,25 @@ def numpy_conv(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None
         w: filter of shape ``problem.w_shape`` (kcrs).
         bias: shape (K,), where the problem has one.
         z: residual of shape ``problem.z_shape``, where the problem adds one.
+        sized: False: the size is not wanted, and is y.
 
     Returns:
         Two f64 arrays of shape ``problem.y_shape``.
     """
-    return numpy_pool(problem, *numpy_sums(problem, x, w, bias, z))
+    return numpy_pool(problem, *numpy_sums(problem, x, w, bias, z, sized))
 
 
-def numpy_sums(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None) -> tuple[F64, F64]:
+def numpy_sums(
+    problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None, sized: bool = True
+) -> tuple[F64, F64]:
     """Return what goes into the pool, or is y if there is none, and its size; of ``problem.z_shape``."""
     import numpy as np
 
     pr, e = problem, problem.epilogue
     x, w = np.asarray(x, np.float64).reshape(pr.x_shape), np.asarray(w, np.float64).reshape(pr.w_shape)
     with np.errstate(all="ignore"):
-        y, size = _conv(pr, x, w) * e.alpha, _conv(pr, np.abs(x), np.abs(w)) * abs(e.alpha)
+        y = _conv(pr, x, w) * e.alpha
+        size = _conv(pr, np.abs(x), np.abs(w)) * abs(e.alpha) if sized else y
         if pr.layout_out == "nhwc":
             y, size = y.transpose(0, 2, 3, 1), size.transpose(0, 2, 3, 1)
         if e.add:
