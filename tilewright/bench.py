@@ -37,7 +37,7 @@ from tilewright.tuning.measure import Limits, measure
 from tilewright.tuning.verify import Verifier
 
 OURS = "tilewright"
-LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0)
+LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0)
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Winner:
-    """The winner of one layer. ``trials`` and ``seconds`` are 0 where the store had it."""
+    """The winner of one layer; ``trials`` and ``seconds`` are 0 where the store had it.
+
+    ``stopped`` says why the search ended.
+    """
 
     record: Record
     trials: int = 0
     seconds: float = 0.0
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Search:
             lambda event: self._tell(event, name), *how,
         )  # fmt: skip
         forget(problem)
-        return Winner(result.winner, len(result.records), result.seconds)
+        return Winner(result.winner, len(result.records), result.seconds, result.stopped)
 
     def seconds(self, problem: Problem) -> float:
         """Have a winner in the store; return how long that took."""

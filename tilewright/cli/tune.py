@@ -10,7 +10,7 @@ from tilewright.cli import options
 from tilewright.cli.screen import Progress, emit, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError
-from tilewright.report.table import NONE, Table, bytes_text, time_text
+from tilewright.report.table import NOISY_MARK, NOISY_NOTE, NONE, Table, bytes_text, time_text
 from tilewright.shapes import Layer
 
 Row = dict[str, Any]
@@ -86,19 +86,22 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "deterministic": record.deterministic,
         "trials": winner.trials,
         "tune_s": winner.seconds,
+        "noisy": record.measurement.noisy,
+        "stopped": winner.stopped,
     }
 
 
 def _line(row: Row) -> str:
     if "reason" in row:
         return f"{row['name']}: {row['reason']}"
-    how = f"{row['trials']} tried in {row['tune_s']:.1f} s" if row["trials"] else "stored"
+    how = f"{row['trials']} tried in {row['tune_s']:.1f} s: {row['stopped']}" if row["trials"] else "stored"
     return f"{row['name']}: {time_text(row['cold_us'])} us, {how}"
 
 
 def _table(rows: list[Row]) -> Table:
     head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
     notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
+    notes += (NOISY_NOTE,) if any(row.get("noisy") for row in rows) else ()
     return Table("", head, tuple(map(_cells, rows)), notes)
 
 
@@ -106,7 +109,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     if "reason" in row:
         return (row["name"], *[NONE] * 8)
     return (
-        row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
+        row["name"], time_text(row["cold_us"]) + NOISY_MARK * row["noisy"], time_text(row["ci95_us"]),
+        time_text(row["floor_us"]),
         f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
         bytes_text(row["workspace_bytes"]),
         str(row["trials"]) if row["trials"] else "stored", f"{row['tune_s']:.1f}",

@@ -222,14 +222,14 @@ class Verifier:
         ref = runtime.alloc(8 * problem.y_elements)
         if runtime.unified:
             found = numpy_conv(problem, host.x, host.w, host.bias, host.z, size is not None)
-            for memory, array in zip((ref, size), found, strict=True):
-                if memory is not None:
-                    runtime.upload(memory, array)
+            runtime.upload(ref, found[0])
+            if size is not None:
+                runtime.upload(size, found[1])
             return _Data(host, ref, **placed)
-        unused, size = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
-        known = {"bias": unused, "z": unused, **placed, "ref": ref, "size": size}
+        unused, unread = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
+        known = {"bias": unused, "z": unused, **placed, "ref": ref, "size": unread}
         self._launch(reference_f64(problem, runtime.device), known)
-        runtime.synchronize()  # size may go as soon as this returns
+        runtime.synchronize()  # unread may go as soon as this returns
         return _Data(host, ref, **placed)
 
     def _enqueue(self, candidate: Candidate, data: _Data, packed: Memory, y: Memory) -> None:

@@ -85,7 +85,7 @@ def _error(row: BenchRow) -> Bar:
 def _number(text: str) -> float | None:
     """Read back what a cell prints, to sort by."""
     factors = {"%": 0.01, "k": 1024.0, "M": 1024.0**2, "G": 1024.0**3}
-    bare = text.rstrip("†")
+    bare = text.rstrip("†~‡")
     factor = factors.get(bare[-1:], 1.0)
     try:
         return float(bare.rstrip("%kMG").replace(",", "")) * factor
