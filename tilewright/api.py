@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.arguments import epilogue_of, problem_of, runtime_for, selected
 from tilewright.arrays import Array, look, look_at, same_home
-from tilewright.database import warn_once
 from tilewright.dispatch import MOST_PLANS, UNVERIFIED, dispatch, forget
 from tilewright.epilogue import Pool
-from tilewright.errors import ProblemError, RunError, StoreError
+from tilewright.errors import ProblemError, RunError, StoreError, warn_once
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed

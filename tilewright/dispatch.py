@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-from tilewright.database import warn_once
 from tilewright.device import Device
 from tilewright.errors import (
     CompileError,
@@ -17,6 +16,7 @@ from tilewright.errors import (
     RunError,
     StoreError,
     TilewrightError,
+    warn_once,
 )
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES, pick
@@ -231,6 +231,6 @@ def ranked_for(
     found = []
     for family in usable:
         ranked = rank(problem, device, family, ALL_SEEN, 0)
-        found += [(e.total_us, c) for c, e in ranked if family.deterministic(c) or not deterministic]
+        found += [(us, c) for c, us in ranked if family.deterministic(c) or not deterministic]
     found.sort(key=lambda item: item[0])
     return [found[place][1] for place in GUESSES if place < len(found)]

@@ -1,6 +1,8 @@
-"""The errors a user can meet: each says what was given, what was wrong and what to do."""
+"""The errors and warnings a user can meet: each says what was given, what was wrong and what to do."""
 
 from __future__ import annotations
+
+import warnings
 
 
 class TilewrightError(Exception):
@@ -49,3 +51,13 @@ class StoreError(TilewrightError):
 
 class PeerError(TilewrightError):
     """A peer that is absent or cannot run a problem; the text says why."""
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str, key: str | None = None) -> None:
+    """Warn the user, the first time only that ``key`` (by default the text) comes up."""
+    if (key or text) not in _warned:
+        _warned.add(key or text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tilewright.database import Database, warn_once
+from tilewright.database import Database
 from tilewright.device import Device
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, warn_once
 from tilewright.exchange import (
     MAX_FILE_BYTES,
     SCHEMA,
