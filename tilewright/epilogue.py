@@ -128,7 +128,8 @@ class Epilogue:
         """
         near = {name: _f32(getattr(self, name)) for name in NUMBERS}
         if self.add and near["beta"] == 0.0:
-            raise ProblemError(f"+add{_text64(self.beta)}: a factor of 0 in f32; leave the word out")
+            beta = _text64(self.beta)
+            raise ProblemError(f"+add{beta}: a factor of 0 in f32: beta={beta}: leaves nothing of z")
         return replace(self, **near)  # type: ignore[arg-type]
 
     def defines(self, dtype: str) -> dict[str, int]:
