@@ -67,6 +67,8 @@ class Problem:
     def __post_init__(self) -> None:
         _check_sizes(self)
         _check_names(self)
+        if self.dtype != "f64" and self.epilogue:
+            object.__setattr__(self, "epilogue", self.epilogue.rounded())
 
     @property
     def p(self) -> int:
@@ -171,6 +173,11 @@ class Problem:
         more = self.bias_bytes * self.epilogue.bias + self.z_bytes * self.epilogue.add
         return self.x_bytes + self.w_bytes + self.y_bytes + more
 
+    def with_dtype(self, dtype: str) -> Problem:
+        """Return the same layer in another dtype; the numbers of its epilogue are those of its text."""
+        epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
+        return replace(self, dtype=dtype, epilogue=epilogue)
+
     def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
         """Return the same layer with other layouts (the output's defaults to the input's)."""
         return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
@@ -251,7 +258,7 @@ def _format(p: Problem) -> str:
     if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
         same = p.layout_in == p.layout_out
         text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
-    return text + str(p.epilogue)
+    return text + p.epilogue.text(p.dtype)
 
 
 def _parse(text: str) -> Problem:

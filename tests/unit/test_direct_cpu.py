@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tilewright.device import Device, Rates
+from tilewright.floor import floor_us
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -74,4 +75,4 @@ def test_the_first_choice_keeps_the_cores_busy() -> None:
     (best, expected_us), *_ = search.rank(problem, CORES, DIRECT, 1)
     blocks = dict(DIRECT.blueprint(problem, CORES, best).defines)["BLOCKS"]
     assert blocks >= CORES.units
-    assert expected_us < 2.0 * CORES.floor_us(problem.flops, problem.bytes)
+    assert expected_us < 2.0 * floor_us(problem, CORES)

@@ -42,6 +42,7 @@ class RowStrategy:
     """Proposes the row in order, or shuffled if it is called random; remembers what it is told."""
 
     made: list[RowStrategy] = []
+    gains: list[float] = []
 
     def __init__(self, name: str, family: Family, problem: Problem, device: Device, seed: int = 0) -> None:
         order = list(range(100))
@@ -59,6 +60,9 @@ class RowStrategy:
 
     def promise_us(self) -> float:
         return math.inf
+
+    def gain(self) -> float:
+        return self.gains.pop(0) if self.gains else math.inf
 
 
 def row(i: int) -> Config:

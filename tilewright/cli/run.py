@@ -55,6 +55,7 @@ def _value(name: str, value: str | float | int) -> str:
 
 
 def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> dict[str, Any]:
+    from tilewright.calibrate import outdone
     from tilewright.tuning.measure import measure
     from tilewright.tuning.verify import Verifier
 
@@ -75,7 +76,7 @@ def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> 
         "cold_us": figure.cold_us,
         "ci95_us": figure.ci95_us,
         "warm_us": figure.warm_us,
-        "floor_us": runtime.device.floor_us(problem.flops, problem.bytes),
+        "floor_us": outdone(runtime, problem, figure.cold_us, candidate.plan.family.multiplies),
         "error_over_bound": check.worst,
         "workspace_bytes": candidate.plan.workspace_bytes,
     }

@@ -26,12 +26,14 @@ class Winner:
         trials: new ones that were tried.
         seconds: what that took; 0 where the store had the winner and nothing was searched.
         note: what became of the search: what is in the store now.
+        stopped: why the search ended.
     """
 
     record: Record
     trials: int = 0
     seconds: float = 0.0
     note: str = "known already; --again searches on"
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,15 @@ class Search:
             lambda event: self._tell(event, name), *how,
         )  # fmt: skip
         forget(problem)
-        return Winner(result.winner, len(result.records), result.seconds, self._became(problem, result))
+        became = self._became(problem, result)
+        return Winner(result.winner, len(result.records), result.seconds, became, result.stopped)
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""
         from tilewright.dispatch import stored
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
+        said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", none better than the known winner"
         best = stored(problem, self.runtime, self.store, self.deterministic)

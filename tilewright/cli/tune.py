@@ -10,7 +10,7 @@ from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError
-from tilewright.report.table import NONE, Table, bytes_text, time_text
+from tilewright.report.table import NOISY_MARK, NOISY_NOTE, NONE, Table, bytes_text, time_text
 from tilewright.shapes import Layer
 
 Row = dict[str, Any]
@@ -68,7 +68,10 @@ def tune(
 
 def _row(search: Search, layer: Layer, alone: bool) -> Row:
     """Tune one layer; one of many that fails is a row with the reason."""
-    problem, device = layer.problem, search.runtime.device
+    from tilewright.calibrate import outdone
+    from tilewright.kernels import family
+
+    problem, runtime = layer.problem, search.runtime
     row = {"name": layer.name, "problem": str(problem)}
     try:
         winner = search.winner(problem, layer.name)
@@ -84,13 +87,15 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "cold_us": record.measurement.cold_us,
         "ci95_us": record.measurement.ci95_us,
         "warm_us": record.measurement.warm_us,
-        "floor_us": device.floor_us(problem.flops, problem.bytes),
+        "floor_us": outdone(runtime, problem, record.measurement.cold_us, family(record.family).multiplies),
         "worst": record.check.worst,
         "workspace_bytes": record.workspace_bytes,
         "deterministic": record.deterministic,
         "trials": winner.trials,
         "tune_s": winner.seconds,
         "note": winner.note,
+        "noisy": record.measurement.noisy,
+        "stopped": winner.stopped,
     }
 
 
@@ -103,6 +108,7 @@ def _line(row: Row) -> str:
 def _table(rows: list[Row]) -> Table:
     head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
     notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
+    notes += (NOISY_NOTE,) if any(row.get("noisy") for row in rows) else ()
     return Table("", head, tuple(map(_cells, rows)), notes)
 
 
@@ -110,7 +116,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     if "reason" in row:
         return (row["name"], *[NONE] * 8)
     return (
-        row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
+        row["name"], time_text(row["cold_us"]) + NOISY_MARK * row["noisy"], time_text(row["ci95_us"]),
+        time_text(row["floor_us"]),
         f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
         bytes_text(row["workspace_bytes"]),
         str(row["trials"]) if row["tune_s"] else "known", f"{row['tune_s']:.1f}",

@@ -202,6 +202,8 @@ class OpenclRuntime:
 
     def fill(self, memory: Memory, byte: int) -> None:
         """Set every byte, in order with launches."""
+        if not memory.nbytes:
+            return
         self._pending.append((memory,))
         pattern = np.full(1, byte, np.uint8)
         event = self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)

@@ -34,6 +34,7 @@ class Correction:
     def __init__(self, params: Sequence[Param]) -> None:
         self._params = params
         self._places: dict[Config, list[float]] = {}
+        self.gain = np.inf  # expected of the config chosen first, as a share of the best time
 
     def choose(
         self,
@@ -63,9 +64,12 @@ class Correction:
         free = np.arange(len(pool)) < len(fresh)
         best = min([log(best_us), *expected[len(fresh) :]])
         chosen: list[Config] = []
+        self.gain = np.inf if best == np.inf else 0.0
         for _ in range(min(count, len(fresh))):
             gain = _improvement(best - expected, np.sqrt(variance)) if best < np.inf else -expected
             pick = int(np.argmax(np.where(free, gain, -np.inf)))
+            if not chosen and best < np.inf:
+                self.gain = float(gain[pick])
             chosen.append(pool[pick])
             free[pick], best = False, min(best, expected[pick])
             # As if it were measured, and as expected: only what is uncertain changes.

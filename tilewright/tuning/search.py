@@ -89,6 +89,10 @@ class Blind:
         """Expect nothing."""
         return inf
 
+    def gain(self) -> float:
+        """Expect anything."""
+        return inf
+
     def tell(self, record: Record) -> None:
         """Learn nothing."""
 
@@ -150,6 +154,7 @@ class Model:
         self._proposed: set[Config] = set()
         self._waiting: dict[Config, None] = {}
         self._best_us = inf  # of any family
+        self._gain = inf
 
     def promise_us(self) -> float:
         """Return the least time that the model expects."""
@@ -157,9 +162,14 @@ class Model:
 
     def propose(self, count: int) -> list[Config]:
         """Return the most promising configs that were not proposed yet."""
+        self._gain = 0.0
         near = self._choose(self._near_best(), round(count * self.climbing)) if self._times else []
         fresh = (config for config in self._ranked.order() if config not in self._proposed)
         return near + self._choose(list(islice(fresh, POOL * max(count, 8))), count - len(near))
+
+    def gain(self) -> float:
+        """Return what the best of the configs proposed last is expected to gain on the best time."""
+        return self._gain
 
     def tell(self, record: Record) -> None:
         """Remember a measured time, or a failure."""
@@ -194,6 +204,7 @@ class Model:
         chosen = self._correction.choose(
             fresh, expected.__getitem__, measured, list(self._waiting), self._best_us, count
         )
+        self._gain = max(self._gain, self._correction.gain)
         self._proposed.update(chosen)
         self._waiting.update(dict.fromkeys(chosen))
         return chosen
