@@ -1,0 +1,329 @@
+// hopper: the sum over r,s,c of x[n,p*u+r*d-pad,q*u+s*d-pad,c] * w[k,r,s,c], then its epilogue (epilogue.h), by the
+// tensor cores and the copy engine of sm_90a.
+//
+// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu).  y: nhwc or nchw.  w: packed [group][k tile]
+// [step][a tile of KB rows, CHUNKS pieces each], as shared memory has it (hopper.h, pack_tensor.h).
+//
+// Output channels are the rows of the product, pixels its columns: a 7 x 7 image fills 56 columns, not 64 rows.
+// Pixels lie in one line, the raster: WR of them to a row, HR rows to an image, a little more than P x Q, so that to
+// move by a tap is to move along the line, and one patch of x serves all taps of its channels:
+//
+//   o = (n HR + p) WR + q                   tap (r, s) of output o reads place o + r WR + s
+//
+//   places of x    px0 [ . . . . . . . . . . . . . . . . . . . ] PLACES, CHUNKS pieces of channels each: a patch
+//   tap (0, 0)         [----- NB -----]
+//   tap (0, 1)           [----- NB -----]                        products of a step: KB x NB outputs of one tap,
+//   tap (1, 0)                  [----- NB -----]                 CHUNKS * 16 bytes of the sum
+//
+// With stride u there are PHASES such lines in a patch, one for each h % u, w % u that a tap needs; dilation makes
+// the moves longer. Places outside of the image are zeros; outputs outside of P x Q are not stored.
+//
+//   warpgroup 0 .. TEAMS - 1   multiply: WM over channels, WN over pixels, 64 x WG_N outputs each
+//   last one, warp 0           one thread sends for filters: STAGES steps of them, each one bulk copy, or COPIES
+//                              parts that as many blocks of a cluster (pixel tiles) send to each other
+//            warps 1 .. 3      copy patches: X_STAGES of them
+// full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory.
+// The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid.
+// Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has
+// 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once.
+
+#define TEAMS (WM * WN)
+#define THREADS (128 * TEAMS + 128)
+#define X_THREADS 96
+#define KB (64 * WM)
+#define NB (WG_N * WN)
+#define HB 1  // the tile of pixels, as tile.h has it: one row
+#define WB NB
+#define RS (R * S)
+#define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
+#define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
+#define W_BYTES (KB * CHUNKS * 16)
+#define PLACES (PHASES_H * PHASES_W * PATCH)
+#define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
+#define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
+#define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
+#define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
+#define BARS_FROM (TABLE_FROM + (PLACES * 4 + 7) / 8 * 8)
+#define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
+#define W_EMPTY(slot) W_FULL(STAGES + (slot))
+#define X_FULL(slot) W_FULL(2 * STAGES + (slot))
+#define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
+#define FAST (Y_NHWC ? KB : NB)              // the tile of sums: [SLOW][PITCH], no two banks of a warp the same
+#define SLOW (Y_NHWC ? NB : KB)
+#define PITCH (Y_NHWC ? KB + 4 : NB + (40 - NB % 32) % 32)
+#define TILE_BYTES (SLOW * PITCH * 4)
+#define RUN (Y_NHWC ? 16 / (int)sizeof(y_t) : 1)  // neighbours in y that a thread finishes
+#define WAITS_LATE 1
+
+#include "tile.h"
+#include "hopper.h"
+
+typedef struct {
+    int channels, px0;    // first output: of the group, and in the raster
+    int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
+    int first, last;      // steps
+    const GLOBAL unsigned char *x, *w;
+    Place at;             // for tile.h
+} Block;
+
+INLINE Block find_block(int id, const GLOBAL in_t *x, const GLOBAL unsigned char *w) {
+    Block b;
+    b.copy = id % COPIES;
+    b.sc = id / COPIES % SC;
+    b.sg = id / CLUSTER % SG;
+    int rest = id / CLUSTER / SG, k_tile = rest % K_GROUP;
+    rest /= K_GROUP;
+    int px_tile = rest % (PX_TILES / COPIES) * COPIES + b.copy;
+    rest /= PX_TILES / COPIES;
+    k_tile += rest % (K_TILES / K_GROUP) * K_GROUP;
+    int group = rest / (K_TILES / K_GROUP), share = b.sg * SC + b.sc;
+    b.channels = k_tile * KB, b.px0 = px_tile * NB;
+    b.first = share * STEPS / SPLITS, b.last = (share + 1) * STEPS / SPLITS;
+    b.x = (const GLOBAL unsigned char *)x + (offset_t)group * (CC * 16);
+    b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
+    b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
+    return b;
+}
+
+// Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
+INLINE int find_pixel(int px0, int row) {
+    const int place = px0 + row % PATCH, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
+    const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
+    return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * CC) : -1;
+}
+
+INLINE void find_places(shared_t shared, int px0) {
+    for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
+}
+
+// Copy channels `step` of a patch, by `count` threads.
+INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, int step, int thread, int count) {
+    UNROLL_BY(8) for (int item = thread; item < PLACES * CHUNKS; item += count) {
+        const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
+        const int pixel = read_int(shared, TABLE_FROM + row * 4), keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
+        const int place = SWIZZLED ? row * 128 + (chunk ^ row % 8) * 16 : chunk * X_NEXT + row * 16;
+        copy16(shared, to + place, x + (keep ? (offset_t)(pixel + c) * 16 : 0), keep);
+    }
+}
+
+// Multiply what a step has staged.
+INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
+    const int r = tap / S * DIL_H, s = tap % S * DIL_W;
+    const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
+    const int a = w_slot * W_BYTES + team % WM * (64 * ROW), b = X_FROM + x_slot * X_BYTES + row * ROW;
+    UNROLL for (int i = 0; i < CHUNKS / 2; i++)
+        multiply(sums, shared, a + i * (SWIZZLED ? 32 : 2 * W_NEXT), W_NEXT, b + i * (SWIZZLED ? 32 : 2 * X_NEXT), X_NEXT, thread);
+}
+
+// Write a thread's sums to the tile.
+INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {
+    const int k = team % WM * 64 + thread / 32 * 16 + thread % 32 / 4, px = team / WM * WG_N + thread % 4 * 2;
+    UNROLL for (int i = 0; i < WG_WORDS; i += 2) {
+        const int ki = k + i / 2 % 2 * 8, pi = px + i / 4 * 8;
+        if (Y_NHWC) {
+            write1(shared, (pi * PITCH + ki) * 4, sums[i]);
+            write1(shared, ((pi + 1) * PITCH + ki) * 4, sums[i + 1]);
+        } else {
+            write2(shared, (ki * PITCH + pi) * 4, sums[i], sums[i + 1]);
+        }
+    }
+}
+
+// Add up a run of the tile, over the shares of the cluster.
+INLINE void add_up(acc_t v[RUN], shared_t shared, int slow, int fast) {
+    const int at = (slow * PITCH + fast) * 4;
+    UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
+    UNROLL for (int rank = 0; rank < SC; rank++) {
+#if Y_NHWC
+        UNROLL for (int i = 0; i < RUN; i += 4) {
+            acc_t four[4];
+            if (SC > 1) peer4(four, shared, at + i * 4, rank * COPIES + GROUP(0) % COPIES);
+            else read4(four, shared, at + i * 4);
+            UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
+        }
+#else
+        v[0] += SC > 1 ? peer1(shared, at, rank * COPIES + GROUP(0) % COPIES) : read1(shared, at);
+#endif
+    }
+}
+
+// Finish a run of outputs and store it, or hand partial sums on.
+INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int slow, int fast,
+                       const acc_t v[RUN]) {
+    const int k = b->channels + (Y_NHWC ? fast : slow), o = b->px0 + (Y_NHWC ? slow : fast);
+    const int q = o % WR, p = o / WR % HR, n = o / (WR * HR), k_all = b->at.group * K + k;
+    if (k < K && q < Q && p < P && n < N) {
+        const offset_t to = Z_AT(n, k_all, p, q);
+        y_t out[RUN];
+        y += SHARE_AT(b->at) + to;
+        UNROLL for (int i = 0; i < RUN; i++)
+            if (Y_VECTOR || k + i < K) {
+                out[i] = y_of(epilogue(v[i], bias, k_all + i, z, to + i));
+                if (!Y_VECTOR) y[i] = out[i];
+            }
+        if (Y_VECTOR) store_run(RUN, y, out);
+    }
+}
+
+#ifdef __CUDACC__
+#define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
+
+// Send for the filters of the steps from `from` to before `to`, counted from the block's first one.
+INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) {
+    int slot = from % STAGES, parity = from / STAGES + 1 & 1;  // of the phase before: that its readers are done
+    NO_UNROLL for (int i = from; i < to; i++) {
+        if (i >= STAGES) bar_wait(W_EMPTY(slot), parity);
+        bar_expect(W_FULL(slot), W_BYTES);
+        const int part = W_BYTES / COPIES * b->copy;
+        bulk_copy(shared + slot * W_BYTES + part, b->w + (offset_t)(b->first + i) * W_BYTES + part, W_BYTES / COPIES,
+                  W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
+        NEXT(slot, parity, STAGES);
+    }
+}
+
+INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
+    int slot = 0, parity = 1;
+    CHAIN_WAIT();
+    NO_UNROLL for (int step = b->first / RS; step <= (b->last - 1) / RS; step++) {
+        if (step - b->first / RS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
+        copy_patch(shared, X_FROM + slot * X_BYTES, b->x, step, thread, X_THREADS);
+        bar_after_copies(X_FULL(slot));
+        NEXT(slot, parity, X_STAGES);
+    }
+}
+
+// Multiply all steps. A buffer is given back when the products of the next step are under way and its own are done.
+INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, int team, int thread) {
+    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, was = 0, x_was = 0, tap = b->first % RS, fresh = 1;
+    const int lane = thread % 32;
+    NO_UNROLL for (int step = b->first; step < b->last; step++) {
+        if (fresh) {
+            bar_wait(X_FULL(x_slot), x_parity);
+            wg_see_copies();
+        }
+        bar_wait(W_FULL(slot), parity);
+        wg_begin();
+        multiply_step(sums, shared, slot, x_slot, tap, team, thread);
+        wg_commit();
+        WG_WAIT(1);
+        if (step > b->first) {
+            if (step - 1 + STAGES < b->last && lane < COPIES) {
+                if (COPIES > 1) bar_arrive_at(W_EMPTY(was), b->sc * COPIES + lane);
+                else bar_arrive(W_EMPTY(was));
+            }
+            if (fresh && lane == 0) bar_arrive(X_EMPTY(x_was));
+        }
+        was = slot, x_was = x_slot, fresh = 0;
+        NEXT(slot, parity, STAGES);
+        if (++tap == RS) {
+            tap = 0, fresh = 1;
+            NEXT(x_slot, x_parity, X_STAGES);
+        }
+    }
+    WG_WAIT(0);
+}
+
+// Fill the tile of sums: roles part here, and meet again behind it.
+INLINE void sum_up(shared_t shared, const Block *b) {
+    const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
+    const int count = b->last - b->first, at_once = COPIES > 1 ? 0 : min(count, STAGES);
+    const int sender = team == TEAMS && thread == 0;
+    if (sender) {
+        for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
+        for (int i = 0; i < X_STAGES; i++) bar_init(X_FULL(i), X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
+        bar_init_done();
+        send_for_filters(shared, b, 0, at_once);
+    }
+    __syncwarp();
+    find_places(shared, b->px0);
+    CLUSTER_ARRIVE();
+    BARRIER();
+    CLUSTER_WAIT();
+    if (team == TEAMS) {
+        if (sender) send_for_filters(shared, b, at_once, count);
+        if (warp > 0) copy_patches(shared, b, thread - 32);
+        __syncwarp();
+    } else {
+        acc_t sums[WG_WORDS];
+        UNROLL for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
+        multiply_all(sums, shared, b, team, thread);
+        if (TEAMS > 1) asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory");  // no team reads buffers any more
+        write_sums(shared, sums, team, thread);
+    }
+}
+#else
+// The same, one step after the other.
+INLINE void sum_up(shared_t shared, const Block *b) {
+    const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
+    acc_t sums[WG_WORDS];
+    for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
+    find_places(shared, b->px0);
+    BARRIER();
+    for (int step = b->first; step < b->last; step++) {
+        const int slot = (step - b->first) % STAGES, x_slot = (step / RS - b->first / RS) % X_STAGES;
+        if (step == b->first || step % RS == 0)
+            copy_patch(shared, X_FROM + x_slot * X_BYTES, b->x, step / RS, THREAD(0), THREADS);
+        for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
+            copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
+        BARRIER();
+        if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % RS, team, thread);
+        BARRIER();
+    }
+    if (team < TEAMS) write_sums(shared, sums, team, thread);
+}
+#endif
+
+BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
+(const GLOBAL in_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived) {
+    TILE_ARRAY(shared);
+    CHAIN_NEXT();
+    const Block b = find_block(GROUP(0), x, w);
+    sum_up(shared, &b);
+#if SC > 1
+    CLUSTER_BARRIER();
+#else
+    BARRIER();
+#endif
+
+    // the tile is stored by all threads of all blocks that have shares of it
+    const int start = (b.sc * THREADS + THREAD(0)) * RUN;
+#if COMBINE == LAST  // the shares of the grid meet in memory: the block that arrives last adds them up, in order
+    SHARED_FLAG(is_last);
+    GLOBAL acc_t *parts = partial + (offset_t)b.at.tile * SG * (SLOW * FAST);
+    for (int e = start; e < SLOW * FAST; e += SC * THREADS * RUN) {
+        acc_t v[RUN];
+        add_up(v, shared, e / FAST, e % FAST);
+        store_run(RUN, parts + (offset_t)b.sg * (SLOW * FAST) + e, v);
+    }
+    const int mine = arrive_last(arrived, b.at, SG, is_last);
+#else
+    const int mine = 1;
+#endif
+    if (mine)
+        for (int e = start; e < SLOW * FAST; e += SC * THREADS * RUN) {
+            acc_t v[RUN];
+#if COMBINE == LAST
+            UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
+            NO_UNROLL for (int g = 0; g < SG; g++) {
+                const GLOBAL acc_t *part = parts + (offset_t)g * (SLOW * FAST) + e;
+#if Y_NHWC
+                UNROLL for (int i = 0; i < RUN; i += 4) {
+                    acc_t four[4];
+                    fresh4(four, part + i);
+                    UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
+                }
+#else
+                v[0] += load_fresh(part);
+#endif
+            }
+#else
+            add_up(v, shared, e / FAST, e % FAST);
+#endif
+            finish_run(y, bias, z, &b, e / FAST, e % FAST, v);
+        }
+#if SC > 1
+    CLUSTER_BARRIER();  // nobody leaves while its sums are read
+#endif
+}

@@ -1,0 +1,135 @@
+"""Sizes of the hopper kernel: the raster that pixels lie in, tiles, buffers, registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.kernels.mma_tile import tap_chunks
+from tilewright.kernels.tile import TWO_PASS, View, ceil_div
+from tilewright.problem import DTYPE_BYTES, Problem
+
+APART, SWIZZLED = range(2)
+PIECES = ("pieces of 16 bytes apart", "swizzled rows of 128 bytes")
+BARRIERS = 1024  # bytes to align the buffers
+Values = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Places along one side of the image, as outputs and the input share them.
+
+    Output p under tap r reads place p + r * dilation // stride of phase r * dilation % stride.
+    ``extent`` places lie between two rows (or images): a place past the last one is one of the next row, where
+    both are outside of the image.
+    """
+
+    extent: int
+    phases: int
+    reach: int
+
+    @classmethod
+    def of(cls, size: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> Line:
+        """Lay out one side: ``size`` inputs, so many outputs and taps, ``pad`` before the first input."""
+        moves = [(t * dilation % stride, t * dilation // stride) for t in range(taps)]
+
+        def outside(extent: int) -> bool:
+            return all(
+                place * stride + phase - pad >= size and (place - extent) * stride + phase - pad < 0
+                for phase, move in moves
+                for place in range(extent, outputs + move)
+            )
+
+        reach = moves[-1][1]
+        extent = next(e for e in range(outputs, outputs + reach + 1) if outside(e))
+        return cls(extent, max(phase for phase, _ in moves) + 1, reach)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What follows from a problem and a config; the kernel's defines of like names."""
+
+    view: View
+    rows: Line
+    columns: Line
+    kb: int
+    nb: int
+    threads: int
+    k_tiles: int
+    px_tiles: int
+    patch: int
+    csteps: int
+    steps: int
+    w_bytes: int
+    x_bytes: int
+    tile_bytes: int
+    shared_bytes: int
+    blocks: int
+
+    @property
+    def places(self) -> int:
+        """Places of a patch, of all phases."""
+        return self.rows.phases * self.columns.phases * self.patch
+
+
+def lines(pr: Problem) -> tuple[View, Line, Line]:
+    """Lay out the raster of a problem."""
+    view = View.of(pr)
+    rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
+    columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
+    return view, rows, columns
+
+
+def raster(pr: Problem) -> int:
+    """Places from the first output to the last."""
+    view, rows, columns = lines(pr)
+    return ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q
+
+
+def sizes(pr: Problem, cf: Values) -> Sizes:
+    """Work out the sizes of a config."""
+    view, rows, columns = lines(pr)
+    teams = cf["wm"] * cf["wn"]
+    kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
+    patch = ceil_div(nb + rows.reach * columns.extent + columns.reach, 8) * 8
+    places = rows.phases * columns.phases * patch
+    px_tiles = ceil_div(ceil_div(raster(pr), nb), cf["cm"]) * cf["cm"]
+    k_tiles, csteps = ceil_div(pr.kg, kb), ceil_div(tap_chunks(pr), cf["chunks"])
+    w_bytes = 16 * kb * cf["chunks"]
+    x_bytes = places * 128 if cf["pieces"] == SWIZZLED else (places * 16 + 16) * cf["chunks"]
+    nhwc = pr.layout_out == "nhwc"
+    tile_bytes = 4 * (nb * (kb + 4) if nhwc else kb * (nb + (40 - nb % 32) % 32))
+    buffers = max(tile_bytes, cf["stages"] * w_bytes + cf["xs"] * x_bytes)
+    barriers = 16 * (cf["stages"] + cf["xs"])
+    return Sizes(
+        view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=128 * (teams + 1), k_tiles=k_tiles,
+        px_tiles=px_tiles, patch=patch, csteps=csteps, steps=csteps * pr.r * pr.s, w_bytes=w_bytes,
+        x_bytes=x_bytes, tile_bytes=tile_bytes,
+        shared_bytes=buffers + ceil_div(places, 2) * 8 + barriers + BARRIERS,
+        blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
+    )  # fmt: skip
+
+
+def registers(cf: Values) -> int:
+    """Registers of a thread: sums, and what a loop around them needs."""
+    return cf["bn"] // 2 + 28
+
+
+def registers_at_most(cf: Values, per_unit: int) -> int:
+    """What the compiler may give a thread, so that a unit holds ``mb`` blocks."""
+    threads = 128 * (cf["wm"] * cf["wn"] + 1)
+    return min(255, per_unit // (threads * cf["mb"]) // 8 * 8)
+
+
+def run(pr: Problem, cf: Values) -> int:
+    """Neighbours in y that a thread finishes at once."""
+    if pr.layout_out != "nhwc":
+        return 1
+    return 16 // (4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out])
+
+
+def k_group(pr: Problem, sz: Sizes) -> int:
+    """Tiles of channels that blocks take together before they go on to other pixels: about a square of tiles."""
+    if sz.px_tiles == 1:
+        return sz.k_tiles
+    most = max(1, round((132 * sz.nb / sz.kb) ** 0.5))
+    return max(g for g in range(1, sz.k_tiles + 1) if sz.k_tiles % g == 0 and g <= max(most, 1))

@@ -1,0 +1,48 @@
+"""Counts of the hopper kernel, for the model: instructions, cycles of the tensor cores, bytes."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.hopper_tile import Values, registers, run, sizes
+from tilewright.kernels.mma_tile import COPIED, each
+from tilewright.kernels.nhwc import copied_bytes
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.problem import DTYPE_BYTES, Problem
+
+COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
+LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle
+EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count what one block and one thread do."""
+    sz, combine = sizes(pr, cf), cf["combine"]
+    shares = cf["sc"] * cf["sg"]
+    steps, patches = ceil_div(sz.steps, shares), ceil_div(sz.csteps, shares)
+    teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
+    read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
+    products = steps * teams * cf["chunks"] / 2
+    w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
+    out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
+    runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
+    copied = cf["x"] == COPIED
+    copy_items = patches * sz.places * cf["chunks"] / 96 / (teams + 1)  # by three warps; of an average one
+    return Work(
+        blocks=sz.blocks, threads=sz.threads, registers=registers(cf), resident=cf["mb"],
+        shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
+        fma=products * 4 / (teams + 1), shared_loads=0.0, global_loads=0.0,
+        staging=60.0 + copy_items * 8.0 + steps * 16.0,
+        epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + 6.0 * run(pr, cf)),
+        wavefronts=0.6 * (products * read + (x_bytes + w_bytes) / LINE),
+        load_bytes=w_bytes / cf["cm"] + x_bytes,
+        store_sectors=tile * out_bytes / 32 / cf["sc"],
+        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
+        cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[combine],
+        partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
+        useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
+        register_intensity=0.0,
+        block_intensity=2.0 * tile * cf["chunks"] * each(pr) / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
+        more_launches=int(copied), more_bytes=float(pr.x_bytes + copied_bytes(pr)) if copied else 0.0,
+        tensor_cycles=products * max(EIGHTH * cf["bn"] / 8, read),
+        turn_cycles=COPY_CYCLES / cf["stages"],
+    )  # fmt: skip
