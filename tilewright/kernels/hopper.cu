@@ -22,7 +22,8 @@
 //   last one, warp 0           one thread sends for filters: STAGES steps of them, each one bulk copy, or COPIES
 //                              parts that as many blocks of a cluster (pixel tiles) send to each other
 //            warps 1 .. 3      copy patches: X_STAGES of them
-// full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory.
+// full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory,
+// RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid.
 // Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has
 // 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once.
@@ -52,7 +53,6 @@
 #define SLOW (Y_NHWC ? NB : KB)
 #define PITCH (Y_NHWC ? KB + 4 : NB + (40 - NB % 32) % 32)
 #define TILE_BYTES (SLOW * PITCH * 4)
-#define RUN (Y_NHWC ? 16 / (int)sizeof(y_t) : 1)  // neighbours in y that a thread finishes
 #define WAITS_LATE 1
 
 #include "tile.h"

@@ -2,7 +2,7 @@
 // and OpenCL C differ.
 //
 //   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
-//   piece_at                    where a product looks for 16 bytes of a tile: row `row`, half 0 or 1 of the 32 bytes
+//   piece_at                    where a product looks for 16 bytes of a tile: row `row`, side 0 or 1 of the 32 bytes
 //                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
 //   multiply                    sums += A B, 64 x WG_N outputs of a warpgroup, 32 bytes of the sum deep
 //   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
@@ -29,12 +29,12 @@
 
 #include "types.h"
 
-INLINE int piece_at(int start, int next, int row, int half) {
+INLINE int piece_at(int start, int next, int row, int side) {
 #if SWIZZLED
-    int at = start + half * 16 + row * 128;
+    int at = start + side * 16 + row * 128;
     return at ^ (at >> 7 & 7) << 4;
 #else
-    return start + half * next + row * 16;
+    return start + side * next + row * 16;
 #endif
 }
 
@@ -47,7 +47,7 @@ typedef unsigned shared_t;
     extern __shared__ __align__(1024) unsigned char name##_store[]; \
     const shared_t name = ((unsigned)__cvta_generic_to_shared(name##_store) + 1023) / 1024 * 1024
 
-// The descriptor of piece_at: 8 rows lie 16 or 128 bytes apart, the next 8 follow them; `next` to the other half.
+// The descriptor of piece_at: 8 rows lie 16 or 128 bytes apart, the next 8 follow them; `next` to the other side.
 INLINE unsigned long long tile_at(shared_t place, int next) {
     unsigned long long start = (place & 0x3ffff) >> 4;
     return SWIZZLED ? start | 1ull << 16 | 64ull << 32 | 1ull << 62

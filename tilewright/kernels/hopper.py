@@ -220,6 +220,6 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles, P_TILES=1, Q_TILES=sz.px_tiles,
         CS=1, K_FASTEST=1, N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
-        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=1, Y_VECTOR=int(pr.kg % run(pr, cf) == 0 and aligned),
+        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=1, RUN=run(pr, cf), Y_VECTOR=int(pr.kg % run(pr, cf) == 0 and aligned),
         SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip
