@@ -196,7 +196,8 @@ INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
 INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, int team, int thread) {
     int slot = 0, parity = 0, x_slot = 0, x_parity = 0, was = 0, x_was = 0, tap = b->first % RS, fresh = 1;
     const int lane = thread % 32;
-    NO_UNROLL for (int step = b->first; step < b->last; step++) {
+    int step = b->first;
+    NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
         if (fresh) {
             bar_wait(X_FULL(x_slot), x_parity);
             wg_see_copies();
@@ -219,7 +220,7 @@ INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, 
             tap = 0, fresh = 1;
             NEXT(x_slot, x_parity, X_STAGES);
         }
-    }
+    } while (++step < b->last);
     WG_WAIT(0);
 }
 
