@@ -44,15 +44,18 @@
 #define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
 #define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
-#define BARS_FROM (TABLE_FROM + (PLACES * 4 + 7) / 8 * 8)
+#define MEET_FROM (TABLE_FROM + (PLACES * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
+#define BARS_FROM (MEET_FROM + (SC > 1 ? SC * MINE * PITCH * 4 : 0))
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
 #define X_FULL(slot) W_FULL(2 * STAGES + (slot))
 #define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
+#define MEET W_FULL(2 * (STAGES + X_STAGES))
 #define FAST (Y_NHWC ? KB : NB)              // the tile of sums: [SLOW][PITCH], no two banks of a warp the same
 #define SLOW (Y_NHWC ? NB : KB)
 #define PITCH (Y_NHWC ? KB + 4 : NB + (40 - NB % 32) % 32)
 #define TILE_BYTES (SLOW * PITCH * 4)
+#define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
 #define WAITS_LATE 1
 
 #include "tile.h"
@@ -129,20 +132,23 @@ INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread)
     }
 }
 
-// Add up a run of the tile, over the shares of the cluster.
-INLINE void add_up(acc_t v[RUN], shared_t shared, int slow, int fast) {
-    const int at = (slow * PITCH + fast) * 4;
+// How many rows of the tile a block of the cluster finishes, from sc * MINE on.
+INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MINE) : 0; }
+
+// Add up a run of the tile, over the shares of the cluster; `e` counts this block's elements.
+INLINE void add_up(acc_t v[RUN], shared_t shared, int e) {
+    const int at = (e / FAST * PITCH + e % FAST) * 4;
     UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
-    UNROLL for (int rank = 0; rank < SC; rank++) {
+    UNROLL for (int sc = 0; sc < SC; sc++) {
+        const int from = SC > 1 ? MEET_FROM + sc * (MINE * PITCH * 4) + at : at;
 #if Y_NHWC
         UNROLL for (int i = 0; i < RUN; i += 4) {
             acc_t four[4];
-            if (SC > 1) peer4(four, shared, at + i * 4, rank * COPIES + GROUP(0) % COPIES);
-            else read4(four, shared, at + i * 4);
+            read4(four, shared, from + i * 4);
             UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
         }
 #else
-        v[0] += SC > 1 ? peer1(shared, at, rank * COPIES + GROUP(0) % COPIES) : read1(shared, at);
+        v[0] += read1(shared, from);
 #endif
     }
 }
@@ -232,7 +238,9 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     if (sender) {
         for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
         for (int i = 0; i < X_STAGES; i++) bar_init(X_FULL(i), X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
+        if (SC > 1) bar_init(MEET, 1);
         bar_init_done();
+        if (SC > 1) bar_expect(MEET, SC * rows_of(b->sc) * PITCH * 4);
         send_for_filters(shared, b, 0, at_once);
     }
     __syncwarp();
@@ -250,7 +258,18 @@ INLINE void sum_up(shared_t shared, const Block *b) {
         multiply_all(sums, shared, b, team, thread);
         if (TEAMS > 1) asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory");  // no team reads buffers any more
         write_sums(shared, sums, team, thread);
+        if (SC > 1) wg_see_copies();  // what was written, seen by the copy engine
     }
+    BARRIER();
+#if SC > 1  // each block of the cluster gets its rows from all
+    if (sender)
+        for (int sc = 0; sc < SC; sc++)
+            if (rows_of(sc))
+                bulk_to_block(shared + MEET_FROM + b->sc * (MINE * PITCH * 4), shared + sc * (MINE * PITCH * 4),
+                              rows_of(sc) * PITCH * 4, MEET, sc * COPIES + b->copy);
+    __syncwarp();
+    bar_wait(MEET, 0);
+#endif
 }
 #else
 // The same, one step after the other.
@@ -271,6 +290,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
         BARRIER();
     }
     if (team < TEAMS) write_sums(shared, sums, team, thread);
+    BARRIER();
 }
 #endif
 
@@ -282,20 +302,15 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), x, w);
     sum_up(shared, &b);
-#if SC > 1
-    CLUSTER_BARRIER();
-#else
-    BARRIER();
-#endif
 
-    // the tile is stored by all threads of all blocks that have shares of it
-    const int start = (b.sc * THREADS + THREAD(0)) * RUN;
+    // all threads of the blocks that have shares of a tile store it
+    const int start = THREAD(0) * RUN, count = rows_of(b.sc) * FAST, first = b.sc * (MINE * FAST);
 #if COMBINE == LAST  // the shares of the grid meet in memory: the block that arrives last adds them up, in order
     SHARED_FLAG(is_last);
-    GLOBAL acc_t *parts = partial + (offset_t)b.at.tile * SG * (SLOW * FAST);
-    for (int e = start; e < SLOW * FAST; e += SC * THREADS * RUN) {
+    GLOBAL acc_t *parts = partial + (offset_t)b.at.tile * SG * (SLOW * FAST) + first;
+    for (int e = start; e < count; e += THREADS * RUN) {
         acc_t v[RUN];
-        add_up(v, shared, e / FAST, e % FAST);
+        add_up(v, shared, e);
         store_run(RUN, parts + (offset_t)b.sg * (SLOW * FAST) + e, v);
     }
     const int mine = arrive_last(arrived, b.at, SG, is_last);
@@ -303,7 +318,7 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     const int mine = 1;
 #endif
     if (mine)
-        for (int e = start; e < SLOW * FAST; e += SC * THREADS * RUN) {
+        for (int e = start; e < count; e += THREADS * RUN) {
             acc_t v[RUN];
 #if COMBINE == LAST
             UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
@@ -320,11 +335,14 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
 #endif
             }
 #else
-            add_up(v, shared, e / FAST, e % FAST);
+            add_up(v, shared, e);
 #endif
-            finish_run(y, bias, z, &b, e / FAST, e % FAST, v);
+            finish_run(y, bias, z, &b, (first + e) / FAST, (first + e) % FAST, v);
         }
-#if SC > 1
-    CLUSTER_BARRIER();  // nobody leaves while its sums are read
+#ifdef __CUDACC__
+    if (SC > 1) {  // nobody leaves before its rows are copied
+        CLUSTER_ARRIVE();
+        CLUSTER_WAIT();
+    }
 #endif
 }

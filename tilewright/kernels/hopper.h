@@ -6,8 +6,7 @@
 //                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
 //   multiply                    sums += A B, 64 x WG_N outputs of a warpgroup, 32 bytes of the sum deep
 //   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
-//   read4 peer4 fresh4          four sums from shared memory, from that of block `rank` of the cluster, from
-//                               global memory where another block has written them
+//   read4 fresh4                four sums from shared memory, from global memory where another block has written them
 //
 // A tile in shared memory is rows of CHUNKS pieces of 16 bytes, along the sum.  SWIZZLED 0: pieces apart, piece c of
 // row i at c * NEXT + 16 i; any row can be the first one of a tile.  SWIZZLED 1: rows of 8 pieces, 128 bytes each,
@@ -23,6 +22,8 @@
 //   bar_after_copies            arrive when this thread's copies so far (copy16) have come
 //   bulk_copy                   bytes from global memory, that arrive on a barrier; to all blocks of `mask`
 //                               at the same place, for a cluster (COPIES > 1)
+//   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
+//   CLUSTER_ARRIVE CLUSTER_WAIT the blocks of a cluster wait for each other
 //
 // Elsewhere a thread multiplies by itself what the tensor cores would give it, looking where they would look: slow,
 // but the same sums of the same bytes.
@@ -92,17 +93,6 @@ INLINE shared_t of_block(shared_t place, int rank) {  // the same place in anoth
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(place), "r"(rank));
     return there;
 }
-INLINE void peer4(acc_t v[4], shared_t shared, int at, int rank) {
-    uint4 bits;
-    asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(of_block(shared + at, rank)) : "memory");
-    set4(v, bits);
-}
-INLINE acc_t peer1(shared_t shared, int at, int rank) {
-    int bits;
-    asm volatile("ld.shared::cluster.b32 %0, [%1];" : "=r"(bits) : "r"(of_block(shared + at, rank)) : "memory");
-    return *(acc_t *)&bits;
-}
 
 INLINE void bar_init(shared_t bar, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
@@ -138,8 +128,12 @@ INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, un
                  ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
 #endif
 }
-#if CLUSTER > 1
-#define CLUSTER_ARRIVE() asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory")
+INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, int rank) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(of_block(to, rank)), "r"(from), "r"(bytes), "r"(of_block(bar, rank)) : "memory");
+}
+#if CLUSTER > 1  // relaxed: nothing but initialised barriers is handed over (release would wait for all of memory)
+#define CLUSTER_ARRIVE() asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory")
 #define CLUSTER_WAIT() asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory")
 #else
 #define CLUSTER_ARRIVE()
@@ -177,8 +171,6 @@ INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep
 #define write1(shared, at, v) (*(__local acc_t *)((shared) + (at)) = (v))
 #define write2(shared, at, v, w) (write1(shared, at, v), write1(shared, (at) + 4, w))
 #define read4(v, shared, at) vstore4(vload4(0, (__local acc_t *)((shared) + (at))), 0, v)
-#define peer4(v, shared, at, rank) read4(v, shared, at)
-#define peer1(shared, at, rank) read1(shared, at)
 INLINE void fresh4(acc_t v[4], const volatile __global acc_t *p) {
     for (int i = 0; i < 4; i++) v[i] = p[i];
 }

@@ -10,7 +10,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 APART, SWIZZLED = range(2)
 PIECES = ("pieces of 16 bytes apart", "swizzled rows of 128 bytes")
-BARRIERS = 1024  # bytes to align the buffers
+ALIGNMENT = 1024  # bytes to align the buffers
 Values = dict[str, int]
 
 
@@ -97,21 +97,23 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     w_bytes = 16 * kb * cf["chunks"]
     x_bytes = places * 128 if cf["pieces"] == SWIZZLED else (places * 16 + 16) * cf["chunks"]
     nhwc = pr.layout_out == "nhwc"
-    tile_bytes = 4 * (nb * (kb + 4) if nhwc else kb * (nb + (40 - nb % 32) % 32))
+    slow, pitch = (nb, kb + 4) if nhwc else (kb, nb + (40 - nb % 32) % 32)
+    tile_bytes = 4 * slow * pitch
+    meeting = 4 * cf["sc"] * ceil_div(slow, cf["sc"]) * pitch if cf["sc"] > 1 else 0
     buffers = max(tile_bytes, cf["stages"] * w_bytes + cf["xs"] * x_bytes)
-    barriers = 16 * (cf["stages"] + cf["xs"])
+    barriers = 16 * (cf["stages"] + cf["xs"]) + 8
     return Sizes(
         view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=128 * (teams + 1), k_tiles=k_tiles,
         px_tiles=px_tiles, patch=patch, csteps=csteps, steps=csteps * pr.r * pr.s, w_bytes=w_bytes,
         x_bytes=x_bytes, tile_bytes=tile_bytes,
-        shared_bytes=buffers + ceil_div(places, 2) * 8 + barriers + BARRIERS,
+        shared_bytes=buffers + ceil_div(places, 4) * 16 + meeting + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
     )  # fmt: skip
 
 
 def registers(cf: Values) -> int:
     """Registers of a thread: sums, and what a loop around them needs."""
-    return cf["bn"] // 2 + 28
+    return max(48, cf["bn"] // 2 + 28)
 
 
 def registers_at_most(cf: Values, per_unit: int) -> int:
