@@ -1,4 +1,4 @@
-"""The hopper family: implicit GEMM on the tensor cores of sm_90a, warps that copy beside warps that multiply."""
+"""The hopper family: implicit GEMM on the tensor cores of sm_90a; some warps copy, others multiply."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tilewright.kernels.hopper_tile import (
     Sizes,
     Values,
     k_group,
+    most_patches,
     raster,
     registers,
     registers_at_most,
@@ -34,7 +35,7 @@ from tilewright.problem import DTYPES, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = {
-    1: (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256),  # of i8, as the instruction has them
+    1: (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256),  # of i8
     2: (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256),
 }
 MOST_FILTER = 16  # rows or columns
@@ -112,6 +113,7 @@ def _way(pr: Problem) -> int:
     return AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
 
 
+_BUFFERS = ("wm", "wn", "bn", "mb", "chunks", "pieces", "stages", "xs")
 _ANY = dict(wm=1, wn=1, bn=8, mb=1, chunks=2, pieces=0, stages=2, xs=1, cm=1, sc=1, sg=1)
 
 
@@ -120,8 +122,10 @@ def _sizes(pr: Problem, **values: int) -> Sizes:
     return sizes(pr, _ANY | values)
 
 
-def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
-    block = _sizes(pr, **cf).shared_bytes + 64  # and a flag
+def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
+    """Say whether the buffers fit; ``values`` are those of _BUFFERS."""
+    cf = dict(zip(_BUFFERS, values, strict=True))
+    block = _sizes(pr, **cf, sc=sc).shared_bytes + 1024  # a flag, in room of its own
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
@@ -141,8 +145,11 @@ RULES = (
     Rule("patches", lambda problem, chunks, xs: xs <= _sizes(problem, chunks=chunks).csteps,
          "more buffers than runs of channels"),
     Rule("shared", lambda problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs: _fits_shared(
-        problem, device, dict(wm=wm, wn=wn, bn=bn, mb=mb, chunks=chunks, pieces=pieces, stages=stages, xs=xs)),
+        problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs),
         "more shared memory than a block may have"),
+    Rule("cluster_meets", lambda problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs, sc:
+         _fits_shared(problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs, sc=sc),
+         "shares of a cluster meet in shared memory, beside the buffers"),
     Rule("copies", lambda problem, wn, bn, cm: cm == 1 or ceil_div(raster(problem), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
     Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
@@ -150,8 +157,11 @@ RULES = (
          "shares of the sum without steps"),
     Rule("useless_stages", lambda problem, chunks, stages, sc, sg: stages <= 2 or stages <= ceil_div(
         _sizes(problem, chunks=chunks).steps, sc * sg), "more buffers than steps of a share"),
-    Rule("useless_patches", lambda problem, chunks, xs, sc, sg: xs <= 2 or xs <= 1 + ceil_div(
-        _sizes(problem, chunks=chunks).csteps, sc * sg), "more buffers than runs of channels of a share"),
+    Rule("useless_patches", lambda problem, chunks, xs, sc, sg: xs <= most_patches(
+        problem, dict(chunks=chunks, sc=sc, sg=sg)), "more buffers than runs of channels of a share"),
+    Rule("next_patch", lambda problem, chunks, xs, sc, sg: xs > 1 or most_patches(
+        problem, dict(chunks=chunks, sc=sc, sg=sg)) == 1,
+        "a patch is given back when the first products of the next one are under way"),
     Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
     Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
@@ -220,6 +230,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles, P_TILES=1, Q_TILES=sz.px_tiles,
         CS=1, K_FASTEST=1, N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
-        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=1, RUN=run(pr, cf), Y_VECTOR=int(pr.kg % run(pr, cf) == 0 and aligned),
+        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=1, RUN=run(pr, cf),
+        Y_VECTOR=int(pr.kg % run(pr, cf) == 0 and aligned),
         SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip

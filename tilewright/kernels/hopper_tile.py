@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tilewright.kernels.mma_tile import tap_chunks
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
@@ -19,8 +20,8 @@ class Line:
     """Places along one side of the image, as outputs and the input share them.
 
     Output p under tap r reads place p + r * dilation // stride of phase r * dilation % stride.
-    ``extent`` places lie between two rows (or images): a place past the last one is one of the next row, where
-    both are outside of the image.
+    ``extent`` places lie between two rows (or images): a place past the last one is one of the next row,
+    where both are outside of the image.
     """
 
     extent: int
@@ -111,6 +112,14 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     )  # fmt: skip
 
 
+def most_patches(pr: Problem, cf: Values) -> int:
+    """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
+    taps, shares = pr.r * pr.s, cf["sc"] * cf["sg"]
+    steps = ceil_div(tap_chunks(pr), cf["chunks"]) * taps
+    ends = [share * steps // shares for share in range(shares + 1)]
+    return max((end - 1) // taps - start // taps + 1 for start, end in pairwise(ends))
+
+
 def registers(cf: Values) -> int:
     """Registers of a thread: sums, and what a loop around them needs."""
     return max(48, cf["bn"] // 2 + 28)
@@ -130,7 +139,7 @@ def run(pr: Problem, cf: Values) -> int:
 
 
 def k_group(pr: Problem, sz: Sizes) -> int:
-    """Tiles of channels that blocks take together before they go on to other pixels: about a square of tiles."""
+    """Tiles of channels that blocks take together before they go on: about a square of tiles."""
     if sz.px_tiles == 1:
         return sz.k_tiles
     most = max(1, round((132 * sz.nb / sz.kb) ** 0.5))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.hopper_tile import Values, registers, run, sizes
+from tilewright.kernels.family import Work
+from tilewright.kernels.hopper_tile import Values, most_patches, registers, run, sizes
 from tilewright.kernels.mma_tile import COPIED, each
 from tilewright.kernels.nhwc import copied_bytes
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
@@ -18,7 +19,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     """Count what one block and one thread do."""
     sz, combine = sizes(pr, cf), cf["combine"]
     shares = cf["sc"] * cf["sg"]
-    steps, patches = ceil_div(sz.steps, shares), ceil_div(sz.csteps, shares)
+    steps, patches = ceil_div(sz.steps, shares), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
     products = steps * teams * cf["chunks"] / 2

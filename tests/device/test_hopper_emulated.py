@@ -1,0 +1,44 @@
+"""The hopper family's kernel by emulation: the same index arithmetic, one step after the other, on the CPU.
+
+Places in shared memory, descriptors, the raster of pixels, the tile of sums and what is stored are those of
+the device; barriers, clusters and the order of the roles are not (tests/unit/test_hopper.py).
+"""
+
+from __future__ import annotations
+
+import pytest
+from test_gpu_path import _agrees, runtime
+
+from tilewright.execution import Plan
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.runtime import Runtime
+
+__all__ = ["runtime"]  # a fixture
+
+BASE = dict(x=0, wm=1, wn=1, bn=16, mb=1, chunks=2, pieces=0, stages=2, xs=2, cm=1, sc=1, sg=1, combine=0)
+NONE, TWO_PASS, LAST = 0, 2, 3
+CASES = (
+    ("n1c16h3w5k8r1s1-f16-nhwc", dict(xs=1)),
+    ("n1c64h5w5k70r1s1-f16-nhwc", dict(xs=1, chunks=8, pieces=1)),
+    ("n1c128h7w7k70r3s3p1-f16-nhwc+bias+relu", dict(bn=56, chunks=8, wm=2, stages=6)),
+    ("n1c64h7w7k24r3s3p1-bf16-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
+    ("n2c40h9w7k70r3s3p1u2-f16-nhwc+bias+relu", dict(wm=2, chunks=4)),
+    ("n2c32h9w7k70r3s2p1.0.0.1d2g2-bf16-nhwc+add", dict(xs=1, wn=2, sg=2, combine=LAST)),
+    ("n2c64h9w7k70r3s3p1-i8-nhwc+maxpool2", dict(wn=2, xs=1, sg=2, combine=TWO_PASS)),
+    ("n2c20h9w7k70r3s3p1-i8", dict(x=1)),
+    ("n2c20h9w7k70r1s1-f16-nchw2nhwc", dict(x=1)),
+    ("n3c24h6w5k9r3s3p4-f16-nhwc2nchw+add", dict(bn=40, sg=3, combine=LAST)),
+    ("n2c128h8w9k20r5s1p2x0u2x3-f16-nhwc2nchw", dict(bn=32, chunks=8, pieces=1)),
+    ("n4c96h1w1k33r1s1-bf16+bias", dict(bn=8, chunks=16, xs=1)),
+)
+
+
+@pytest.mark.parametrize(("text", "change"), CASES)
+@pytest.mark.parametrize("shift", [0, 4])
+def test_by_emulation(text: str, change: dict[str, int], shift: int, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    config = Config.make("hopper", BASE | change)
+    assert family("hopper").refuses(problem, runtime.device) is None
+    _agrees(Plan.make(runtime, problem, config), shift)
