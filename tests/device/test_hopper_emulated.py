@@ -27,7 +27,7 @@ CASES = (
     ("n2c40h9w7k70r3s3p1u2-f16-nhwc+bias+relu", dict(wm=2, chunks=4)),
     ("n2c32h9w7k70r3s2p1.0.0.1d2g2-bf16-nhwc+add", dict(xs=1, wn=2, sg=2, combine=LAST)),
     ("n2c64h9w7k70r3s3p1-i8-nhwc+maxpool2", dict(wn=2, xs=1, sg=2, combine=TWO_PASS)),
-    ("n2c20h9w7k70r3s3p1-i8", dict(x=1)),
+    ("n2c20h9w7k70r3s3p1-i8", dict(x=1, xs=1)),
     ("n2c20h9w7k70r1s1-f16-nchw2nhwc", dict(x=1)),
     ("n3c24h6w5k9r3s3p4-f16-nhwc2nchw+add", dict(bn=40, sg=3, combine=LAST)),
     ("n2c128h8w9k20r5s1p2x0u2x3-f16-nhwc2nchw", dict(bn=32, chunks=8, pieces=1)),

@@ -12,6 +12,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
 LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle
+MEETING = 700.0  # issue slots that the meeting of a cluster in shared memory takes as long as (guess)
 EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle
 
 
@@ -33,12 +34,14 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
         fma=products * 4 / (teams + 1), shared_loads=0.0, global_loads=0.0,
         staging=60.0 + copy_items * 8.0 + steps * 16.0,
-        epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + 6.0 * run(pr, cf)),
+        epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
+        + (MEETING if cf["sc"] > 1 else 0.0),
         wavefronts=0.6 * (products * read + (x_bytes + w_bytes) / LINE),
         load_bytes=w_bytes / cf["cm"] + x_bytes,
         store_sectors=tile * out_bytes / 32 / cf["sc"],
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[combine],
+        cluster=1, shares=cf["sg"],  # a cluster's shares meet by bulk copies, in ``epilogue``
+        combine=COMBINE_NAMES[combine],
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
         register_intensity=0.0,
