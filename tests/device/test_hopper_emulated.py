@@ -31,6 +31,9 @@ CASES = (
     ("n2c20h9w7k70r1s1-f16-nchw2nhwc", dict(x=1)),
     ("n3c24h6w5k9r3s3p4-f16-nhwc2nchw+add", dict(bn=40, sg=3, combine=LAST)),
     ("n2c128h8w9k20r5s1p2x0u2x3-f16-nhwc2nchw", dict(bn=32, chunks=8, pieces=1)),
+    ("n2c64h9w7k70r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(bn=24)),
+    ("n2c64h9w7k72r3s3p1-f16-nhwc2nchw+add+maxpool3u2", dict(bn=24, wn=2)),
+    ("n1c16h20w22k9r5s5-f16-nhwc+relu+avgpool2", dict(xs=1, bn=96)),
     ("n4c96h1w1k33r1s1-bf16+bias", dict(bn=8, chunks=16, xs=1)),
 )
 

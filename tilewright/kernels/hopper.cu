@@ -24,42 +24,12 @@
 //            warps 1 .. 3      copy patches: X_STAGES of them
 // full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory,
 // RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
-// The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid.
+// The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
+// pooled here begins with a row and holds whole windows.
 // Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has
 // 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once.
 
-#define TEAMS (WM * WN)
-#define THREADS (128 * TEAMS + 128)
-#define X_THREADS 96
-#define KB (64 * WM)
-#define NB (WG_N * WN)
-#define HB 1  // the tile of pixels, as tile.h has it: one row
-#define WB NB
-#define RS (R * S)
-#define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
-#define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
-#define W_BYTES (KB * CHUNKS * 16)
-#define PLACES (PHASES_H * PHASES_W * PATCH)
-#define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
-#define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
-#define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
-#define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
-#define MEET_FROM (TABLE_FROM + (PLACES * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
-#define BARS_FROM (MEET_FROM + (SC > 1 ? SC * MINE * PITCH * 4 : 0))
-#define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
-#define W_EMPTY(slot) W_FULL(STAGES + (slot))
-#define X_FULL(slot) W_FULL(2 * STAGES + (slot))
-#define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
-#define MEET W_FULL(2 * (STAGES + X_STAGES))
-#define FAST (Y_NHWC ? KB : NB)              // the tile of sums: [SLOW][PITCH], no two banks of a warp the same
-#define SLOW (Y_NHWC ? NB : KB)
-#define PITCH (Y_NHWC ? KB + 4 : NB + (40 - NB % 32) % 32)
-#define TILE_BYTES (SLOW * PITCH * 4)
-#define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
-#define WAITS_LATE 1
-
-#include "tile.h"
-#include "hopper.h"
+#include "hopper_tile.h"
 
 typedef struct {
     int channels, px0;    // first output: of the group, and in the raster
@@ -80,77 +50,13 @@ INLINE Block find_block(int id, const GLOBAL in_t *x, const GLOBAL unsigned char
     rest /= PX_TILES / COPIES;
     k_tile += rest % (K_TILES / K_GROUP) * K_GROUP;
     int group = rest / (K_TILES / K_GROUP), share = b.sg * SC + b.sc;
-    b.channels = k_tile * KB, b.px0 = px_tile * NB;
+    b.channels = k_tile * KB;
+    b.px0 = POOL_HERE ? (px_tile / POOL_TILES * HR + px_tile % POOL_TILES * FORWARD(TILE_ROWS)) * WR : px_tile * NB;
     b.first = share * STEPS / SPLITS, b.last = (share + 1) * STEPS / SPLITS;
     b.x = (const GLOBAL unsigned char *)x + (offset_t)group * (CC * 16);
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
-}
-
-// Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
-INLINE int find_pixel(int px0, int row) {
-    const int place = px0 + row % PATCH, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
-    const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
-    return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * CC) : -1;
-}
-
-INLINE void find_places(shared_t shared, int px0) {
-    for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
-}
-
-// Copy channels `step` of a patch, by `count` threads.
-INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, int step, int thread, int count) {
-    UNROLL_BY(8) for (int item = thread; item < PLACES * CHUNKS; item += count) {
-        const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
-        const int pixel = read_int(shared, TABLE_FROM + row * 4), keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
-        const int place = SWIZZLED ? row * 128 + (chunk ^ row % 8) * 16 : chunk * X_NEXT + row * 16;
-        copy16(shared, to + place, x + (keep ? (offset_t)(pixel + c) * 16 : 0), keep);
-    }
-}
-
-// Multiply what a step has staged.
-INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
-    const int r = tap / S * DIL_H, s = tap % S * DIL_W;
-    const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
-    const int a = w_slot * W_BYTES + team % WM * (64 * ROW), b = X_FROM + x_slot * X_BYTES + row * ROW;
-    UNROLL for (int i = 0; i < CHUNKS / 2; i++)
-        multiply(sums, shared, a + i * (SWIZZLED ? 32 : 2 * W_NEXT), W_NEXT, b + i * (SWIZZLED ? 32 : 2 * X_NEXT), X_NEXT, thread);
-}
-
-// Write a thread's sums to the tile.
-INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {
-    const int k = team % WM * 64 + thread / 32 * 16 + thread % 32 / 4, px = team / WM * WG_N + thread % 4 * 2;
-    UNROLL for (int i = 0; i < WG_WORDS; i += 2) {
-        const int ki = k + i / 2 % 2 * 8, pi = px + i / 4 * 8;
-        if (Y_NHWC) {
-            write1(shared, (pi * PITCH + ki) * 4, sums[i]);
-            write1(shared, ((pi + 1) * PITCH + ki) * 4, sums[i + 1]);
-        } else {
-            write2(shared, (ki * PITCH + pi) * 4, sums[i], sums[i + 1]);
-        }
-    }
-}
-
-// How many rows of the tile a block of the cluster finishes, from sc * MINE on.
-INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MINE) : 0; }
-
-// Add up a run of the tile, over the shares of the cluster; `e` counts this block's elements.
-INLINE void add_up(acc_t v[RUN], shared_t shared, int e) {
-    const int at = (e / FAST * PITCH + e % FAST) * 4;
-    UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
-    UNROLL for (int sc = 0; sc < SC; sc++) {
-        const int from = SC > 1 ? MEET_FROM + sc * (MINE * PITCH * 4) + at : at;
-#if Y_NHWC
-        UNROLL for (int i = 0; i < RUN; i += 4) {
-            acc_t four[4];
-            read4(four, shared, from + i * 4);
-            UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
-        }
-#else
-        v[0] += read1(shared, from);
-#endif
-    }
 }
 
 // Finish a run of outputs and store it, or hand partial sums on.
@@ -170,6 +76,37 @@ INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
         if (Y_VECTOR) store_run(RUN, y, out);
     }
 }
+
+#if POOL_HERE
+// Store what the pool makes of each whole window of the tile.
+INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, shared_t shared) {
+    const int fast = Y_NHWC ? KB : WINDOWS(TILE_ROWS) * YQ, slow = Y_NHWC ? WINDOWS(TILE_ROWS) * YQ : KB;
+    const int row = b->px0 / WR, n = row / HR, p0 = row % HR;
+    for (int e = THREAD(0) * RUN; e < slow * fast; e += THREADS * RUN) {
+        const int k = Y_NHWC ? e % fast : e / fast, window = Y_NHWC ? e / fast : e % fast, k_all = b->at.group * K + b->channels + k;
+        const int i0 = window / YQ * POOL_STRIDE, j0 = window % YQ * POOL_STRIDE, yp = p0 / POOL_STRIDE + window / YQ;
+        if (b->channels + k < K && n < N && yp < YP) {
+            acc_t pooled[RUN];
+            y_t out[RUN];
+            GLOBAL y_t *to = y + Y_AT(n, k_all, yp, window % YQ);
+            UNROLL for (int c = 0; c < RUN; c++) pooled[c] = POOL_NOTHING;
+            UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
+                const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * WR + j;
+                acc_t v[RUN];
+                add_up(v, shared, Y_NHWC ? place * FAST + k : k * FAST + place);
+                UNROLL for (int c = 0; c < RUN; c++)
+                    if (Y_VECTOR || b->channels + k + c < K)
+                        pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, j)));
+            }
+            UNROLL for (int c = 0; c < RUN; c++) {
+                out[c] = y_of(pool_mean(pooled[c], POOL_SIZE * POOL_SIZE));
+                if (!Y_VECTOR && b->channels + k + c < K) to[c] = out[c];
+            }
+            if (Y_VECTOR) store_run(RUN, to, out);
+        }
+    }
+}
+#endif
 
 #ifdef __CUDACC__
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
@@ -247,7 +184,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     find_places(shared, b->px0);
     CLUSTER_ARRIVE();
     BARRIER();
-    CLUSTER_WAIT();
+    if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
     if (team == TEAMS) {
         if (sender) send_for_filters(shared, b, at_once, count);
         if (warp > 0) copy_patches(shared, b, thread - 32);
@@ -262,6 +199,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     }
     BARRIER();
 #if SC > 1  // each block of the cluster gets its rows from all
+    if (COPIES == 1) CLUSTER_WAIT();
     if (sender)
         for (int sc = 0; sc < SC; sc++)
             if (rows_of(sc))
@@ -304,6 +242,9 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     sum_up(shared, &b);
 
     // all threads of the blocks that have shares of a tile store it
+#if POOL_HERE
+    store_pooled(y, bias, z, &b, shared);
+#else
     const int start = THREAD(0) * RUN, count = rows_of(b.sc) * FAST, first = b.sc * (MINE * FAST);
 #if COMBINE == LAST  // the shares of the grid meet in memory: the block that arrives last adds them up, in order
     SHARED_FLAG(is_last);
@@ -339,6 +280,7 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
 #endif
             finish_run(y, bias, z, &b, (first + e) / FAST, (first + e) % FAST, v);
         }
+#endif
 #ifdef __CUDACC__
     if (SC > 1) {  // nobody leaves before its rows are copied
         CLUSTER_ARRIVE();

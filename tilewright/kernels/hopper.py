@@ -11,6 +11,7 @@ from tilewright.kernels.hopper_tile import (
     Values,
     k_group,
     most_patches,
+    pooled_rows,
     raster,
     registers,
     registers_at_most,
@@ -75,7 +76,7 @@ class Hopper(Family):
             Param("pieces", (0, 1), "how they lie in shared memory", PIECES),
             Param("stages", (2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24), "steps of filters in flight"),
             Param("xs", (1, 2, 3, 4, 6, 8), "patches of the input in flight"),
-            Param("cm", up_to(device.max_cluster, (1, 2, 4)), "blocks of a cluster that share filters"),
+            Param("cm", clusters, "blocks of a cluster that share filters"),
             Param("sc", clusters, "shares of the sum across a cluster, added up in its shared memory"),
             Param("sg", SHARES, "shares of the sum across the grid"),
             Param("combine", (NONE, TWO_PASS, LAST), "how the grid's shares meet",
@@ -111,6 +112,14 @@ def _way(pr: Problem) -> int:
     """How the input can be read: whole pieces of channels as they are, else copied."""
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     return AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
+
+
+def _pools(pr: Problem, nb: int, sc: int, combine: int) -> bool:
+    """Whether whoever has whole sums can pool them."""
+    pool = pr.epilogue.pool
+    if pool is None or combine == TWO_PASS:
+        return True
+    return combine == NONE and sc == 1 and pool.pad == 0 and pooled_rows(pr, nb) > 0
 
 
 _BUFFERS = ("wm", "wn", "bn", "mb", "chunks", "pieces", "stages", "xs")
@@ -164,8 +173,8 @@ RULES = (
         "a patch is given back when the first products of the next one are under way"),
     Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
-    Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
-         "only the second kernel pools"),
+    Rule("pool", lambda problem, wn, bn, sc, combine: _pools(problem, bn * wn, sc, combine),
+         "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
 )  # fmt: skip
 
 

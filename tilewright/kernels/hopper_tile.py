@@ -86,6 +86,22 @@ def raster(pr: Problem) -> int:
     return ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q
 
 
+def pooled_rows(pr: Problem, nb: int) -> int:
+    """Rows of pooled outputs in a tile of ``nb`` places that begins with a row of the sum."""
+    view, _, columns = lines(pr)
+    rows = (nb - view.q) // columns.extent + 1 if nb >= view.q else 0
+    pool = pr.epilogue.pool
+    assert pool is not None
+    return (rows - pool.size) // pool.stride + 1 if rows >= pool.size else 0
+
+
+def _tiles(pr: Problem, cf: Values, nb: int) -> int:
+    """Tiles of pixels: of the raster; where the kernel itself pools, of whole windows of each image."""
+    if pr.epilogue.pool is None or cf.get("combine", TWO_PASS) == TWO_PASS:
+        return ceil_div(raster(pr), nb)
+    return pr.n * ceil_div(pr.y_p, max(1, pooled_rows(pr, nb)))
+
+
 def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     view, rows, columns = lines(pr)
@@ -93,7 +109,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
     patch = ceil_div(nb + rows.reach * columns.extent + columns.reach, 8) * 8
     places = rows.phases * columns.phases * patch
-    px_tiles = ceil_div(ceil_div(raster(pr), nb), cf["cm"]) * cf["cm"]
+    px_tiles = ceil_div(_tiles(pr, cf, nb), cf["cm"]) * cf["cm"]
     k_tiles, csteps = ceil_div(pr.kg, kb), ceil_div(tap_chunks(pr), cf["chunks"])
     w_bytes = 16 * kb * cf["chunks"]
     x_bytes = places * 128 if cf["pieces"] == SWIZZLED else (places * 16 + 16) * cf["chunks"]

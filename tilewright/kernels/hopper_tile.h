@@ -1,0 +1,106 @@
+// Tiles of the hopper family: where things lie in shared memory, patches of x, products of a step, the tile of sums.
+//
+//   shared memory   filters: STAGES tiles of KB rows           then a table of where each place of a patch is in x,
+//                   patches: X_STAGES of PLACES rows           rows of sums from the cluster (SC > 1), barriers
+//                   (at the end the tile of sums over both)
+
+#define TEAMS (WM * WN)
+#define THREADS (128 * TEAMS + 128)
+#define X_THREADS 96
+#define KB (64 * WM)
+#define NB (WG_N * WN)
+#define HB 1  // the tile of pixels, as tile.h has it: one row
+#define WB NB
+#define RS (R * S)
+#define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
+#define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
+#define W_BYTES (KB * CHUNKS * 16)
+#define PLACES (PHASES_H * PHASES_W * PATCH)
+#define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
+#define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
+#define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
+#define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
+#define MEET_FROM (TABLE_FROM + (PLACES * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
+#define BARS_FROM (MEET_FROM + (SC > 1 ? SC * MINE * PITCH * 4 : 0))
+#define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
+#define W_EMPTY(slot) W_FULL(STAGES + (slot))
+#define X_FULL(slot) W_FULL(2 * STAGES + (slot))
+#define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
+#define MEET W_FULL(2 * (STAGES + X_STAGES))
+#define FAST (Y_NHWC ? KB : NB)              // the tile of sums: [SLOW][PITCH], no two banks of a warp the same
+#define SLOW (Y_NHWC ? NB : KB)
+#define PITCH (Y_NHWC ? KB + 4 : NB + (40 - NB % 32) % 32)
+#define TILE_BYTES (SLOW * PITCH * 4)
+#define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
+#define TILE_ROWS (NB < Q ? 0 : (NB - Q) / WR + 1)  // whole rows of the sum in a tile that begins with one
+#define POOL_TILES ((YP + WINDOWS(TILE_ROWS) - 1) / WINDOWS(TILE_ROWS))  // of an image, where the tile is pooled
+#define WAITS_LATE 1
+
+#include "tile.h"
+#include "hopper.h"
+
+// Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
+INLINE int find_pixel(int px0, int row) {
+    const int place = px0 + row % PATCH, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
+    const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
+    return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * CC) : -1;
+}
+
+INLINE void find_places(shared_t shared, int px0) {
+    for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
+}
+
+// Copy channels `step` of a patch, by `count` threads.
+INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, int step, int thread, int count) {
+    UNROLL_BY(8) for (int item = thread; item < PLACES * CHUNKS; item += count) {
+        const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
+        const int pixel = read_int(shared, TABLE_FROM + row * 4), keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
+        const int place = SWIZZLED ? row * 128 + (chunk ^ row % 8) * 16 : chunk * X_NEXT + row * 16;
+        copy16(shared, to + place, x + (keep ? (offset_t)(pixel + c) * 16 : 0), keep);
+    }
+}
+
+// Multiply what a step has staged.
+INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
+    const int r = tap / S * DIL_H, s = tap % S * DIL_W;
+    const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
+    const int a = w_slot * W_BYTES + team % WM * (64 * ROW), b = X_FROM + x_slot * X_BYTES + row * ROW;
+    UNROLL for (int i = 0; i < CHUNKS / 2; i++)
+        multiply(sums, shared, a + i * (SWIZZLED ? 32 : 2 * W_NEXT), W_NEXT, b + i * (SWIZZLED ? 32 : 2 * X_NEXT), X_NEXT, thread);
+}
+
+// Write a thread's sums to the tile.
+INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {
+    const int k = team % WM * 64 + thread / 32 * 16 + thread % 32 / 4, px = team / WM * WG_N + thread % 4 * 2;
+    UNROLL for (int i = 0; i < WG_WORDS; i += 2) {
+        const int ki = k + i / 2 % 2 * 8, pi = px + i / 4 * 8;
+        if (Y_NHWC) {
+            write1(shared, (pi * PITCH + ki) * 4, sums[i]);
+            write1(shared, ((pi + 1) * PITCH + ki) * 4, sums[i + 1]);
+        } else {
+            write2(shared, (ki * PITCH + pi) * 4, sums[i], sums[i + 1]);
+        }
+    }
+}
+
+// How many rows of the tile a block of the cluster finishes, from sc * MINE on.
+INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MINE) : 0; }
+
+// Add up a run of the tile, over the shares of the cluster; `e` counts this block's elements.
+INLINE void add_up(acc_t v[RUN], shared_t shared, int e) {
+    const int at = (e / FAST * PITCH + e % FAST) * 4;
+    UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
+    UNROLL for (int sc = 0; sc < SC; sc++) {
+        const int from = SC > 1 ? MEET_FROM + sc * (MINE * PITCH * 4) + at : at;
+#if Y_NHWC
+        UNROLL for (int i = 0; i < RUN; i += 4) {
+            acc_t four[4];
+            read4(four, shared, from + i * 4);
+            UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
+        }
+#else
+        v[0] += read1(shared, from);
+#endif
+    }
+}
+
