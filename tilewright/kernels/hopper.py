@@ -69,7 +69,7 @@ class Hopper(Family):
         return (
             Param("x", way, "how the input is read", (WAYS[way[0]],)),
             Param("wm", (1, 2, 3, 4), "warpgroups of a block over channels, 64 each"),
-            Param("wn", (1, 2), "warpgroups of a block over pixels"),
+            Param("wn", (1, 2, 3, 4), "warpgroups of a block over pixels"),
             Param("bn", up_to(raster(problem) + 15, WIDTHS[16 // each(problem)]), "pixels of a warpgroup"),
             Param("mb", (1, 2, 3), "blocks that a unit holds at once (bounds the registers of a thread)"),
             Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),

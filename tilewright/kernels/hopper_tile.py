@@ -83,7 +83,7 @@ def lines(pr: Problem) -> tuple[View, Line, Line]:
 def raster(pr: Problem) -> int:
     """Places from the first output to the last."""
     view, rows, columns = lines(pr)
-    return ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q
+    return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q)
 
 
 def pooled_rows(pr: Problem, nb: int) -> int:
