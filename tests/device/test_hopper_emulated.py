@@ -34,6 +34,9 @@ CASES = (
     ("n2c64h9w7k70r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(bn=24)),
     ("n2c64h9w7k72r3s3p1-f16-nhwc2nchw+add+maxpool3u2", dict(bn=24, wn=2)),
     ("n1c16h20w22k9r5s5-f16-nhwc+relu+avgpool2", dict(xs=1, bn=96)),
+    ("n2c3h19w17k32r3s3p1-i8+bias+relu", dict(x=2, xs=1, bn=64)),
+    ("n1c3h19w17k70r7s7p3u2-bf16-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=20)),
+    ("n1c5h19w17k40r3s3p1d2-f16+maxpool2", dict(x=2, xs=1, bn=64, chunks=6)),
     ("n4c96h1w1k33r1s1-bf16+bias", dict(bn=8, chunks=16, xs=1)),
 )
 

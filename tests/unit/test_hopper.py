@@ -38,6 +38,7 @@ LAYERS = (
     "n32c256h14w14k256r3s3p1-f16-nhwc2nchw+add+silu",
     "n1c512h14w14k512r3s3p1u2-f16",
     "n2c40h19w13k100r5s3p2d2g2-bf16+maxpool2",
+    "n1c3h224w224k64r7s7p3u2-i8-nhwc",
 )
 
 
@@ -90,8 +91,8 @@ def test_the_main_loop_is_products(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("n1c64h56w56k64r3s3p1-f32-nhwc", "not f32"),
-        ("n1c64h40w40k64r17s3-f16-nhwc", "more than 16 rows"),
-        ("n1c1h56w56k64r3s3p1-f16-nhwc", "1 channels"),
+        ("n1c64h40w40k64r17s3-f16-nhwc", "more than 15 rows"),
+        ("n1c12h56w56k64r3s3p1g3-f16-nhwc", "fewer than 8 channels"),
     ],
 )
 def test_says_what_it_does_not_take(text: str, why: str) -> None:

@@ -1,7 +1,7 @@
 // hopper: the sum over r,s,c of x[n,p*u+r*d-pad,q*u+s*d-pad,c] * w[k,r,s,c], then its epilogue (epilogue.h), by the
 // tensor cores and the copy engine of sm_90a.
 //
-// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu).  y: nhwc or nchw.  w: packed [group][k tile]
+// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels are gathered from either layout.  y: nhwc or nchw.  w: packed [group][k tile]
 // [step][a tile of KB rows, CHUNKS pieces each], as shared memory has it (hopper.h, pack_tensor.h).
 //
 // Output channels are the rows of the product, pixels its columns: a 7 x 7 image fills 56 columns, not 64 rows.
@@ -53,7 +53,7 @@ INLINE Block find_block(int id, const GLOBAL in_t *x, const GLOBAL unsigned char
     b.channels = k_tile * KB;
     b.px0 = POOL_HERE ? (px_tile / POOL_TILES * HR + px_tile % POOL_TILES * FORWARD(TILE_ROWS)) * WR : px_tile * NB;
     b.first = share * STEPS / SPLITS, b.last = (share + 1) * STEPS / SPLITS;
-    b.x = (const GLOBAL unsigned char *)x + (offset_t)group * (CC * 16);
+    b.x = (const GLOBAL unsigned char *)x + (GATHERS ? 0 : (offset_t)group * (CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
@@ -80,7 +80,7 @@ INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
 #if POOL_HERE
 // Store what the pool makes of each whole window of the tile.
 INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, shared_t shared) {
-    const int fast = Y_NHWC ? KB : WINDOWS(TILE_ROWS) * YQ, slow = Y_NHWC ? WINDOWS(TILE_ROWS) * YQ : KB;
+    const int fast = Y_NHWC ? KT : WINDOWS(TILE_ROWS) * YQ, slow = Y_NHWC ? WINDOWS(TILE_ROWS) * YQ : KT;
     const int row = b->px0 / WR, n = row / HR, p0 = row % HR;
     for (int e = THREAD(0) * RUN; e < slow * fast; e += THREADS * RUN) {
         const int k = Y_NHWC ? e % fast : e / fast, window = Y_NHWC ? e / fast : e % fast, k_all = b->at.group * K + b->channels + k;
@@ -127,8 +127,8 @@ INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) 
 INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
     int slot = 0, parity = 1;
     CHAIN_WAIT();
-    NO_UNROLL for (int step = b->first / RS; step <= (b->last - 1) / RS; step++) {
-        if (step - b->first / RS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
+    NO_UNROLL for (int step = b->first / TAPS; step <= (b->last - 1) / TAPS; step++) {
+        if (step - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
         copy_patch(shared, X_FROM + slot * X_BYTES, b->x, step, thread, X_THREADS);
         bar_after_copies(X_FULL(slot));
         NEXT(slot, parity, X_STAGES);
@@ -137,7 +137,7 @@ INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
 
 // Multiply all steps. A buffer is given back when the products of the next step are under way and its own are done.
 INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, int team, int thread) {
-    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, was = 0, x_was = 0, tap = b->first % RS, fresh = 1;
+    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, was = 0, x_was = 0, tap = b->first % TAPS, fresh = !GATHERS;
     const int lane = thread % 32;
     int step = b->first;
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
@@ -159,7 +159,7 @@ INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, 
         }
         was = slot, x_was = x_slot, fresh = 0;
         NEXT(slot, parity, STAGES);
-        if (++tap == RS) {
+        if (++tap == TAPS) {
             tap = 0, fresh = 1;
             NEXT(x_slot, x_parity, X_STAGES);
         }
@@ -181,13 +181,18 @@ INLINE void sum_up(shared_t shared, const Block *b) {
         send_for_filters(shared, b, 0, at_once);
     }
     __syncwarp();
+#if GATHERS
+    gather(shared, (const in_t *)b->x, b->px0, b->at.group);
+    wg_see_copies();
+#else
     find_places(shared, b->px0);
+#endif
     CLUSTER_ARRIVE();
     BARRIER();
     if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
     if (team == TEAMS) {
         if (sender) send_for_filters(shared, b, at_once, count);
-        if (warp > 0) copy_patches(shared, b, thread - 32);
+        if (warp > 0 && !GATHERS) copy_patches(shared, b, thread - 32);
         __syncwarp();
     } else {
         acc_t sums[WG_WORDS];
@@ -215,16 +220,20 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[WG_WORDS];
     for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
+#if GATHERS
+    gather(shared, (const GLOBAL in_t *)b->x, b->px0, b->at.group);
+#else
     find_places(shared, b->px0);
+#endif
     BARRIER();
     for (int step = b->first; step < b->last; step++) {
-        const int slot = (step - b->first) % STAGES, x_slot = (step / RS - b->first / RS) % X_STAGES;
-        if (step == b->first || step % RS == 0)
-            copy_patch(shared, X_FROM + x_slot * X_BYTES, b->x, step / RS, THREAD(0), THREADS);
+        const int slot = (step - b->first) % STAGES, x_slot = (step / TAPS - b->first / TAPS) % X_STAGES;
+        if (!GATHERS && (step == b->first || step % TAPS == 0))
+            copy_patch(shared, X_FROM + x_slot * X_BYTES, b->x, step / TAPS, THREAD(0), THREADS);
         for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
             copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
         BARRIER();
-        if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % RS, team, thread);
+        if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS, team, thread);
         BARRIER();
     }
     if (team < TEAMS) write_sums(shared, sums, team, thread);

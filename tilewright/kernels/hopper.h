@@ -69,6 +69,9 @@ INLINE int read_int(shared_t shared, int at) {
 INLINE void write_int(shared_t shared, int at, int v) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared + at), "r"(v) : "memory");
 }
+INLINE void write16(shared_t shared, int at, const unsigned v[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared + at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
 INLINE void write1(shared_t shared, int at, acc_t v) { write_int(shared, at, *(int *)&v); }
 INLINE void write2(shared_t shared, int at, acc_t v, acc_t w) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared + at), "r"(*(int *)&v), "r"(*(int *)&w) : "memory");
@@ -169,6 +172,7 @@ INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep
 #define write_int(shared, at, v) (*(__local int *)((shared) + (at)) = (v))
 #define read1(shared, at) (*(__local acc_t *)((shared) + (at)))
 #define write1(shared, at, v) (*(__local acc_t *)((shared) + (at)) = (v))
+#define write16(shared, at, v) vstore4(vload4(0, v), 0, (__local uint *)((shared) + (at)))
 #define write2(shared, at, v, w) (write1(shared, at, v), write1(shared, (at) + 4, w))
 #define read4(v, shared, at) vstore4(vload4(0, (__local acc_t *)((shared) + (at))), 0, v)
 INLINE void fresh4(acc_t v[4], const volatile __global acc_t *p) {

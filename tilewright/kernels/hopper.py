@@ -9,6 +9,7 @@ from tilewright.kernels.hopper_tile import (
     SWIZZLED,
     Sizes,
     Values,
+    chunks_of,
     k_group,
     most_patches,
     pooled_rows,
@@ -19,7 +20,7 @@ from tilewright.kernels.hopper_tile import (
     sizes,
 )
 from tilewright.kernels.hopper_work import work_of
-from tilewright.kernels.mma_tile import AS_IS, COPIED, WAYS, each, tap_chunks
+from tilewright.kernels.mma_tile import AS_IS, COPIED, GATHERED, WAYS, each, tap_chunks, ways
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
@@ -39,7 +40,9 @@ WIDTHS = {
     1: (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256),  # of i8
     2: (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256),
 }
-MOST_FILTER = 16  # rows or columns
+MOST_FILTER = 15  # rows or columns
+FEWEST = 8  # channels of one of several groups
+CHUNKS = (2, 4, 8, 16)
 
 
 class Hopper(Family):
@@ -57,17 +60,18 @@ class Hopper(Family):
             return "it is made for the tensor cores of sm_90"
         if max(problem.r, problem.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns"
-        if 4 * problem.cg < each(problem):
-            return f"{problem.cg} channels leave most of a product empty"
+        if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST:
+            return f"groups of fewer than {FEWEST} channels leave most of a product empty"
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
-        chunks = up_to(max(2, 2 * tap_chunks(problem) - 1), (2, 4, 8, 16))
-        way = (_way(problem),)
+        found = ways(problem)
+        whole = {chunks_of(problem, GATHERED)} if GATHERED in found else set()
+        chunks = tuple(sorted({*up_to(max(2, 2 * tap_chunks(problem) - 1), CHUNKS), *whole}))
         return (
-            Param("x", way, "how the input is read", (WAYS[way[0]],)),
+            Param("x", found, "how the input is read", tuple(WAYS[way] for way in found)),
             Param("wm", (1, 2, 3, 4), "warpgroups of a block over channels, 64 each"),
             Param("wn", (1, 2, 3, 4), "warpgroups of a block over pixels"),
             Param("bn", up_to(raster(problem) + 15, WIDTHS[16 // each(problem)]), "pixels of a warpgroup"),
@@ -108,22 +112,23 @@ class Hopper(Family):
         return ceil_div(sizes(problem, cf).steps, shares) * cf["chunks"] // 2 + shares
 
 
-def _way(pr: Problem) -> int:
-    """How the input can be read: whole pieces of channels as they are, else copied."""
-    nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
-    return AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
+def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
+    """Whether steps of so many pieces make up the sum, without many that are empty."""
+    if way == GATHERED:
+        return chunks == chunks_of(pr, way) and pieces != SWIZZLED
+    return chunks in up_to(max(2, 2 * tap_chunks(pr) - 1), CHUNKS)
 
 
-def _pools(pr: Problem, nb: int, sc: int, combine: int) -> bool:
+def _pools(pr: Problem, way: int, nb: int, sc: int, combine: int) -> bool:
     """Whether whoever has whole sums can pool them."""
     pool = pr.epilogue.pool
     if pool is None or combine == TWO_PASS:
         return True
-    return combine == NONE and sc == 1 and pool.pad == 0 and pooled_rows(pr, nb) > 0
+    return combine == NONE and sc == 1 and pool.pad == 0 and pooled_rows(pr, nb, way) > 0
 
 
-_BUFFERS = ("wm", "wn", "bn", "mb", "chunks", "pieces", "stages", "xs")
-_ANY = dict(wm=1, wn=1, bn=8, mb=1, chunks=2, pieces=0, stages=2, xs=1, cm=1, sc=1, sg=1)
+_BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "stages", "xs")
+_ANY = dict(x=0, wm=1, wn=1, bn=8, mb=1, chunks=2, pieces=0, stages=2, xs=1, cm=1, sc=1, sg=1)
 
 
 def _sizes(pr: Problem, **values: int) -> Sizes:
@@ -142,38 +147,42 @@ RULES = (
     Rule("block", lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads,
          "more threads than a block may have"),
     Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
-    Rule("pixels", lambda problem, wn, bn: bn * (wn - 1) < raster(problem), "warpgroups without pixels"),
+    Rule("gather", lambda problem, x, chunks, pieces: _steps_of(problem, x, chunks, pieces),
+         "what is gathered is one step, pieces apart"),
+    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
+         "warpgroups without pixels"),
     Rule("resident", lambda device, wm, wn, mb: 128 * (wm * wn + 1) * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
-    Rule("registers", lambda device, wm, wn, bn, mb: registers(dict(bn=bn)) <= registers_at_most(
-        dict(wm=wm, wn=wn, mb=mb), device.regs_per_unit), "more registers than a thread or a unit has"),
+    Rule("registers", lambda problem, device, x, wm, wn, bn, mb: registers(problem, dict(x=x, bn=bn)) <=
+         registers_at_most(dict(wm=wm, wn=wn, mb=mb), device.regs_per_unit),
+         "more registers than a thread or a unit has"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks == 8,
          "the tensor cores know swizzled rows of 128 bytes"),
-    Rule("stages", lambda problem, chunks, stages: stages <= max(2, _sizes(problem, chunks=chunks).steps),
-         "more buffers than steps"),
-    Rule("patches", lambda problem, chunks, xs: xs <= _sizes(problem, chunks=chunks).csteps,
+    Rule("stages", lambda problem, x, chunks, stages: stages <= max(2, _sizes(
+        problem, x=x, chunks=chunks).steps), "more buffers than steps"),
+    Rule("patches", lambda problem, x, chunks, xs: xs <= _sizes(problem, x=x, chunks=chunks).csteps,
          "more buffers than runs of channels"),
-    Rule("shared", lambda problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs: _fits_shared(
-        problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs),
+    Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs: _fits_shared(
+        problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs),
         "more shared memory than a block may have"),
-    Rule("cluster_meets", lambda problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs, sc:
-         _fits_shared(problem, device, wm, wn, bn, mb, chunks, pieces, stages, xs, sc=sc),
+    Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs, sc:
+         _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs, sc=sc),
          "shares of a cluster meet in shared memory, beside the buffers"),
-    Rule("copies", lambda problem, wn, bn, cm: cm == 1 or ceil_div(raster(problem), bn * wn) > cm // 2,
+    Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
     Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
-    Rule("shares", lambda problem, chunks, sc, sg: sc * sg <= _sizes(problem, chunks=chunks).steps,
+    Rule("shares", lambda problem, x, chunks, sc, sg: sc * sg <= _sizes(problem, x=x, chunks=chunks).steps,
          "shares of the sum without steps"),
-    Rule("useless_stages", lambda problem, chunks, stages, sc, sg: stages <= 2 or stages <= ceil_div(
-        _sizes(problem, chunks=chunks).steps, sc * sg), "more buffers than steps of a share"),
-    Rule("useless_patches", lambda problem, chunks, xs, sc, sg: xs <= most_patches(
-        problem, dict(chunks=chunks, sc=sc, sg=sg)), "more buffers than runs of channels of a share"),
-    Rule("next_patch", lambda problem, chunks, xs, sc, sg: xs > 1 or most_patches(
-        problem, dict(chunks=chunks, sc=sc, sg=sg)) == 1,
+    Rule("useless_stages", lambda problem, x, chunks, stages, sc, sg: stages <= 2 or stages <= ceil_div(
+        _sizes(problem, x=x, chunks=chunks).steps, sc * sg), "more buffers than steps of a share"),
+    Rule("useless_patches", lambda problem, x, chunks, xs, sc, sg: xs <= most_patches(
+        problem, dict(x=x, chunks=chunks, sc=sc, sg=sg)), "more buffers than runs of channels of a share"),
+    Rule("next_patch", lambda problem, x, chunks, xs, sc, sg: xs > 1 or most_patches(
+        problem, dict(x=x, chunks=chunks, sc=sc, sg=sg)) == 1,
         "a patch is given back when the first products of the next one are under way"),
     Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
-    Rule("pool", lambda problem, wn, bn, sc, combine: _pools(problem, bn * wn, sc, combine),
+    Rule("pool", lambda problem, x, wn, bn, sc, combine: _pools(problem, x, bn * wn, sc, combine),
          "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
 )  # fmt: skip
 
@@ -191,7 +200,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         packed_bytes=_packed_bytes(pr, sz),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
-            ("PACK_C", cf["chunks"] * each(pr)), ("PACK_COLUMNS", 0),
+            ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * each(pr)), ("PACK_COLUMNS", 0),
             ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
         ),
         workspace=workspace, parts=parts, specific=True,
@@ -239,7 +248,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles, P_TILES=1, Q_TILES=sz.px_tiles,
         CS=1, K_FASTEST=1, N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
-        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=1, RUN=run(pr, cf),
+        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=int(pr.layout_in == "nhwc"), X_WAY=cf["x"], RUN=run(pr, cf),
         Y_VECTOR=int(pr.kg % run(pr, cf) == 0 and aligned),
         SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip

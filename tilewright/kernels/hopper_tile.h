@@ -11,10 +11,12 @@
 #define NB (WG_N * WN)
 #define HB 1  // the tile of pixels, as tile.h has it: one row
 #define WB NB
-#define RS (R * S)
+#define GATHERS (X_WAY == 2)
+#define TAPS (GATHERS ? 1 : R * S)           // steps of a patch
 #define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define W_BYTES (KB * CHUNKS * 16)
+#define EACH (16 / (int)sizeof(in_t))        // numbers of a piece
 #define PLACES (PHASES_H * PHASES_W * PATCH)
 #define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
 #define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
@@ -27,9 +29,10 @@
 #define X_FULL(slot) W_FULL(2 * STAGES + (slot))
 #define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
 #define MEET W_FULL(2 * (STAGES + X_STAGES))
-#define FAST (Y_NHWC ? KB : NB)              // the tile of sums: [SLOW][PITCH], no two banks of a warp the same
-#define SLOW (Y_NHWC ? NB : KB)
-#define PITCH (Y_NHWC ? KB + 4 : NB + (40 - NB % 32) % 32)
+#define KT (K < KB ? (K + 7) / 8 * 8 : KB)   // channels of the tile of sums
+#define FAST (Y_NHWC ? KT : NB)              // it is [SLOW][PITCH], no two banks of a warp the same
+#define SLOW (Y_NHWC ? NB : KT)
+#define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
 #define TILE_BYTES (SLOW * PITCH * 4)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
 #define TILE_ROWS (NB < Q ? 0 : (NB - Q) / WR + 1)  // whole rows of the sum in a tile that begins with one
@@ -50,6 +53,32 @@ INLINE void find_places(shared_t shared, int px0) {
     for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
 }
 
+#if GATHERS
+// Few channels: a place is an output, its row of the patch all taps and channels under it, without gaps.
+INLINE void gather(shared_t shared, const GLOBAL in_t *x, int px0, int group) {
+    const int step_c = X_NHWC ? 1 : H * W, step_w = X_NHWC ? GROUPS_ * C : 1;
+    NO_UNROLL for (int row = THREAD(0); row < NB; row += THREADS) {
+        const int o = px0 + row, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+        const int h = p * STR_H - PAD_T, v = q * STR_W - PAD_L;
+        const GLOBAL in_t *from = x + n * ((offset_t)H * W * (GROUPS_ * C)) + (h * W + v) * (offset_t)step_w + group * C * step_c;
+        unsigned taps = 0;  // bit r: row r of the filter meets the image; bit 16 + s: column s
+        UNROLL for (int r = 0; r < R; r++) taps |= (unsigned)(n < N && (unsigned)(h + r * DIL_H) < H) << r;
+        UNROLL for (int s = 0; s < S; s++) taps |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
+        UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++) {
+            unsigned words[4] = {0, 0, 0, 0};
+            UNROLL for (int e = 0; e < EACH; e++) {
+                const int i = chunk * EACH + e, r = i / C / S, s = i / C % S;
+                const unsigned need = 1u << r % 16 | 1u << (16 + s);
+                const offset_t off = (offset_t)(r * DIL_H * W + s * DIL_W) * step_w + (offset_t)(i % C) * step_c;
+                const unsigned bits = i < R * S * C && (taps & need) == need ? from[off] : 0;
+                words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
+            }
+            write16(shared, X_FROM + chunk * X_NEXT + row * 16, words);
+        }
+    }
+}
+#endif
+
 // Copy channels `step` of a patch, by `count` threads.
 INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, int step, int thread, int count) {
     UNROLL_BY(8) for (int item = thread; item < PLACES * CHUNKS; item += count) {
@@ -62,7 +91,7 @@ INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, i
 
 // Multiply what a step has staged.
 INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
-    const int r = tap / S * DIL_H, s = tap % S * DIL_W;
+    const int r = GATHERS ? 0 : tap / S * DIL_H, s = GATHERS ? 0 : tap % S * DIL_W;
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
     const int a = w_slot * W_BYTES + team % WM * (64 * ROW), b = X_FROM + x_slot * X_BYTES + row * ROW;
     UNROLL for (int i = 0; i < CHUNKS / 2; i++)
@@ -74,6 +103,7 @@ INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread)
     const int k = team % WM * 64 + thread / 32 * 16 + thread % 32 / 4, px = team / WM * WG_N + thread % 4 * 2;
     UNROLL for (int i = 0; i < WG_WORDS; i += 2) {
         const int ki = k + i / 2 % 2 * 8, pi = px + i / 4 * 8;
+        if (KT < KB && ki >= KT) continue;
         if (Y_NHWC) {
             write1(shared, (pi * PITCH + ki) * 4, sums[i]);
             write1(shared, ((pi + 1) * PITCH + ki) * 4, sums[i + 1]);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tilewright.kernels.mma_tile import tap_chunks
+from tilewright.kernels.mma_tile import GATHERED, all_chunks, tap_chunks
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -72,23 +72,35 @@ class Sizes:
         return self.rows.phases * self.columns.phases * self.patch
 
 
-def lines(pr: Problem) -> tuple[View, Line, Line]:
-    """Lay out the raster of a problem."""
+def lines(pr: Problem, way: int = 0) -> tuple[View, Line, Line]:
+    """Lay out the raster of a problem; what is gathered lies as the outputs do."""
     view = View.of(pr)
+    if way == GATHERED:
+        return view, Line(view.p, 1, 0), Line(view.q, 1, 0)
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
     return view, rows, columns
 
 
-def raster(pr: Problem) -> int:
+def raster(pr: Problem, way: int = 0) -> int:
     """Places from the first output to the last."""
-    view, rows, columns = lines(pr)
+    view, rows, columns = lines(pr, way)
     return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q)
 
 
-def pooled_rows(pr: Problem, nb: int) -> int:
+def chunks_of(pr: Problem, way: int) -> int:
+    """Pieces of 16 bytes of the sum under one tap; of all of it where it is gathered, in steps of two."""
+    return ceil_div(all_chunks(pr, way), 2) * 2 if way == GATHERED else tap_chunks(pr)
+
+
+def taps(pr: Problem, way: int) -> int:
+    """Steps that one patch serves."""
+    return 1 if way == GATHERED else pr.r * pr.s
+
+
+def pooled_rows(pr: Problem, nb: int, way: int) -> int:
     """Rows of pooled outputs in a tile of ``nb`` places that begins with a row of the sum."""
-    view, _, columns = lines(pr)
+    view, _, columns = lines(pr, way)
     rows = (nb - view.q) // columns.extent + 1 if nb >= view.q else 0
     pool = pr.epilogue.pool
     assert pool is not None
@@ -98,30 +110,31 @@ def pooled_rows(pr: Problem, nb: int) -> int:
 def _tiles(pr: Problem, cf: Values, nb: int) -> int:
     """Tiles of pixels: of the raster; where the kernel itself pools, of whole windows of each image."""
     if pr.epilogue.pool is None or cf.get("combine", TWO_PASS) == TWO_PASS:
-        return ceil_div(raster(pr), nb)
-    return pr.n * ceil_div(pr.y_p, max(1, pooled_rows(pr, nb)))
+        return ceil_div(raster(pr, cf["x"]), nb)
+    return pr.n * ceil_div(pr.y_p, max(1, pooled_rows(pr, nb, cf["x"])))
 
 
 def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
-    view, rows, columns = lines(pr)
+    view, rows, columns = lines(pr, cf["x"])
     teams = cf["wm"] * cf["wn"]
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
     patch = ceil_div(nb + rows.reach * columns.extent + columns.reach, 8) * 8
     places = rows.phases * columns.phases * patch
     px_tiles = ceil_div(_tiles(pr, cf, nb), cf["cm"]) * cf["cm"]
-    k_tiles, csteps = ceil_div(pr.kg, kb), ceil_div(tap_chunks(pr), cf["chunks"])
+    k_tiles, csteps = ceil_div(pr.kg, kb), ceil_div(chunks_of(pr, cf["x"]), cf["chunks"])
     w_bytes = 16 * kb * cf["chunks"]
     x_bytes = places * 128 if cf["pieces"] == SWIZZLED else (places * 16 + 16) * cf["chunks"]
     nhwc = pr.layout_out == "nhwc"
-    slow, pitch = (nb, kb + 4) if nhwc else (kb, nb + (40 - nb % 32) % 32)
+    kt = min(kb, ceil_div(pr.kg, 8) * 8)
+    slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
     tile_bytes = 4 * slow * pitch
     meeting = 4 * cf["sc"] * ceil_div(slow, cf["sc"]) * pitch if cf["sc"] > 1 else 0
     buffers = max(tile_bytes, cf["stages"] * w_bytes + cf["xs"] * x_bytes)
     barriers = 16 * (cf["stages"] + cf["xs"]) + 8
     return Sizes(
         view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=128 * (teams + 1), k_tiles=k_tiles,
-        px_tiles=px_tiles, patch=patch, csteps=csteps, steps=csteps * pr.r * pr.s, w_bytes=w_bytes,
+        px_tiles=px_tiles, patch=patch, csteps=csteps, steps=csteps * taps(pr, cf["x"]), w_bytes=w_bytes,
         x_bytes=x_bytes, tile_bytes=tile_bytes,
         shared_bytes=buffers + ceil_div(places, 4) * 16 + meeting + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
@@ -130,15 +143,16 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
 
 def most_patches(pr: Problem, cf: Values) -> int:
     """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
-    taps, shares = pr.r * pr.s, cf["sc"] * cf["sg"]
-    steps = ceil_div(tap_chunks(pr), cf["chunks"]) * taps
+    of_patch, shares = taps(pr, cf["x"]), cf["sc"] * cf["sg"]
+    steps = ceil_div(chunks_of(pr, cf["x"]), cf["chunks"]) * of_patch
     ends = [share * steps // shares for share in range(shares + 1)]
-    return max((end - 1) // taps - start // taps + 1 for start, end in pairwise(ends))
+    return max((end - 1) // of_patch - start // of_patch + 1 for start, end in pairwise(ends))
 
 
-def registers(cf: Values) -> int:
-    """Registers of a thread: sums, and what a loop around them needs."""
-    return max(48, cf["bn"] // 2 + 28)
+def registers(pr: Problem, cf: Values) -> int:
+    """Registers of a thread: sums and the loop around them; before these, what is gathered."""
+    gathered = 60 + pr.cg * pr.r * pr.s // 2 if cf["x"] == GATHERED else 0
+    return max(48, cf["bn"] // 2 + 28, gathered)
 
 
 def registers_at_most(cf: Values, per_unit: int) -> int:

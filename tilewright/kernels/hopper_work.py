@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Work
 from tilewright.kernels.hopper_tile import Values, most_patches, registers, run, sizes
-from tilewright.kernels.mma_tile import COPIED, each
+from tilewright.kernels.mma_tile import COPIED, GATHERED, each
 from tilewright.kernels.nhwc import copied_bytes
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -27,17 +27,19 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
-    copied = cf["x"] == COPIED
+    size = DTYPE_BYTES[pr.dtype]
+    copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
+    gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     copy_items = patches * sz.places * cf["chunks"] / 96 / (teams + 1)  # by three warps; of an average one
     return Work(
-        blocks=sz.blocks, threads=sz.threads, registers=registers(cf), resident=cf["mb"],
+        blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
         fma=products * 4 / (teams + 1), shared_loads=0.0, global_loads=0.0,
-        staging=60.0 + copy_items * 8.0 + steps * 16.0,
+        staging=60.0 + (gathering if gathered else copy_items * 8.0) + steps * 16.0,
         epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
         + (MEETING if cf["sc"] > 1 else 0.0),
         wavefronts=0.6 * (products * read + (x_bytes + w_bytes) / LINE),
-        load_bytes=w_bytes / cf["cm"] + x_bytes,
+        load_bytes=w_bytes / cf["cm"] + (2.0 * size * pr.cg * sz.nb if gathered else x_bytes),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         cluster=1, shares=cf["sg"],  # a cluster's shares meet by bulk copies, in ``epilogue``

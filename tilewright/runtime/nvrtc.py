@@ -17,7 +17,7 @@ from tilewright.runtime.base import Built, Resources
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_LOST = re.compile(r"\(C75\d\d\)[^\n]*")  # wgmma one by one, setmaxnreg ignored
+_LOST = re.compile(r"\(C75\d\d\)[^\n]*(?:serialized|ignored)[^\n]*")  # wgmma one by one, setmaxnreg ignored
 _FIGURES = {
     "registers": re.compile(r"Used (\d+) registers"),
     "shared": re.compile(r"(\d+) bytes smem"),
