@@ -92,7 +92,7 @@ def test_the_main_loop_is_products(tmp_path: Path) -> None:
     [
         ("n1c64h56w56k64r3s3p1-f32-nhwc", "not f32"),
         ("n1c64h40w40k64r17s3-f16-nhwc", "more than 15 rows"),
-        ("n1c12h56w56k64r3s3p1g3-f16-nhwc", "fewer than 8 channels"),
+        ("n1c12h56w56k64r3s3p1g4-f16-nhwc", "fewer than 8 channels"),
     ],
 )
 def test_says_what_it_does_not_take(text: str, why: str) -> None:

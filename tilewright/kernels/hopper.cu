@@ -1,8 +1,9 @@
 // hopper: the sum over r,s,c of x[n,p*u+r*d-pad,q*u+s*d-pad,c] * w[k,r,s,c], then its epilogue (epilogue.h), by the
 // tensor cores and the copy engine of sm_90a.
 //
-// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels are gathered from either layout.  y: nhwc or nchw.  w: packed [group][k tile]
-// [step][a tile of KB rows, CHUNKS pieces each], as shared memory has it (hopper.h, pack_tensor.h).
+// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels are gathered, from either layout.
+// y: nhwc or nchw.  w: packed [group][k tile][step][a tile of KB rows, CHUNKS pieces each], as shared memory has it
+// (hopper.h, pack_tensor.h).
 //
 // Output channels are the rows of the product, pixels its columns: a 7 x 7 image fills 56 columns, not 64 rows.
 // Pixels lie in one line, the raster: WR of them to a row, HR rows to an image, a little more than P x Q, so that to
@@ -30,83 +31,7 @@
 // 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once.
 
 #include "hopper_tile.h"
-
-typedef struct {
-    int channels, px0;    // first output: of the group, and in the raster
-    int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
-    int first, last;      // steps
-    const GLOBAL unsigned char *x, *w;
-    Place at;             // for tile.h
-} Block;
-
-INLINE Block find_block(int id, const GLOBAL in_t *x, const GLOBAL unsigned char *w) {
-    Block b;
-    b.copy = id % COPIES;
-    b.sc = id / COPIES % SC;
-    b.sg = id / CLUSTER % SG;
-    int rest = id / CLUSTER / SG, k_tile = rest % K_GROUP;
-    rest /= K_GROUP;
-    int px_tile = rest % (PX_TILES / COPIES) * COPIES + b.copy;
-    rest /= PX_TILES / COPIES;
-    k_tile += rest % (K_TILES / K_GROUP) * K_GROUP;
-    int group = rest / (K_TILES / K_GROUP), share = b.sg * SC + b.sc;
-    b.channels = k_tile * KB;
-    b.px0 = POOL_HERE ? (px_tile / POOL_TILES * HR + px_tile % POOL_TILES * FORWARD(TILE_ROWS)) * WR : px_tile * NB;
-    b.first = share * STEPS / SPLITS, b.last = (share + 1) * STEPS / SPLITS;
-    b.x = (const GLOBAL unsigned char *)x + (GATHERS ? 0 : (offset_t)group * (CC * 16));
-    b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
-    b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
-    return b;
-}
-
-// Finish a run of outputs and store it, or hand partial sums on.
-INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int slow, int fast,
-                       const acc_t v[RUN]) {
-    const int k = b->channels + (Y_NHWC ? fast : slow), o = b->px0 + (Y_NHWC ? slow : fast);
-    const int q = o % WR, p = o / WR % HR, n = o / (WR * HR), k_all = b->at.group * K + k;
-    if (k < K && q < Q && p < P && n < N) {
-        const offset_t to = Z_AT(n, k_all, p, q);
-        y_t out[RUN];
-        y += SHARE_AT(b->at) + to;
-        UNROLL for (int i = 0; i < RUN; i++)
-            if (Y_VECTOR || k + i < K) {
-                out[i] = y_of(epilogue(v[i], bias, k_all + i, z, to + i));
-                if (!Y_VECTOR) y[i] = out[i];
-            }
-        if (Y_VECTOR) store_run(RUN, y, out);
-    }
-}
-
-#if POOL_HERE
-// Store what the pool makes of each whole window of the tile.
-INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, shared_t shared) {
-    const int fast = Y_NHWC ? KT : WINDOWS(TILE_ROWS) * YQ, slow = Y_NHWC ? WINDOWS(TILE_ROWS) * YQ : KT;
-    const int row = b->px0 / WR, n = row / HR, p0 = row % HR;
-    for (int e = THREAD(0) * RUN; e < slow * fast; e += THREADS * RUN) {
-        const int k = Y_NHWC ? e % fast : e / fast, window = Y_NHWC ? e / fast : e % fast, k_all = b->at.group * K + b->channels + k;
-        const int i0 = window / YQ * POOL_STRIDE, j0 = window % YQ * POOL_STRIDE, yp = p0 / POOL_STRIDE + window / YQ;
-        if (b->channels + k < K && n < N && yp < YP) {
-            acc_t pooled[RUN];
-            y_t out[RUN];
-            GLOBAL y_t *to = y + Y_AT(n, k_all, yp, window % YQ);
-            UNROLL for (int c = 0; c < RUN; c++) pooled[c] = POOL_NOTHING;
-            UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
-                const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * WR + j;
-                acc_t v[RUN];
-                add_up(v, shared, Y_NHWC ? place * FAST + k : k * FAST + place);
-                UNROLL for (int c = 0; c < RUN; c++)
-                    if (Y_VECTOR || b->channels + k + c < K)
-                        pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, j)));
-            }
-            UNROLL for (int c = 0; c < RUN; c++) {
-                out[c] = y_of(pool_mean(pooled[c], POOL_SIZE * POOL_SIZE));
-                if (!Y_VECTOR && b->channels + k + c < K) to[c] = out[c];
-            }
-            if (Y_VECTOR) store_run(RUN, to, out);
-        }
-    }
-}
-#endif
+#include "hopper_store.h"
 
 #ifdef __CUDACC__
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
@@ -249,47 +174,12 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), x, w);
     sum_up(shared, &b);
-
-    // all threads of the blocks that have shares of a tile store it
-#if POOL_HERE
-    store_pooled(y, bias, z, &b, shared);
-#else
-    const int start = THREAD(0) * RUN, count = rows_of(b.sc) * FAST, first = b.sc * (MINE * FAST);
-#if COMBINE == LAST  // the shares of the grid meet in memory: the block that arrives last adds them up, in order
-    SHARED_FLAG(is_last);
-    GLOBAL acc_t *parts = partial + (offset_t)b.at.tile * SG * (SLOW * FAST) + first;
-    for (int e = start; e < count; e += THREADS * RUN) {
-        acc_t v[RUN];
-        add_up(v, shared, e);
-        store_run(RUN, parts + (offset_t)b.sg * (SLOW * FAST) + e, v);
-    }
-    const int mine = arrive_last(arrived, b.at, SG, is_last);
-#else
-    const int mine = 1;
-#endif
-    if (mine)
-        for (int e = start; e < count; e += THREADS * RUN) {
-            acc_t v[RUN];
 #if COMBINE == LAST
-            UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
-            NO_UNROLL for (int g = 0; g < SG; g++) {
-                const GLOBAL acc_t *part = parts + (offset_t)g * (SLOW * FAST) + e;
-#if Y_NHWC
-                UNROLL for (int i = 0; i < RUN; i += 4) {
-                    acc_t four[4];
-                    fresh4(four, part + i);
-                    UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
-                }
+    SHARED_FLAG(is_last);
 #else
-                v[0] += load_fresh(part);
+    SHARED int *is_last = 0;
 #endif
-            }
-#else
-            add_up(v, shared, e);
-#endif
-            finish_run(y, bias, z, &b, (first + e) / FAST, (first + e) % FAST, v);
-        }
-#endif
+    store_tile(y, bias, z, partial, arrived, is_last, &b, shared);
 #ifdef __CUDACC__
     if (SC > 1) {  // nobody leaves before its rows are copied
         CLUSTER_ARRIVE();

@@ -42,6 +42,34 @@
 #include "tile.h"
 #include "hopper.h"
 
+typedef struct {
+    int channels, px0;    // first output: of the group, and in the raster
+    int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
+    int first, last;      // steps
+    const GLOBAL unsigned char *x, *w;
+    Place at;             // for tile.h
+} Block;
+
+INLINE Block find_block(int id, const GLOBAL in_t *x, const GLOBAL unsigned char *w) {
+    Block b;
+    b.copy = id % COPIES;
+    b.sc = id / COPIES % SC;
+    b.sg = id / CLUSTER % SG;
+    int rest = id / CLUSTER / SG, k_tile = rest % K_GROUP;
+    rest /= K_GROUP;
+    int px_tile = rest % (PX_TILES / COPIES) * COPIES + b.copy;
+    rest /= PX_TILES / COPIES;
+    k_tile += rest % (K_TILES / K_GROUP) * K_GROUP;
+    int group = rest / (K_TILES / K_GROUP), share = b.sg * SC + b.sc;
+    b.channels = k_tile * KB;
+    b.px0 = POOL_HERE ? (px_tile / POOL_TILES * HR + px_tile % POOL_TILES * FORWARD(TILE_ROWS)) * WR : px_tile * NB;
+    b.first = share * STEPS / SPLITS, b.last = (share + 1) * STEPS / SPLITS;
+    b.x = (const GLOBAL unsigned char *)x + (GATHERS ? 0 : (offset_t)group * (CC * 16));
+    b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
+    b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
+    return b;
+}
+
 // Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
 INLINE int find_pixel(int px0, int row) {
     const int place = px0 + row % PATCH, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
@@ -97,40 +125,3 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
     UNROLL for (int i = 0; i < CHUNKS / 2; i++)
         multiply(sums, shared, a + i * (SWIZZLED ? 32 : 2 * W_NEXT), W_NEXT, b + i * (SWIZZLED ? 32 : 2 * X_NEXT), X_NEXT, thread);
 }
-
-// Write a thread's sums to the tile.
-INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {
-    const int k = team % WM * 64 + thread / 32 * 16 + thread % 32 / 4, px = team / WM * WG_N + thread % 4 * 2;
-    UNROLL for (int i = 0; i < WG_WORDS; i += 2) {
-        const int ki = k + i / 2 % 2 * 8, pi = px + i / 4 * 8;
-        if (KT < KB && ki >= KT) continue;
-        if (Y_NHWC) {
-            write1(shared, (pi * PITCH + ki) * 4, sums[i]);
-            write1(shared, ((pi + 1) * PITCH + ki) * 4, sums[i + 1]);
-        } else {
-            write2(shared, (ki * PITCH + pi) * 4, sums[i], sums[i + 1]);
-        }
-    }
-}
-
-// How many rows of the tile a block of the cluster finishes, from sc * MINE on.
-INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MINE) : 0; }
-
-// Add up a run of the tile, over the shares of the cluster; `e` counts this block's elements.
-INLINE void add_up(acc_t v[RUN], shared_t shared, int e) {
-    const int at = (e / FAST * PITCH + e % FAST) * 4;
-    UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
-    UNROLL for (int sc = 0; sc < SC; sc++) {
-        const int from = SC > 1 ? MEET_FROM + sc * (MINE * PITCH * 4) + at : at;
-#if Y_NHWC
-        UNROLL for (int i = 0; i < RUN; i += 4) {
-            acc_t four[4];
-            read4(four, shared, from + i * 4);
-            UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
-        }
-#else
-        v[0] += read1(shared, from);
-#endif
-    }
-}
-
