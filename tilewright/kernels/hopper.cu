@@ -22,7 +22,7 @@
 //   warpgroup 0 .. TEAMS - 1   multiply: WM over channels, WN over pixels, 64 x WG_N outputs each
 //   last one, warp 0           one thread sends for filters: STAGES steps of them, each one bulk copy, or COPIES
 //                              parts that as many blocks of a cluster (pixel tiles) send to each other
-//            warps 1 .. 3      copy patches: X_STAGES of them
+//            warps 1 .. 3      copy patches: X_STAGES of them (all copy the first one)
 // full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory,
 // RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
@@ -49,12 +49,12 @@ INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) 
     }
 }
 
+// Copy the block's patches; the first one has been by all threads.
 INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
     int slot = 0, parity = 1;
-    CHAIN_WAIT();
     NO_UNROLL for (int step = b->first / TAPS; step <= (b->last - 1) / TAPS; step++) {
         if (step - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
-        copy_patch(shared, X_FROM + slot * X_BYTES, b->x, step, thread, X_THREADS);
+        if (step > b->first / TAPS) copy_patch(shared, X_FROM + slot * X_BYTES, b->x, step, thread, X_THREADS);
         bar_after_copies(X_FULL(slot));
         NEXT(slot, parity, X_STAGES);
     }
@@ -65,6 +65,7 @@ INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, 
     int slot = 0, parity = 0, x_slot = 0, x_parity = 0, was = 0, x_was = 0, tap = b->first % TAPS, fresh = !GATHERS;
     const int lane = thread % 32;
     int step = b->first;
+    if (!GATHERS) bar_wait(FIRST, 0);
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
         if (fresh) {
             bar_wait(X_FULL(x_slot), x_parity);
@@ -100,6 +101,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     if (sender) {
         for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
         for (int i = 0; i < X_STAGES; i++) bar_init(X_FULL(i), X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
+        bar_init(FIRST, THREADS - 32);
         if (SC > 1) bar_init(MEET, 1);
         bar_init_done();
         if (SC > 1) bar_expect(MEET, SC * rows_of(b->sc) * PITCH * 4);
@@ -115,6 +117,11 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     CLUSTER_ARRIVE();
     BARRIER();
     if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
+    if (!GATHERS && (team < TEAMS || warp > 0)) {  // all but the sender's warp copy the first patch
+        CHAIN_WAIT();
+        copy_patch(shared, X_FROM, b->x, b->first / TAPS, THREAD(0) - (team == TEAMS ? 32 : 0), THREADS - 32);
+        bar_after_copies(FIRST);
+    }
     if (team == TEAMS) {
         if (sender) send_for_filters(shared, b, at_once, count);
         if (warp > 0 && !GATHERS) copy_patches(shared, b, thread - 32);

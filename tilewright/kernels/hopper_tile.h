@@ -28,7 +28,8 @@
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
 #define X_FULL(slot) W_FULL(2 * STAGES + (slot))
 #define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
-#define MEET W_FULL(2 * (STAGES + X_STAGES))
+#define FIRST W_FULL(2 * (STAGES + X_STAGES))
+#define MEET W_FULL(2 * (STAGES + X_STAGES) + 1)
 #define KT (K < KB ? (K + 7) / 8 * 8 : KB)   // channels of the tile of sums
 #define FAST (Y_NHWC ? KT : NB)              // it is [SLOW][PITCH], no two banks of a warp the same
 #define SLOW (Y_NHWC ? NB : KT)

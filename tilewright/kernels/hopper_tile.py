@@ -131,7 +131,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     tile_bytes = 4 * slow * pitch
     meeting = 4 * cf["sc"] * ceil_div(slow, cf["sc"]) * pitch if cf["sc"] > 1 else 0
     buffers = max(tile_bytes, cf["stages"] * w_bytes + cf["xs"] * x_bytes)
-    barriers = 16 * (cf["stages"] + cf["xs"]) + 8
+    barriers = 16 * (cf["stages"] + cf["xs"]) + 16
     return Sizes(
         view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=128 * (teams + 1), k_tiles=k_tiles,
         px_tiles=px_tiles, patch=patch, csteps=csteps, steps=csteps * taps(pr, cf["x"]), w_bytes=w_bytes,
@@ -152,7 +152,7 @@ def most_patches(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     """Registers of a thread: sums and the loop around them; before these, what is gathered."""
     gathered = 60 + pr.cg * pr.r * pr.s // 2 if cf["x"] == GATHERED else 0
-    return max(48, cf["bn"] // 2 + 28, gathered)
+    return max(56, cf["bn"] // 2 + 28, gathered)
 
 
 def registers_at_most(cf: Values, per_unit: int) -> int:
