@@ -158,7 +158,7 @@ def test_sizes() -> None:
     sz = sizes(R12, BASE)
     assert (sz.patch, sz.steps, sz.k_tiles, sz.px_tiles, sz.blocks) == (80, 72, 8, 1, 64)
     assert (sz.w_bytes, sz.x_bytes) == (8192, (80 * 16 + 16) * 8)
-    assert sz.shared_bytes == 9 * 8192 + 10368 + 320 + 4 * 8 * 7 * 68 + 16 * 10 + 16 + 1024
+    assert sz.shared_bytes == 9 * 8192 + 10368 + 320 + 224 + 4 * 8 * 7 * 68 + 16 * 10 + 16 + 1024
     blueprint = HOPPER.blueprint(R12, H100, _config())
     assert blueprint.specific and blueprint.launches[0].cluster == 8
     assert blueprint.packed_bytes == R12.w_bytes

@@ -111,9 +111,8 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 #if GATHERS
     gather(shared, (const in_t *)b->x, b->px0, b->at.group);
     wg_see_copies();
-#else
-    find_places(shared, b->px0);
 #endif
+    find_places(shared, b->px0);
     CLUSTER_ARRIVE();
     BARRIER();
     if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
@@ -154,9 +153,8 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
 #if GATHERS
     gather(shared, (const GLOBAL in_t *)b->x, b->px0, b->at.group);
-#else
-    find_places(shared, b->px0);
 #endif
+    find_places(shared, b->px0);
     BARRIER();
     for (int step = b->first; step < b->last; step++) {
         const int slot = (step - b->first) % STAGES, x_slot = (step / TAPS - b->first / TAPS) % X_STAGES;

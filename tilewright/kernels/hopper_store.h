@@ -37,13 +37,19 @@ INLINE void add_up(acc_t v[RUN], shared_t shared, int e) {
     }
 }
 
+// Element k of a pixel, in y, z and partial sums.
+INLINE offset_t element_of(int k, int pixel) {
+    if (Y_NHWC) return (offset_t)pixel * (GROUPS_ * K) + k;
+    return ((offset_t)(N == 1 ? 0 : pixel / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + (N == 1 ? pixel : pixel % (P * Q));
+}
+
 // Finish a run of outputs and store it, or hand partial sums on.
-INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int slow, int fast,
-                       const acc_t v[RUN]) {
-    const int k = b->channels + (Y_NHWC ? fast : slow), o = b->px0 + (Y_NHWC ? slow : fast);
-    const int q = o % WR, p = o / WR % HR, n = o / (WR * HR), k_all = b->at.group * K + k;
-    if (k < K && q < Q && p < P && n < N) {
-        const offset_t to = Z_AT(n, k_all, p, q);
+INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, shared_t shared, int slow,
+                       int fast, const acc_t v[RUN]) {
+    const int k = b->channels + (Y_NHWC ? fast : slow), k_all = b->at.group * K + k;
+    const int pixel = read_int(shared, OUTS_FROM + (Y_NHWC ? slow : fast) * 4);
+    if (k < K && pixel >= 0) {
+        const offset_t to = element_of(k_all, pixel);
         y_t out[RUN];
         y += SHARE_AT(b->at) + to;
         UNROLL for (int i = 0; i < RUN; i++)
@@ -123,7 +129,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             acc_t v[RUN];
             if (COMBINE == LAST) add_parts(v, parts + e);
             else add_up(v, shared, e);
-            finish_run(y, bias, z, b, (first + e) / FAST, (first + e) % FAST, v);
+            finish_run(y, bias, z, b, shared, (first + e) / FAST, (first + e) % FAST, v);
         }
 }
 #endif

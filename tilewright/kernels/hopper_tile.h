@@ -1,8 +1,8 @@
 // Tiles of the hopper family: where things lie in shared memory, patches of x, products of a step, the tile of sums.
 //
-//   shared memory   filters: STAGES tiles of KB rows           then a table of where each place of a patch is in x,
-//                   patches: X_STAGES of PLACES rows           rows of sums from the cluster (SC > 1), barriers
-//                   (at the end the tile of sums over both)
+//   shared memory   filters: STAGES tiles of KB rows           then tables of where places of a patch are in x and
+//                   patches: X_STAGES of PLACES rows           outputs in y, rows of sums from the cluster (SC > 1),
+//                   (at the end the tile of sums over both)    barriers
 
 #define TEAMS (WM * WN)
 #define THREADS (128 * TEAMS + 128)
@@ -22,7 +22,8 @@
 #define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
 #define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
-#define MEET_FROM (TABLE_FROM + (PLACES * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
+#define OUTS_FROM (TABLE_FROM + PLACES * 4)
+#define MEET_FROM (OUTS_FROM + (NB * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
 #define BARS_FROM (MEET_FROM + (SC > 1 ? SC * MINE * PITCH * 4 : 0))
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
@@ -78,8 +79,16 @@ INLINE int find_pixel(int px0, int row) {
     return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * CC) : -1;
 }
 
+// Which pixel of y an output of the raster is; -1 if it is none.
+INLINE int find_output(int o) {
+    const int q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+    return q < Q && p < P && n < N ? (n * P + p) * Q + q : -1;
+}
+
 INLINE void find_places(shared_t shared, int px0) {
-    for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
+    if (!GATHERS)
+        for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
+    for (int px = THREAD(0); px < NB; px += THREADS) write_int(shared, OUTS_FROM + px * 4, find_output(px0 + px));
 }
 
 #if GATHERS

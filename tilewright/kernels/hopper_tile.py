@@ -136,7 +136,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
         view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=128 * (teams + 1), k_tiles=k_tiles,
         px_tiles=px_tiles, patch=patch, csteps=csteps, steps=csteps * taps(pr, cf["x"]), w_bytes=w_bytes,
         x_bytes=x_bytes, tile_bytes=tile_bytes,
-        shared_bytes=buffers + ceil_div(places, 4) * 16 + meeting + barriers + ALIGNMENT,
+        shared_bytes=buffers + 4 * places + ceil_div(nb, 4) * 16 + meeting + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
     )  # fmt: skip
 
