@@ -17,8 +17,11 @@ from tilewright.errors import ProblemError
 ACTIVATIONS = ("", "relu", "leaky", "silu", "clamp")
 POOLS = ("max", "avg")
 MAX_POOL = 64
-WORDS = "alpha<number>, bias, add[<number>], relu | leaky[<slope>] | silu | clamp<low>:<high>, "
-WORDS += "maxpool<size>[u<stride>][p<pad>] | avgpool<size>[u<stride>]"
+WORDS = """\
+  +alpha<number>  +bias  +add[<number>]
+  +relu, +leaky[<slope>], +silu or +clamp<low>:<high>
+  +maxpool<size>[u<stride>][p<pad>] or +avgpool<size>[u<stride>]"""
+ORDER = "alpha, bias, add, an activation, a pool"
 
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 _WORD = re.compile(
@@ -162,7 +165,7 @@ class Epilogue:
         for word in words:
             place, new = _read(word)
             if place <= last:
-                raise ProblemError(f"+{_shown(word)}: given twice or out of order; the order is {WORDS}")
+                raise ProblemError(f"+{_shown(word)}: given twice or out of order; the order is {ORDER}")
             last = place
             values |= new
         return cls(**values)  # type: ignore[arg-type]
@@ -172,14 +175,16 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
     match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
     if match is None:
-        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {WORDS}")
+        known = ", ".join([*_COUNTS, "maxpool", "avgpool"])
+        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {known}")
     if match["pool"]:
         size = int(match["size"])
         return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}
     name, a, b = match["name"], match["a"], match["b"]
     given = (a is not None) + (b is not None)
     if given not in _COUNTS[name]:
-        raise ProblemError(f"+{_shown(word)}: has the wrong count of numbers; known are {WORDS}")
+        counts = " or ".join(map(str, _COUNTS[name]))
+        raise ProblemError(f"+{_shown(word)}: takes {counts} number{'' if counts.endswith('1') else 's'}")
     if name in ("relu", "leaky", "silu", "clamp"):
         low = float(a) if a is not None else 0.01 if name == "leaky" else 0.0
         return 3, {"act": name, "low": low, "high": float(b or 0.0)}

@@ -17,13 +17,16 @@ LAYOUTS = ("nchw", "nhwc")
 MATHS = ("strict",)
 MAX_EXTENT = 1 << 24
 
-GRAMMAR = (
-    "[n<batch>]c<in channels>h<height>[w<width>]k<out channels>r<filter height>[s<filter width>]"
-    "[p<pad> | p<pad h>x<pad w> | p<top>.<bottom>.<left>.<right>][u<stride>[x<stride w>]]"
-    "[d<dilation>[x<dilation w>]][g<groups>][-f64|-f32|-f16|-bf16|-i8]"
-    "[-nchw|-nhwc|-nchw2nhwc|-nhwc2nchw][-strict], then an epilogue of +words: " + WORDS + "; "
-    "e.g. n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
-)
+# [] may be left out; sizes in any order, then -words, then +words in this order.
+GRAMMAR = f"""\
+  [n<batch>] c<in channels> h<height> [w<width>] k<out channels>
+  r<filter height> [s<filter width>] [u<stride>[x<stride w>]]
+  [p<pad> or p<pad h>x<pad w> or p<top>.<bottom>.<left>.<right>]
+  [d<dilation>[x<dilation w>]] [g<groups>]
+  -f64 -f32 -f16 -bf16 -i8      -nchw -nhwc -nchw2nhwc -nhwc2nchw
+{WORDS}"""
+EXAMPLE = "n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
+_HINT = f"write it like {EXAMPLE}; 'tilewright --help' has the grammar"
 
 _SIZES = re.compile(r"([a-z])([0-9]+(?:[x.][0-9]+)*)")
 
@@ -201,7 +204,8 @@ def _check_sizes(p: Problem) -> None:
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
         if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
-            raise ProblemError(f"{name}={_short(values)}: must be {count} integers of {low} or more")
+            many = f"{count} integers from {low} to {MAX_EXTENT}"
+            raise ProblemError(f"{name}={_short(values)}: must be {many}")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
     if p.p < 1 or p.q < 1:
@@ -252,7 +256,7 @@ def _format(p: Problem) -> str:
 
 def _parse(text: str) -> Problem:
     if not isinstance(text, str):
-        raise ProblemError(f"problem {_short(text)}: must be text; grammar: {GRAMMAR}")
+        raise ProblemError(f"problem {_short(text)}: must be text; {_HINT}")
     body, *words = text.strip().split("+")
     sizes, *names = body.split("-")
     values = _parse_sizes(text, sizes) | _parse_names(text, names)
@@ -325,7 +329,7 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
 
 
 def _bad(text: str, part: str, why: str) -> ProblemError:
-    return ProblemError(f"problem {_short(text)}: cannot read {_short(part)} ({why}); grammar: {GRAMMAR}")
+    return ProblemError(f"problem {_short(text)}: cannot read {_short(part)} ({why}); {_HINT}")
 
 
 def _short(value: object) -> str:

@@ -168,6 +168,13 @@ class MemoryStore:
         return self.won_elsewhere
 
 
+def outcome(config: Config, time_us: float | None, problem: Problem = PROBLEM) -> Record:
+    """Make a record of a time, or of a failure to compile."""
+    figure = None if time_us is None else Measurement(time_us, 0.0, 1)
+    kind = "compile" if time_us is None else "correct"
+    return Record(str(problem), "here", config.family, str(config), kind, True, GOOD, figure)
+
+
 def outcomes(records: Iterator[Record] | tuple[Record, ...]) -> list[str]:
     """Return the outcomes in order."""
     return [r.outcome for r in records]

@@ -36,12 +36,13 @@ def family(name: str) -> Family:
 
 
 def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
-    """Return the families of the names; those that race where no name is given.
+    """Return the families of the names, or of one; those that race where no name is given.
 
     Raises:
         ConfigError: if there is none of a name.
     """
     known = {family.name: family for family in families}
+    names = (names,) if isinstance(names, str) else names
     for name in names:
         if name not in known:
             raise ConfigError(f"family {name!r}: known are {', '.join(known)}")

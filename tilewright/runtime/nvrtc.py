@@ -8,7 +8,7 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from tilewright.errors import CompileError, DeviceError
+from tilewright.errors import CompileError, DeviceError, how_to_get
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache
@@ -40,7 +40,7 @@ def import_core() -> Any:
 
         return early
     except ImportError as error:
-        raise DeviceError(f"no cuda.core: {error}; run pip install 'tilewright[cuda]'") from error
+        raise DeviceError(f"no cuda.core: {error}; {how_to_get('cuda')}") from error
 
 
 @lru_cache(maxsize=1)
@@ -56,7 +56,7 @@ def compiler() -> str:
 
         _, major, minor = nvrtc.nvrtcVersion()
     except Exception as error:  # the loader has errors of its own
-        raise DeviceError(f"no NVRTC: {error}; run pip install nvidia-cuda-nvrtc") from error
+        raise DeviceError(f"no NVRTC: {error}; {how_to_get('cuda')}") from error
     return f"nvrtc {major}.{minor}"
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import ConfigError, DeviceError, ProblemError
+from tilewright.errors import ConfigError, DeviceError, ProblemError, how_to_get
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
@@ -81,7 +81,7 @@ def tune(
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     kind, index = _selected(device)
-    wanted = Budget.parse(budget) if isinstance(budget, str) else budget
+    wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
     named = kernels.pick(kernels.FAMILIES, families)
     with Worker(Job(str(problem), kind, index, seed)) as worker:
         run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named)
@@ -124,7 +124,7 @@ class _Run:
         self.start = time.monotonic()
         self.device = worker.device
         if self.device.backend == "numpy":
-            raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl]")
+            raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
         self.gpu = self.device.lanes == 32
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
