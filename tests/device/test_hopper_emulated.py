@@ -1,10 +1,12 @@
 """The hopper family's kernel by emulation: the same index arithmetic, one step after the other, on the CPU.
 
 Places in shared memory, descriptors, the raster of pixels, the tile of sums and what is stored are those of
-the device; barriers, clusters and the order of the roles are not (tests/unit/test_hopper.py).
+the device; barriers and the order of the roles are not (tests/unit/test_hopper.py).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from test_gpu_path import _agrees, runtime
@@ -37,6 +39,10 @@ CASES = (
     ("n2c3h19w17k32r3s3p1-i8+bias+relu", dict(x=2, xs=1, bn=64)),
     ("n1c3h19w17k70r7s7p3u2-bf16-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=20)),
     ("n1c5h19w17k40r3s3p1d2-f16+maxpool2", dict(x=2, xs=1, bn=64, chunks=6)),
+    ("n1c128h7w7k70r3s3p1-f16-nhwc+bias", dict(xs=1, bn=24, chunks=8, sc=4)),
+    ("n1c128h7w7k70r3s3p1-f16-nhwc2nchw", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
+    ("n2c64h9w7k170r3s3p1-i8-nhwc+maxpool2", dict(xs=1, bn=24, sc=2, cm=4, sg=2, combine=TWO_PASS)),
+    ("n2c64h9w7k40r3s3p1-f16-nhwc", dict(xs=1, sc=4, cm=2, sg=2, combine=LAST)),
     ("n4c96h1w1k33r1s1-bf16+bias", dict(bn=8, chunks=16, xs=1)),
 )
 
@@ -45,6 +51,7 @@ CASES = (
 @pytest.mark.parametrize("shift", [0, 4])
 def test_by_emulation(text: str, change: dict[str, int], shift: int, runtime: Runtime) -> None:
     problem = Problem.parse(text)
+    runtime.device = replace(runtime.device, max_cluster=8)
     config = Config.make("hopper", BASE | change)
     assert family("hopper").refuses(problem, runtime.device) is None
     _agrees(Plan.make(runtime, problem, config), shift)

@@ -146,28 +146,35 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 #endif
 }
 #else
-// The same, one step after the other.
+// The same, one step after the other; each block of a cluster works out all of its shares.
 INLINE void sum_up(shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[WG_WORDS];
-    for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
-#if GATHERS
-    gather(shared, (const GLOBAL in_t *)b->x, b->px0, b->at.group);
-#endif
     find_places(shared, b->px0);
-    BARRIER();
-    for (int step = b->first; step < b->last; step++) {
-        const int slot = (step - b->first) % STAGES, x_slot = (step / TAPS - b->first / TAPS) % X_STAGES;
-        if (!GATHERS && (step == b->first || step % TAPS == 0))
-            copy_patch(shared, X_FROM + x_slot * X_BYTES, b->x, step / TAPS, THREAD(0), THREADS);
-        for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
-            copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
+    for (int sc = 0; sc < SC; sc++) {
+        const int share = b->sg * SC + sc, first = share * STEPS / SPLITS, last = (share + 1) * STEPS / SPLITS;
+        for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
+#if GATHERS
+        gather(shared, (const GLOBAL in_t *)b->x, b->px0, b->at.group);
+#endif
         BARRIER();
-        if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS, team, thread);
+        for (int step = first; step < last; step++) {
+            const int slot = (step - first) % STAGES, x_slot = (step / TAPS - first / TAPS) % X_STAGES;
+            if (!GATHERS && (step == first || step % TAPS == 0))
+                copy_patch(shared, X_FROM + x_slot * X_BYTES, b->x, step / TAPS, THREAD(0), THREADS);
+            for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
+                copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
+            BARRIER();
+            if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS, team, thread);
+            BARRIER();
+        }
+        if (team < TEAMS) write_sums(shared, sums, team, thread);
+        BARRIER();
+        if (SC > 1)
+            for (int at = THREAD(0) * 4; at < rows_of(b->sc) * PITCH * 4; at += THREADS * 4)
+                write_int(shared, MEET_FROM + sc * (MINE * PITCH * 4) + at, read_int(shared, b->sc * (MINE * PITCH * 4) + at));
         BARRIER();
     }
-    if (team < TEAMS) write_sums(shared, sums, team, thread);
-    BARRIER();
 }
 #endif
 
