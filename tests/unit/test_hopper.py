@@ -1,6 +1,6 @@
 """The hopper family: what it takes, what it compiles to, and that its warps never wait for ever.
 
-Its index arithmetic runs on a CPU in tests/device/test_hopper_emulated.py; its answers are checked on a GPU.
+Its index arithmetic runs on a CPU in tests/device/test_hopper_family.py; its answers are checked on a GPU.
 """
 
 from __future__ import annotations

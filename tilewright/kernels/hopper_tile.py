@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from tilewright.kernels.mma_tile import GATHERED, all_chunks, tap_chunks
@@ -72,6 +73,7 @@ class Sizes:
         return self.rows.phases * self.columns.phases * self.patch
 
 
+@lru_cache(maxsize=64)
 def lines(pr: Problem, way: int = 0) -> tuple[View, Line, Line]:
     """Lay out the raster of a problem; what is gathered lies as the outputs do."""
     view = View.of(pr)

@@ -1,4 +1,4 @@
-"""The hopper family's kernel by emulation: the same index arithmetic, one step after the other, on the CPU.
+"""The hopper family's kernel: on a GPU, and by emulation: the same index arithmetic on the CPU, step by step.
 
 Places in shared memory, descriptors, the raster of pixels, the tile of sums and what is stored are those of
 the device; barriers and the order of the roles are not (tests/unit/test_hopper.py).
@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 from test_gpu_path import _agrees, runtime
 
+from tilewright.errors import ConfigError, DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime import Runtime, open_runtime
 
 __all__ = ["runtime"]  # a fixture
 
@@ -55,3 +56,21 @@ def test_by_emulation(text: str, change: dict[str, int], shift: int, runtime: Ru
     config = Config.make("hopper", BASE | change)
     assert family("hopper").refuses(problem, runtime.device) is None
     _agrees(Plan.make(runtime, problem, config), shift)
+
+
+@pytest.mark.parametrize(("text", "change"), CASES)
+@pytest.mark.parametrize("stages", [2, 3])
+def test_on_a_gpu(text: str, change: dict[str, int], stages: int) -> None:
+    try:
+        gpu = open_runtime("cuda")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    problem, config = Problem.parse(text), Config.make("hopper", BASE | dict(stages=stages) | change)
+    if reason := family("hopper").refuses(problem, gpu.device):
+        pytest.skip(reason)
+    try:
+        plan = Plan.make(gpu, problem, config)
+    except ConfigError:
+        pytest.skip("the sum has fewer steps")
+    _agrees(plan)
+    _agrees(plan, shift=4)
