@@ -5,8 +5,12 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.hopper_tile import (
+    AS_IS,
+    COPIED,
+    GATHERED,
     PIECES,
     SWIZZLED,
+    WAYS,
     Sizes,
     Values,
     chunks_of,
@@ -18,10 +22,10 @@ from tilewright.kernels.hopper_tile import (
     registers_at_most,
     run,
     sizes,
+    ways,
 )
 from tilewright.kernels.hopper_work import work_of
-from tilewright.kernels.mma_tile import AS_IS, COPIED, GATHERED, WAYS, each, tap_chunks, ways
-from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines
+from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, each, tap_chunks
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     LAST,

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from tilewright.kernels.mma_tile import GATHERED, all_chunks, tap_chunks
+from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
+AS_IS, COPIED, GATHERED = range(3)
+WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number")
+MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 APART, SWIZZLED = range(2)
 PIECES = ("pieces of 16 bytes apart", "swizzled rows of 128 bytes")
 ALIGNMENT = 1024  # bytes to align the buffers
@@ -90,9 +93,16 @@ def raster(pr: Problem, way: int = 0) -> int:
     return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q)
 
 
+def ways(pr: Problem) -> tuple[int, ...]:
+    """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered."""
+    nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
+    first = AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
+    return (first, GATHERED) if pr.cg * pr.r * pr.s <= MOST_GATHERED else (first,)
+
+
 def chunks_of(pr: Problem, way: int) -> int:
     """Pieces of 16 bytes of the sum under one tap; of all of it where it is gathered, in steps of two."""
-    return ceil_div(all_chunks(pr, way), 2) * 2 if way == GATHERED else tap_chunks(pr)
+    return ceil_div(pr.cg * pr.r * pr.s, 2 * each(pr)) * 2 if way == GATHERED else tap_chunks(pr)
 
 
 def taps(pr: Problem, way: int) -> int:

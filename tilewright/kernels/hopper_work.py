@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Work
-from tilewright.kernels.hopper_tile import Values, most_patches, registers, run, sizes
-from tilewright.kernels.mma_tile import COPIED, GATHERED, each
-from tilewright.kernels.nhwc import copied_bytes
+from tilewright.kernels.hopper_tile import COPIED, GATHERED, Values, most_patches, registers, run, sizes
+from tilewright.kernels.nhwc import copied_bytes, each
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 

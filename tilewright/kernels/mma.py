@@ -25,7 +25,6 @@ from tilewright.kernels.mma_tile import (
     ways,
 )
 from tilewright.kernels.mma_work import work_of
-from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     LAST,
@@ -43,6 +42,7 @@ from tilewright.problem import DTYPES, Problem
 MOST_FILTER = 15  # rows or columns: a thread keeps a bit of each, of both in one register
 FEWEST = 8  # channels of one of several groups
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
+COPY_THREADS = 256
 
 
 class Mma(Family):
@@ -194,7 +194,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
-        parts = (Blueprint("nhwc.cu", tuple(copy_defines(pr).items()), (), packed_bytes=0),)
+        parts = (Blueprint("nhwc.cu", tuple(_copy_defines(pr).items()), (), packed_bytes=0),)
     return Blueprint(
         source="mma.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz, cf),
@@ -223,7 +223,7 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     launches = [main]
     if copied:
         workspace.append(Buffer("copied", copied_bytes(pr)))
-        launches.insert(0, copy(pr))
+        launches.insert(0, _copy(pr))
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
@@ -232,6 +232,25 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
 
 def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
     return 16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"]
+
+
+def copied_bytes(pr: Problem) -> int:
+    """Bytes of the input in nhwc, of whole chunks."""
+    return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr)
+
+
+def _copy(pr: Problem) -> Launch:
+    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * tap_chunks(pr)
+    tiles = ceil_div(pixels, 32) * ceil_div(chunks, 8)
+    blocks = ceil_div(pixels * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
+    return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
+
+
+def _copy_defines(pr: Problem) -> Values:
+    return dict(
+        DTYPE=DTYPES.index(pr.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr),
+        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr) >= 1 << 31),
+    )  # fmt: skip
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:

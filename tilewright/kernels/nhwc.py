@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from tilewright.kernels.family import Launch
-from tilewright.kernels.mma_tile import Values, tap_chunks
 from tilewright.kernels.tile import ceil_div
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 COPY_THREADS = 256
+
+
+def each(pr: Problem) -> int:
+    """Numbers of a chunk."""
+    return 16 // DTYPE_BYTES[pr.dtype]
+
+
+def tap_chunks(pr: Problem) -> int:
+    """Chunks of a pixel of one group."""
+    return ceil_div(pr.cg, each(pr))
 
 
 def copied_bytes(pr: Problem) -> int:
@@ -23,7 +32,7 @@ def copy(pr: Problem) -> Launch:
     return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
-def copy_defines(pr: Problem) -> Values:
+def copy_defines(pr: Problem) -> dict[str, int]:
     """Return the defines of nhwc.cu."""
     return dict(
         DTYPE=DTYPES.index(pr.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr),
