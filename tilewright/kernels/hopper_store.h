@@ -26,11 +26,10 @@ INLINE void add_up(acc_t v[RUN], shared_t shared, int e) {
     UNROLL for (int sc = 0; sc < SC; sc++) {
         const int from = SC > 1 ? MEET_FROM + sc * (MINE * PITCH * 4) + at : at;
 #if Y_NHWC
-        UNROLL for (int i = 0; i < RUN; i += 4) {
-            acc_t four[4];
-            read4(four, shared, from + i * 4);
-            UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
-        }
+        acc_t four[RUN / 4][4];
+        const int late = RUN == 8 && THREAD(0) & 4;  // four threads begin with their second half: other banks
+        UNROLL for (int i = 0; i < RUN / 4; i++) read4(four[i], shared, from + (late ? RUN / 4 - 1 - i : i) * 16);
+        UNROLL for (int i = 0; i < RUN; i++) v[i] += late ? four[RUN / 4 - 1 - i / 4][i % 4] : four[i / 4][i % 4];
 #else
         v[0] += read1(shared, from);
 #endif
