@@ -10,6 +10,7 @@ from tilewright.kernels.family import Family
 from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.gemv import Gemv
 from tilewright.kernels.grouped import Grouped
+from tilewright.kernels.hopper import Hopper
 from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.mma import Mma
 from tilewright.kernels.reference import Reference
@@ -21,7 +22,7 @@ from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
-    Mma(), Wgmma(), Textbook(), Reference(),
+    Mma(), Wgmma(), Hopper(), Textbook(), Reference(),
 )  # fmt: skip
 
 

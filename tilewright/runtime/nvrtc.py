@@ -17,6 +17,7 @@ from tilewright.runtime.base import Built, Resources
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_LOST = re.compile(r"\(C75\d\d\)[^\n]*(?:serialized|ignored)[^\n]*")  # wgmma one by one, setmaxnreg ignored
 _FIGURES = {
     "registers": re.compile(r"Used (\d+) registers"),
     "shared": re.compile(r"(\d+) bytes smem"),
@@ -95,6 +96,8 @@ def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
         code = core.Program(source, "c++", options).compile("cubin", logs=log)
     except Exception as error:
         raise CompileError(f"{arch}: {_first_error(str(error))}") from error
+    if lost := _LOST.search(log.getvalue()):
+        raise CompileError(f"{arch}: {lost[0]}")
     resources = read_log(log.getvalue())
     if not resources:
         raise CompileError(f"{arch}: NVRTC reports no registers; install a newer nvidia-cuda-nvrtc")
