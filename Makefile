@@ -12,6 +12,7 @@ SHELL := bash
 VENV := .venv
 DEVICE ?= cpu
 DEMO := build/demo
+PYTEST_FLAGS ?= -n auto --maxprocesses 4
 
 ifdef USE_PYTHON
 PY := $(USE_PYTHON)
@@ -51,7 +52,7 @@ bench: $(DEMO_READY)
 	$(PY) benchmarks/make_tables.py
 
 test-gpu: $(TEST_READY) $(CUDA_READY)
-	$(PY) -m pytest tests/device $(PYTEST_FLAGS)
+	$(PY) -m pytest tests/device $(PYTEST_FLAGS) -n 0
 
 profile: $(DEMO_READY) $(if $(filter cuda%,$(DEVICE)),$(CUDA_READY))
 	@test -n "$(PROBLEM)" || { echo 'error: say which layer: make profile PROBLEM=n1c512h7w7k512r3s3p1-f32' >&2; exit 2; }

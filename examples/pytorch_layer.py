@@ -1,8 +1,13 @@
 """PyTorch tensors, on the GPU's current stream if there is one: nothing is copied or waited for."""
 
-import torch
+import sys
 
 import tilewright as tw
+
+try:
+    import torch
+except ImportError:
+    sys.exit("this example needs PyTorch: in tilewright's folder run pip install '.[torch]'")
 
 place = "cuda" if torch.cuda.is_available() else "cpu"
 layer = torch.nn.Conv2d(16, 32, 3, padding=1, bias=True, device=place)

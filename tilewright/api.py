@@ -13,12 +13,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tilewright.arguments import epilogue_of, problem_of, runtime_for, selected
+from tilewright.arguments import (
+    as_config,
+    as_families,
+    epilogue_of,
+    problem_of,
+    runtime_for,
+    search_of,
+    selected,
+)  # fmt: skip
 from tilewright.arrays import Array, look, look_at, same_home
-from tilewright.database import warn_once
 from tilewright.dispatch import MOST_PLANS, UNVERIFIED, dispatch, forget
 from tilewright.epilogue import Pool
-from tilewright.errors import ProblemError, RunError, StoreError
+from tilewright.errors import ConfigError, ProblemError, RunError, StoreError, warn_once
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
@@ -138,7 +145,8 @@ def plan(
         problem: the layer, or its string.
         device: "cpu", "cuda", "cuda:1", "opencl:0", "numpy"; None: the best there is.
         deterministic: only kernels that give the same bits each time.
-        config: a kernel of your own choice, e.g. ``"direct:..."``; None: the fastest known.
+        config: a kernel of your own choice, a Config, its text ``"direct:..."`` or a name of
+            ``tilewright configs``; None: the fastest known.
         family: the fastest known kernel of this family; None: of all.
         store: where winners are kept; None: your own, and those that are shipped.
 
@@ -147,7 +155,7 @@ def plan(
 
     Raises:
         ProblemError: the string cannot be read; names the part.
-        ConfigError: the config breaks a rule, or there is no such family; names it.
+        ConfigError: the config cannot be read or breaks a rule, or there is no such family; names it.
         DeviceError: there is no such device.
 
     Example:
@@ -157,10 +165,12 @@ def plan(
     """
     layer, runtime = as_problem(problem), _open(device)
     if config is not None:
-        wanted = Config.parse(config) if isinstance(config, str) else config
-        return LayerPlan(Plan.make(runtime, layer, wanted, f"chosen by hand{UNVERIFIED}"))
-    families = () if family is None else (family,)
-    return _layer(dispatch(layer, runtime, store or default_store(), bool(deterministic), families))
+        if family is not None:
+            raise ConfigError("config and family: give one of them; the config names its family")
+        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), f"chosen by hand{UNVERIFIED}"))
+    named = () if family is None else as_families("family", family)
+    kept = as_store(store) or default_store()
+    return _layer(dispatch(layer, runtime, kept, bool(deterministic), named))
 
 
 def tune(
@@ -171,7 +181,7 @@ def tune(
     strategy: str = "model",
     seed: int = 0,
     deterministic: bool = False,
-    families: Sequence[str] = (),
+    families: Sequence[str] | str = (),
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> TuneResult:
@@ -187,7 +197,8 @@ def tune(
         strategy: "model" (ranked by the model), "local", "random" or "all".
         seed: of the strategy and of the inputs.
         deterministic: only kernels that give the same bits each time.
-        families: names of those to search, e.g. ``["direct"]``; none: all that take the layer.
+        families: names of those to search, ``"direct"`` or ``["direct", "gemm"]``; none: all that take the
+            layer.
         store: where outcomes are kept; None: your own.
         progress: told each event; see ``tilewright.tuning.events``.
 
@@ -195,8 +206,9 @@ def tune(
         The winner's Record (``winner``), the outcomes of this run (``records``), the ``seconds`` taken.
 
     Raises:
-        ProblemError: the string cannot be read, there is nothing to compute, or no family takes it.
-        ConfigError: there is no such family.
+        ProblemError: the string cannot be read, there is nothing to compute or no room for the arrays, or no
+            family takes it.
+        ConfigError: there is no such family or strategy, or the seed is none.
         DeviceError: there is no such device, or none that runs kernels.
         BudgetError: the budget cannot be read.
         RunError: no config was right within the budget.
@@ -207,13 +219,16 @@ def tune(
         >>> tw.tune("n1c8h6w6k16r3s3p1-f32", device="cpu", budget="2trials").winner.outcome
         'correct'
     """
+    from tilewright.runtime.capacity import require_room
     from tilewright.tuning.tuner import tune as run
 
-    layer = as_problem(problem)
+    layer, named = as_problem(problem), as_families("families", families)
     selected(device)
-    kept = store or Store()
+    number = search_of(strategy, seed, progress)
+    kept = as_store(store) or Store()
+    require_room(layer)
     try:
-        result = run(layer, device, budget, strategy, seed, kept, progress, deterministic, families)
+        result = run(layer, device, budget, strategy, number, kept, progress, bool(deterministic), named)
     finally:
         forget(layer)
     if result.best is None:
@@ -226,6 +241,14 @@ def as_problem(problem: Problem | str) -> Problem:
     if not isinstance(problem, (Problem, str)):
         raise ProblemError(f"problem: a {type(problem).__name__} was given; must be a Problem or its string")
     return Problem.parse(problem) if isinstance(problem, str) else problem
+
+
+def as_store(store: Store | None) -> Store | None:
+    """Take a Store, or None for the user's own."""
+    if store is not None and not isinstance(store, Store):
+        given = type(store).__name__
+        raise StoreError(f"store: a {given} was given; must be a Store, e.g. tilewright.Store('my.sqlite')")
+    return store
 
 
 def default_store() -> Store | None:

@@ -9,7 +9,8 @@ from tilewright.arrays import Seen, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.epilogue import Epilogue, Pool
-from tilewright.errors import ArrayError, DeviceError, ProblemError
+from tilewright.errors import ArrayError, ConfigError, DeviceError, ProblemError
+from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.runtime import Runtime, open_runtime
 
@@ -194,3 +195,47 @@ def runtime_for(x: Seen, device: object) -> Runtime:
             f"{x.name}: is on {x.place}, but device={device!r}; leave device out, or move the array"
         )
     return open_runtime("cuda", x.index)
+
+
+def as_config(config: Config | str, problem: Problem) -> Config:
+    """Take a Config, read its text, or look its name up.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    from tilewright.kernels.named import find
+
+    if not isinstance(config, (Config, str)):
+        given = type(config).__name__
+        raise ConfigError(f"config: a {given} was given; must be a Config, its text, or a name")
+    return find(config, problem) if isinstance(config, str) else config
+
+
+def as_families(name: str, families: object) -> tuple[str, ...]:
+    """Take one name of a family, or several; whether there are such is looked up later.
+
+    Raises:
+        ConfigError: they are no names.
+    """
+    several = families if isinstance(families, (list, tuple, set, frozenset)) else (families,)
+    if not all(isinstance(one, str) for one in several):
+        raise ConfigError(f"{name}={_shown(families)}: must be names of kernel families, e.g. 'direct'")
+    return tuple(several)
+
+
+def search_of(strategy: object, seed: object, progress: object) -> int:
+    """Check how to search; return the seed.
+
+    Raises:
+        ConfigError: there is no such strategy, the seed is out of range, or progress is no function.
+    """
+    from tilewright.tuning.search import STRATEGIES
+
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"strategy={_shown(strategy)}: must be one of {', '.join(STRATEGIES)}")
+    number = whole(seed)
+    if number is None or not 0 <= number < 1 << 31:
+        raise ConfigError(f"seed={_shown(seed)}: must be an integer from 0 to {(1 << 31) - 1}")
+    if progress is not None and not callable(progress):
+        raise ConfigError(f"progress={_shown(progress)}: must be a function of one event")
+    return number

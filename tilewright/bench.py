@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.calibrate import outdone
 from tilewright.contest import offered, wrong
 from tilewright.device import parse_selector
 from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget, settled
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import RunError, TilewrightError
 from tilewright.execution import Plan
+from tilewright.floor import floor_us, peak_tflops
+from tilewright.kernels import family
 from tilewright.peers import Peer, Setting, applicable, release, usual
 from tilewright.peers.base import Array, Run
 from tilewright.problem import Problem
@@ -34,7 +37,7 @@ from tilewright.tuning.measure import Limits, measure
 from tilewright.tuning.verify import Verifier
 
 OURS = "tilewright"
-LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0)
+LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Bench:
         Raises:
             RunError: the device failed and the process is of no more use.
         """
-        problem, device = layer.problem, self.runtime.device
+        problem = layer.problem
         inputs = normal_inputs(problem, self.seed)
         self.progress(f"{layer.name}: tuning", 0.0)
         tune_s, untuned = self._tune(problem)
@@ -96,7 +99,7 @@ class Bench:
         runs |= {c.name: c.run for entered in offers.values() for c in entered.contestants}
         figures = measure(runs, self.runtime, self.limits) if runs else {}
         row = BenchRow(
-            name=layer.name, problem=str(problem), floor_us=device.floor_us(problem.flops, problem.bytes),
+            name=layer.name, problem=str(problem), floor_us=self._floor_us(problem, ours, figures.get(OURS)),
             ours=replace(
                 _timed(ours, figures.get(OURS)), tune_s=tune_s, note=ours.note or untuned,
                 families=raced(problem, self.runtime, self.store, self.families),
@@ -113,6 +116,12 @@ class Bench:
             return (self.tune(problem) if self.tune else 0.0), ""
         except TilewrightError as error:
             return 0.0, f"not tuned: {error}"
+
+    def _floor_us(self, problem: Problem, ours: OurFigure, figure: Measurement | None) -> float:
+        """The floor, by rates that are no lower than what our kernel was just seen to do."""
+        if figure is None:
+            return floor_us(problem, self.runtime.device)
+        return outdone(self.runtime, problem, figure.cold_us, family(ours.family).multiplies)
 
     def _applicable(self) -> list[Peer]:
         """The wanted peers that are made for this kind of device; an OpenCL GPU has none."""
@@ -143,9 +152,13 @@ class Bench:
 
     def document(self, rows: Sequence[BenchRow], budget: str = "") -> dict[str, Any]:
         """Return the results file of rows (see ``report.results``)."""
-        device = self.runtime.device
+        device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
+        peaks = {problem.dtype: peak_tflops(device, problem.dtype) for problem in problems}
+        floors = [floor_us(problem, device) for problem in problems]  # the rates may have risen since
         return {
-            "device": {**asdict(device), "key": device.key, **self.runtime.versions()},
+            "device": {
+                **asdict(device), "key": device.key, **self.runtime.versions(), "peak_tflops": peaks,
+            },
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": commit(),
             "protocol": {
@@ -154,7 +167,7 @@ class Bench:
                 "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
                 "budget": budget, "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
             },
-            "rows": [row.to_json() for row in rows],
+            "rows": [replace(row, floor_us=us).to_json() for row, us in zip(rows, floors, strict=True)],
         }  # fmt: skip
 
 

@@ -1,4 +1,8 @@
-"""Calibration: what one device really does. The floor and the model's estimates rest on it."""
+"""Calibration: what one device really does. The floor and the model's estimates rest on it.
+
+Whatever else a machine does makes a calibration too low, and the floor too high: so the best of all counts,
+and a kernel that is right and beats the floor is taken for a calibration too (``outdone``).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,14 @@ from functools import partial
 
 from tilewright.device import Rates
 from tilewright.errors import DeviceError
+from tilewright.floor import floor, floor_us
 from tilewright.kernels import tools
+from tilewright.problem import Problem
 from tilewright.runtime import rates
 from tilewright.runtime.base import Memory, Runtime
 
-READ_BYTES = 256 << 20
+READ_BYTES = 256 << 20  # on a GPU: of a shorter read, starting it is a part
+CPU_READ_BYTES = 64 << 20  # 3 ms at 20 GB/s: a busy machine may be quiet that long
 _SECONDS = 0.5  # of the empty kernel and the read; and again of the multiply-adds
 _LEAST_RUNS = 5
 
@@ -23,7 +30,7 @@ Run = Callable[[], None]
 def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
     """Measure a device and keep the figures in the user's cache folder; takes about a second.
 
-    The read is of 256 MB, more than any cache. The multiply-adds are tried in several shapes. Of many runs
+    The read is cold, like every timed run. The multiply-adds are tried in several shapes. Of many runs
     in turns the fastest counts, and so does the best of all calibrations: whatever else the machine does
     makes it slower (two busy processes on 4 cores: by 28%, for as long as they run). The time of an empty
     kernel is taken off both, since ``Device.floor_us`` adds it again.
@@ -41,14 +48,14 @@ def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
     if runtime.device.backend == "numpy":
         raise DeviceError("calibrate: NumPy runs no kernels; choose cpu, cuda or opencl")
     read_us, empty_us = _least_us(runtime, _reading(runtime))
-    shapes, runs = _multiplying(runtime)
+    flops, runs = _multiplying(runtime)
     times_us = _least_us(runtime, runs)
     if min(read_us, *times_us) <= empty_us or empty_us <= 0:
         raise DeviceError(f"calibrate: {runtime.device.name} gave no usable times; is it in other use?")
-    rate = max(shape.flops / (us - empty_us) for shape, us in zip(shapes, times_us, strict=True))
+    rate = max(count / (us - empty_us) for count, us in zip(flops, times_us, strict=True))
     found = Rates(
         empty_us=round(empty_us, 3),
-        read_gbs=round(READ_BYTES / (read_us - empty_us) / 1e3, 1),
+        read_gbs=round(_read_bytes(runtime) / (read_us - empty_us) / 1e3, 1),
         f32_tflops=round(rate / 1e6, 4),
         source="calibrated",
     )
@@ -60,6 +67,32 @@ def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
     return found
 
 
+def outdone(runtime: Runtime, problem: Problem, us: float, multiplies: float = 1.0) -> float:
+    """Return a layer's floor in us; first raise the rates if a kernel was faster than they allow.
+
+    Args:
+        runtime: where it ran; its ``device`` has the new rates afterwards.
+        problem: the layer.
+        us: the cold median of a kernel whose answer was right.
+        multiplies: ``Family.multiplies`` of the kernel: of fewer multiplications a device can do more.
+    """
+    device, least = runtime.device, floor(problem, runtime.device)
+    took_us = us - least.empty_us
+    by_datasheet = device.backend == "cuda" and problem.dtype != "f32"
+    f32_more = 1.0 if by_datasheet else least.arithmetic_us * multiplies / max(took_us, 1e-9)
+    read_more = least.memory_us / max(took_us, 1e-9)
+    if device.rates.source != "calibrated" or took_us <= 0 or max(f32_more, read_more) <= 1.0:
+        return least.us
+    found = replace(
+        device.rates, f32_tflops=device.rates.f32_tflops * max(1.0, f32_more),
+        read_gbs=device.rates.read_gbs * max(1.0, read_more),
+    )  # fmt: skip
+    found = _better(found, rates.calibrated(device).rates)
+    rates.keep(device, found)
+    runtime.device = replace(device, rates=found)
+    return floor_us(problem, runtime.device)
+
+
 def _better(a: Rates, b: Rates) -> Rates:
     """Return the better of each figure."""
     return replace(
@@ -68,11 +101,15 @@ def _better(a: Rates, b: Rates) -> Rates:
     )  # fmt: skip
 
 
+def _read_bytes(runtime: Runtime) -> int:
+    return READ_BYTES if runtime.device.lanes == 32 else CPU_READ_BYTES
+
+
 def _reading(runtime: Runtime) -> list[Run]:
     """Return what reads a large buffer, and what does nothing."""
-    blueprint = tools.flush(runtime.device, READ_BYTES)
+    blueprint = tools.flush(runtime.device, _read_bytes(runtime))
     loaded = runtime.load(runtime.compile(blueprint))
-    buffer, sink = _zeros(runtime, READ_BYTES), _zeros(runtime, 64)
+    buffer, sink = _zeros(runtime, _read_bytes(runtime)), _zeros(runtime, 64)
     read, empty = blueprint.launches
     return [
         partial(runtime.launch, loaded, read, [buffer, sink]),
@@ -80,15 +117,22 @@ def _reading(runtime: Runtime) -> list[Run]:
     ]
 
 
-def _multiplying(runtime: Runtime) -> tuple[list[tools.Peak], list[Run]]:
-    """Return the shapes of multiply-adds, and what runs each."""
-    shapes = tools.peaks(runtime.device)
+def _multiplying(runtime: Runtime) -> tuple[list[int], list[Run]]:
+    """Return what runs multiply-adds in several shapes, and the flops of each.
+
+    One core of a CPU counts for all: another program may well have a core to itself, but hardly each of them.
+    """
+    device, flops = runtime.device, []
     memories = [_zeros(runtime, 4 * tools.PEAK_FLOATS), _zeros(runtime, 64)]
     runs: list[Run] = []
-    for shape in shapes:
-        loaded = runtime.load(runtime.compile(shape.blueprint))
-        runs.append(partial(runtime.launch, loaded, shape.blueprint.launches[0], memories))
-    return shapes, runs
+    for shape in tools.peaks(device):
+        loaded, all_units = runtime.load(runtime.compile(shape.blueprint)), shape.blueprint.launches[0]
+        of_one = replace(all_units, grid=(1, 1, 1))
+        each_has_one = device.lanes != 32 and all_units.grid[0] == device.units
+        for launch in (all_units, of_one) if each_has_one else (all_units,):
+            runs.append(partial(runtime.launch, loaded, launch, memories))
+            flops.append(shape.flops)
+    return flops, runs
 
 
 def _least_us(runtime: Runtime, runs: Sequence[Run]) -> list[float]:

@@ -6,18 +6,16 @@ import os
 import sqlite3
 import stat
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, warn_once
 from tilewright.runtime.cache import secure_folder
 
 T = TypeVar("T")
 
-_warned: set[str] = set()
 
 
 class Database:
@@ -128,16 +126,9 @@ def regular_file(path: Path) -> None:
     except OSError as error:
         raise StoreError(f"store {path}: cannot be used ({error.strerror or error})") from None
     if not stat.S_ISREG(facts.st_mode):
-        raise StoreError(f"store {path}: is a symbolic link or no plain file; remove it")
+        raise StoreError(f"store {path}: is a symbolic link or no plain file; name another")
     if hasattr(os, "getuid") and facts.st_uid != os.getuid():
         raise StoreError(f"store {path}: belongs to user {facts.st_uid}, not to you; remove it")
-
-
-def warn_once(text: str, key: str | None = None) -> None:
-    """Warn the user, the first time only that ``key`` (by default the text) comes up."""
-    if (key or text) not in _warned:
-        _warned.add(key or text)
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def _touch(path: Path) -> None:

@@ -77,12 +77,6 @@ class Device:
         """What identifies the device in the store: name, architecture, unit count."""
         return f"{self.backend}/{self.name}/{self.arch}/{self.units}"
 
-    def floor_us(self, flops: int, nbytes: int) -> float:
-        """Least time for the work: empty kernel + the slower of arithmetic and memory, in us."""
-        arithmetic = flops / (self.rates.f32_tflops * 1e6)
-        memory = nbytes / (self.rates.read_gbs * 1e3)
-        return self.rates.empty_us + max(arithmetic, memory)
-
 
 _KB = 1024
 _SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::(\d{1,4}))?")

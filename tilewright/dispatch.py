@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-from tilewright.database import warn_once
 from tilewright.device import Device
 from tilewright.errors import (
     CompileError,
@@ -17,6 +16,7 @@ from tilewright.errors import (
     RunError,
     StoreError,
     TilewrightError,
+    warn_once,
 )
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES, pick
@@ -84,6 +84,18 @@ def forget(problem: Problem | None = None) -> None:
             del _plans[key]
 
 
+def stored(
+    problem: Problem,
+    runtime: Runtime,
+    store: Store,
+    deterministic: bool = False,
+    families: Sequence[str] = (),
+) -> Record | None:
+    """Return the stored winner of these families (none: of all that race), of these very kernels."""
+    keys = _keys(problem, runtime, families)
+    return store.best(problem, runtime.device.key, deterministic, keys)
+
+
 def settled(
     problem: Problem,
     runtime: Runtime,
@@ -92,15 +104,20 @@ def settled(
     families: Sequence[str] = (),
 ) -> Record | None:
     """Return the winner, if its tuning raced all these families to the end, with these very kernels."""
-    from tilewright.tuning.space import usable
-
-    known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
-    keys = source_keys((family.name for family in known), runtime.compiler)
+    keys = _keys(problem, runtime, families)
     best = store.best(problem, runtime.device.key, deterministic, keys)
     if best is None or best.context.get("stage") != "final":
         return None
     raced = best.context.get("raced", " ".join(keys)).split()
     return best if set(keys) <= set(raced) else None
+
+
+def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[str, str]:
+    """Return the source key of each of these families that takes the problem."""
+    from tilewright.tuning.space import usable
+
+    known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
+    return source_keys((family.name for family in known), runtime.compiler)
 
 
 def _first_that_works(
@@ -240,6 +257,6 @@ def ranked_for(
     found = []
     for family in usable:
         ranked = rank(problem, device, family, ALL_SEEN, 0)
-        found += [(e.total_us, c) for c, e in ranked if family.deterministic(c) or not deterministic]
+        found += [(us, c) for c, us in ranked if family.deterministic(c) or not deterministic]
     found.sort(key=lambda item: item[0])
     return [found[place][1] for place in GUESSES if place < len(found)]

@@ -10,15 +10,19 @@ import math
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.errors import ProblemError
 
 ACTIVATIONS = ("", "relu", "leaky", "silu", "clamp")
 POOLS = ("max", "avg")
+NUMBERS = ("alpha", "beta", "low", "high")
 MAX_POOL = 64
-WORDS = "alpha<number>, bias, add[<number>], relu | leaky[<slope>] | silu | clamp<low>:<high>, "
-WORDS += "maxpool<size>[u<stride>][p<pad>] | avgpool<size>[u<stride>]"
+WORDS = """\
+  +alpha<number>  +bias  +add[<number>]
+  +relu, +leaky[<slope>], +silu or +clamp<low>:<high>
+  +maxpool<size>[u<stride>][p<pad>] or +avgpool<size>[u<stride>]"""
+ORDER = "alpha, bias, add, an activation, a pool"
 
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 _WORD = re.compile(
@@ -60,7 +64,9 @@ class Pool:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done to the sum; the values are those of f32, so that no kernel rounds them otherwise.
+    """What is done to the sum.
+
+    A Problem takes its numbers ``rounded`` to f32, unless its dtype is f64: no kernel rounds them otherwise.
 
     Attributes:
         alpha: factor of the sum.
@@ -83,12 +89,12 @@ class Epilogue:
     pool: Pool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "beta", "low", "high"):
-            object.__setattr__(self, name, _f32(name, getattr(self, name)))
+        for name in NUMBERS:
+            object.__setattr__(self, name, _finite(name, getattr(self, name)))
         if self.act not in ACTIVATIONS:
             raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(ACTIVATIONS[1:])}")
         if self.act == "clamp" and self.low > self.high:
-            raise ProblemError(f"clamp{_text(self.low)}:{_text(self.high)}: low is above high")
+            raise ProblemError(f"clamp{_text64(self.low)}:{_text64(self.high)}: low is above high")
         if self.act != "clamp" and (self.high or (self.low and self.act != "leaky")):
             raise ProblemError(f"{self.act or 'no activation'}: takes no low={self.low}, high={self.high}")
         if self.alpha == 0.0:
@@ -117,35 +123,54 @@ class Epilogue:
             return powers and whole and math.frexp(self.pool.size)[0] == 0.5
         return powers and self.act != "silu"
 
-    def defines(self) -> dict[str, int]:
-        """Return the defines of ``epilogue.h``; numbers travel as the bits of an f32."""
+    def rounded(self) -> Epilogue:
+        """Return it with the numbers of f32.
+
+        Raises:
+            ProblemError: a factor is 0 in f32.
+        """
+        near = {name: _f32(getattr(self, name)) for name in NUMBERS}
+        if self.add and near["beta"] == 0.0:
+            beta = _text64(self.beta)
+            raise ProblemError(f"+add{beta}: a factor of 0 in f32: beta={beta}: leaves nothing of z")
+        return replace(self, **near)  # type: ignore[arg-type]
+
+    def defines(self, dtype: str) -> dict[str, int]:
+        """Return the defines of ``epilogue.h``; numbers travel as the bits of an f64, or else of an f32."""
+        bits = _bits64 if dtype == "f64" else _bits32
         pool = self.pool or Pool("max", 1, 1)
         return dict(
-            ALPHA=_bits(self.alpha), SCALED=int(self.alpha != 1.0), BIAS=int(self.bias),
-            BETA=_bits(self.beta), ADD=int(self.add),
-            ACT=ACTIVATIONS.index(self.act), ACT_LOW=_bits(self.low), ACT_HIGH=_bits(self.high),
+            ALPHA=bits(self.alpha), SCALED=int(self.alpha != 1.0), BIAS=int(self.bias),
+            BETA=bits(self.beta), ADD=int(self.add),
+            ACT=ACTIVATIONS.index(self.act), ACT_LOW=bits(self.low), ACT_HIGH=bits(self.high),
             POOL=0 if self.pool is None else 1 + POOLS.index(pool.kind), POOL_SIZE=pool.size,
             POOL_STRIDE=pool.stride, POOL_PAD=pool.pad,
         )  # fmt: skip
 
     @classmethod
-    def of(cls, defines: dict[str, int]) -> Epilogue:
-        """Return what ``defines`` spelt out."""
+    def of(cls, defines: dict[str, int], dtype: str) -> Epilogue:
+        """Return what ``defines`` of a dtype spelt out."""
         d = defines
+        number = _number64 if dtype == "f64" else _number32
         pool = None
         if d["POOL"]:
             pool = Pool(POOLS[d["POOL"] - 1], d["POOL_SIZE"], d["POOL_STRIDE"], d["POOL_PAD"])
         return cls(
-            alpha=_float(d["ALPHA"]), bias=bool(d["BIAS"]), beta=_float(d["BETA"]) if d["ADD"] else 0.0,
-            act=ACTIVATIONS[d["ACT"]], low=_float(d["ACT_LOW"]), high=_float(d["ACT_HIGH"]), pool=pool,
+            alpha=number(d["ALPHA"]), bias=bool(d["BIAS"]), beta=number(d["BETA"]) if d["ADD"] else 0.0,
+            act=ACTIVATIONS[d["ACT"]], low=number(d["ACT_LOW"]), high=number(d["ACT_HIGH"]), pool=pool,
         )  # fmt: skip
 
     def __str__(self) -> str:
-        words = [f"alpha{_text(self.alpha)}"] if self.alpha != 1.0 else []
+        return self.text("f64")
+
+    def text(self, dtype: str) -> str:
+        """Return its words, the numbers as the shortest decimals that are these of f64, or else of f32."""
+        write = _text64 if dtype == "f64" else _text32
+        words = [f"alpha{write(self.alpha)}"] if self.alpha != 1.0 else []
         words += ["bias"] if self.bias else []
-        words += ["add" + (_text(self.beta) if self.beta != 1.0 else "")] if self.add else []
+        words += ["add" + (write(self.beta) if self.beta != 1.0 else "")] if self.add else []
         if self.act:
-            numbers = {"leaky": _text(self.low), "clamp": f"{_text(self.low)}:{_text(self.high)}"}
+            numbers = {"leaky": write(self.low), "clamp": f"{write(self.low)}:{write(self.high)}"}
             words.append(self.act + numbers.get(self.act, ""))
         words += [str(self.pool)] if self.pool else []
         return "".join("+" + word for word in words)
@@ -162,7 +187,7 @@ class Epilogue:
         for word in words:
             place, new = _read(word)
             if place <= last:
-                raise ProblemError(f"+{_shown(word)}: given twice or out of order; the order is {WORDS}")
+                raise ProblemError(f"+{_shown(word)}: given twice or out of order; the order is {ORDER}")
             last = place
             values |= new
         return cls(**values)  # type: ignore[arg-type]
@@ -172,20 +197,22 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
     match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
     if match is None:
-        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {WORDS}")
+        known = ", ".join([*_COUNTS, "maxpool", "avgpool"])
+        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {known}")
     if match["pool"]:
         size = int(match["size"])
         return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}
     name, a, b = match["name"], match["a"], match["b"]
     given = (a is not None) + (b is not None)
     if given not in _COUNTS[name]:
-        raise ProblemError(f"+{_shown(word)}: has the wrong count of numbers; known are {WORDS}")
+        counts = " or ".join(map(str, _COUNTS[name]))
+        raise ProblemError(f"+{_shown(word)}: takes {counts} number{'' if counts.endswith('1') else 's'}")
     if name in ("relu", "leaky", "silu", "clamp"):
         low = float(a) if a is not None else 0.01 if name == "leaky" else 0.0
         return 3, {"act": name, "low": low, "high": float(b or 0.0)}
     if name == "bias":
         return 1, {"bias": True}
-    value = _f32(name, float(a)) if a is not None else 1.0
+    value = _finite(name, float(a)) if a is not None else 1.0
     if value == 0.0:
         raise ProblemError(f"+{_shown(word)}: a factor of 0 leaves nothing; leave the word out")
     return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
@@ -196,32 +223,49 @@ def _shown(word: str) -> str:
     return repr(word[:80])[1:-1]
 
 
-def _f32(name: str, value: object) -> float:
-    """Return the f32 next to a number, never -0: it would be another text of the same value."""
+def _finite(name: str, value: object) -> float:
+    """Return a number, never -0: it would be another text of the same value."""
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) < 3e38:
         raise ProblemError(f"{name}={str(value)[:80]}: must be a finite number")
-    return float(struct.unpack("f", struct.pack("f", number))[0]) + 0.0
+    return number + 0.0
 
 
-def _bits(value: float) -> int:
+def _f32(value: float) -> float:
+    """Return the f32 next to a number, never -0."""
+    return _number32(_bits32(value)) + 0.0
+
+
+def _bits32(value: float) -> int:
     return int(struct.unpack("I", struct.pack("f", value))[0])
 
 
-def _float(bits: int) -> float:
+def _number32(bits: int) -> float:
     return float(struct.unpack("f", struct.pack("I", bits))[0])
 
 
-def _text(value: float) -> str:
-    """Return the shortest decimal that is this f32."""
-    for digits in range(1, 10):
-        text = f"{value:.{digits}g}"
-        if _f32("", float(text)) == value:
-            break
-    return text.replace("e+", "e")
+def _bits64(value: float) -> int:
+    """Return the bits of an f64 as a signed number: every compiler has room for that."""
+    return int(struct.unpack("q", struct.pack("d", value))[0])
+
+
+def _number64(bits: int) -> float:
+    return float(struct.unpack("d", struct.pack("q", bits))[0])
+
+
+def _text32(value: float) -> str:
+    """Return the shortest decimal that is this number in f32."""
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next(text for text in texts if _f32(float(text)) == _f32(value)).replace("e+", "e")
+
+
+def _text64(value: float) -> str:
+    """Return the shortest decimal that is this number in f64."""
+    texts = (f"{value:.{digits}g}" for digits in range(1, 18))
+    return next(text for text in texts if float(text) == value).replace("e+", "e")
 
 
 NOTHING = Epilogue()

@@ -1,6 +1,13 @@
-"""The errors a user can meet: each says what was given, what was wrong and what to do."""
+"""The errors and warnings a user can meet: each says what was given, what was wrong and what to do."""
 
 from __future__ import annotations
+
+import warnings
+
+
+def how_to_get(extra: str) -> str:
+    """Say how to install what an extra of pyproject.toml names; tilewright is installed from its checkout."""
+    return f"in tilewright's folder run pip install '.[{extra}]'"
 
 
 class TilewrightError(Exception):
@@ -49,3 +56,13 @@ class StoreError(TilewrightError):
 
 class PeerError(TilewrightError):
     """A peer that is absent or cannot run a problem; the text says why."""
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str, key: str | None = None) -> None:
+    """Warn the user, the first time only that ``key`` (by default the text) comes up."""
+    if (key or text) not in _warned:
+        _warned.add(key or text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)

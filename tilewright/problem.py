@@ -18,14 +18,18 @@ MAX_EXTENT = 1 << 24
 
 __all__ = ["DTYPES", "DTYPE_BYTES", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "NAMES", "STORED", "Problem"]
 
-GRAMMAR = (
-    "[n<batch>]c<in channels>h<height>[w<width>]k<out channels>r<filter height>[s<filter width>]"
-    "[p<pad> | p<pad h>x<pad w> | p<top>.<bottom>.<left>.<right>][u<stride>[x<stride w>]]"
-    "[d<dilation>[x<dilation w>]][g<groups>][-f64|-f32|-tf32|-accurate|-f16|-bf16|-f8|-i8]"
-    "[-nchw|-nhwc|-nchw2nhwc|-nhwc2nchw][-strict], then an epilogue of +words: " + WORDS + ", "
-    "requant (of i8 alone); "
-    "e.g. n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
-)
+# [] may be left out; sizes in any order, then -words, then +words in this order.
+GRAMMAR = f"""\
+  [n<batch>] c<in channels> h<height> [w<width>] k<out channels>
+  r<filter height> [s<filter width>] [u<stride>[x<stride w>]]
+  [p<pad> or p<pad h>x<pad w> or p<top>.<bottom>.<left>.<right>]
+  [d<dilation>[x<dilation w>]] [g<groups>]
+  -f64 -f32 -tf32 -accurate -f16 -bf16 -f8 -i8
+  -nchw -nhwc -nchw2nhwc -nhwc2nchw
+{WORDS}
+  +requant, last, of -i8"""
+EXAMPLE = "n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
+_HINT = f"write it like {EXAMPLE}; 'tilewright --help' has the grammar"
 
 _SIZES = re.compile(r"([a-z])([0-9]+(?:[x.][0-9]+)*)")
 
@@ -82,6 +86,8 @@ class Problem:
             object.__setattr__(self, "dtype", "f32")
         _check_sizes(self)
         _check_names(self)
+        if self.dtype != "f64" and self.epilogue:
+            object.__setattr__(self, "epilogue", self.epilogue.rounded())
 
     @property
     def p(self) -> int:
@@ -221,13 +227,14 @@ class Problem:
         more = self.bias_bytes * self.epilogue.bias + self.z_bytes * self.epilogue.add
         return self.x_bytes + self.w_bytes + self.y_bytes + self.scale_bytes + more
 
+    def with_dtype(self, name: str) -> Problem:
+        """Return the same layer in another dtype or math; its epilogue has the numbers of its text."""
+        epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
+        return replace(self, dtype=name, math="strict", epilogue=epilogue)
+
     def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
         """Return the same layer with other layouts (the output's defaults to the input's)."""
         return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
-
-    def with_dtype(self, name: str) -> Problem:
-        """Return the same layer with another dtype or math: one of NAMES."""
-        return replace(self, dtype=name, math="strict")
 
     def __str__(self) -> str:
         return _format(self)
@@ -258,7 +265,8 @@ def _check_sizes(p: Problem) -> None:
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
         if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
-            raise ProblemError(f"{name}={_short(values)}: must be {count} integers of {low} or more")
+            many = f"{count} integers from {low} to {MAX_EXTENT}"
+            raise ProblemError(f"{name}={_short(values)}: must be {many}")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
     if p.p < 1 or p.q < 1:
@@ -306,12 +314,12 @@ def _format(p: Problem) -> str:
     if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
         same = p.layout_in == p.layout_out
         text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
-    return text + str(p.epilogue) + (f"+{REQUANT}" if p.requantised else "")
+    return text + p.epilogue.text(p.dtype) + (f"+{REQUANT}" if p.requantised else "")
 
 
 def _parse(text: str) -> Problem:
     if not isinstance(text, str):
-        raise ProblemError(f"problem {_short(text)}: must be text; grammar: {GRAMMAR}")
+        raise ProblemError(f"problem {_short(text)}: must be text; {_HINT}")
     body, *words = text.strip().split("+")
     sizes, *names = body.split("-")
     values = _parse_sizes(text, sizes) | _parse_names(text, names)
@@ -389,7 +397,7 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
 
 
 def _bad(text: str, part: str, why: str) -> ProblemError:
-    return ProblemError(f"problem {_short(text)}: cannot read {_short(part)} ({why}); grammar: {GRAMMAR}")
+    return ProblemError(f"problem {_short(text)}: cannot read {_short(part)} ({why}); {_HINT}")
 
 
 def _short(value: object) -> str:

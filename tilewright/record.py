@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
+NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,16 @@ class Measurement:
     ci95_us: float
     runs: int
     warm_us: float | None = None
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the interval is too wide for the time to be relied on."""
+        return is_noisy(self.cold_us, self.ci95_us)
+
+
+def is_noisy(cold_us: float, ci95_us: float) -> bool:
+    """Whether the half width of an interval is over 5% of the time, and over the 0.3 us of a clock."""
+    return ci95_us > max(NOISY * cold_us, 0.3)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tilewright.record import is_noisy
+
 
 @dataclass(frozen=True)
 class OurFigure:
@@ -21,7 +23,8 @@ class OurFigure:
         error_bound: the a-priori bound where the error is largest relative to it.
         worst: largest error / bound over all elements.
         deterministic: whether two runs give the same bits.
-        workspace_bytes: device memory beside x, the packed filter, bias and y.
+        workspace_bytes: device memory beside x, the packed filter, bias and y; 8 bytes are the counters by
+            which the cores of a CPU share out the work.
         pack_us: time to pack the filter once.
         tune_s: seconds spent tuning in this run.
         note: why this config, if it is not the tuned winner.
@@ -45,6 +48,11 @@ class OurFigure:
     note: str = ""
     reason: str = ""
     families: Mapping[str, float | str] = field(default_factory=dict)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the interval is too wide for the time to be relied on."""
+        return self.cold_us is not None and is_noisy(self.cold_us, self.ci95_us or 0.0)
 
 
 @dataclass(frozen=True)
@@ -120,4 +128,5 @@ class BenchRow:
                     figure[key] = round(value, 3)
             figure.pop("reason") if not figure["reason"] else None
         row["floor_us"] = round(self.floor_us, 3)
+        row["ours"]["noisy"] = self.ours.noisy
         return row

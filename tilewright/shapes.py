@@ -76,7 +76,7 @@ def resolve(spec: str) -> list[Layer]:
         return [shipped()[spec]]
     if spec.endswith(".txt") or "/" in spec or _is_file(spec):
         return read_file(Path(spec))
-    if _PROBLEM_LIKE.match(spec):
+    if _PROBLEM_LIKE.match(spec) and not _close(spec, 1.0):
         problem = Problem.parse(spec)
         return [Layer(str(problem), problem)]
     raise _unknown(spec)
@@ -157,9 +157,28 @@ def _changed(layer: Layer, dtype: str | None, layout: str | None, batch: int | N
 
 
 def _unknown(spec: str) -> ProblemError:
-    close = difflib.get_close_matches(spec, [*suites(), *shipped()], n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return ProblemError(
-        f"layer {spec!r}{hint}: no suite, file or problem string; known suites are {', '.join(suites())}; "
-        "a problem string looks like n1c64h56w56k64r3s3p1-f32"
-    )
+    lower = spec.lower() if _PROBLEM_LIKE.match(spec.lower()) else ""
+    close = _close(spec, 1.0) or lower or _close(spec, 0.6)
+    if "," in spec:
+        hint = "put spaces between layers"
+    elif close:
+        hint = f"did you mean {close}?"
+    else:
+        hint = f"suites are {', '.join(suites())}; a problem string looks like n1c64h56w56k64r3s3p1-f32"
+    return ProblemError(f"layer {spec!r}: no suite, layer, file or problem string; {hint}")
+
+
+def _close(spec: str, likeness: float) -> str:
+    """The suite or layer whose name is most like a text, whatever its case; "" if none is."""
+    names = {_plain(name): name for name in [*_of_suites(), *shipped(), *suites()]}
+    found = difflib.get_close_matches(_plain(spec), names, 1, likeness)
+    return names[found[0]] if found else ""
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s:/_-]+", ":", text.lower())
+
+
+def _of_suites() -> list[str]:
+    """Each layer with its suite before it: resnet:R12."""
+    return [f"{suite}:{x.name}" for suite in suites() for x in read_file(SHAPES_DIR / f"{suite}.txt")]

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 
-from tilewright.database import warn_once
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, warn_once
 from tilewright.exchange import read_row, rows_of
 from tilewright.kernels.family import Family
 from tilewright.record import Record

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tilewright.database import Database, warn_once
+from tilewright.database import Database
 from tilewright.device import Device
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, warn_once
 from tilewright.exchange import (
     MAX_FILE_BYTES,
     SCHEMA,
@@ -90,6 +90,8 @@ class Store:
     def __init__(
         self, path: str | os.PathLike[str] | None = None, shipped: bool = True, timeout_s: float = 30.0
     ) -> None:
+        if path is not None and not isinstance(path, (str, os.PathLike)):
+            raise StoreError(f"store: a {type(path).__name__} was given; must be the path of a file, or None")
         self.path = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
         probe = f"SELECT {_COLUMNS} FROM records LIMIT 1"
         self.database = Database(self.path, SCHEMA, _TABLES, probe, timeout_s)
@@ -206,6 +208,8 @@ class Store:
         Raises:
             StoreError: names the first field that is not right; nothing is imported then.
         """
+        if not isinstance(text, str):
+            raise StoreError(f"{source}: a {type(text).__name__} was given; must be the JSON text")
         if len(text) > MAX_FILE_BYTES:
             raise StoreError(f"{source}: {len(text)} characters; at most {MAX_FILE_BYTES} are read")
         records = import_text(text, source, all_families(), devices)

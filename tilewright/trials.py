@@ -50,8 +50,9 @@ def read(path: Path) -> tuple[Device, list[Record]]:
         with gzip.open(path, "rb") as file:
             lines = file.read(MAX_BYTES).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise StoreError(
-            f"trials file {path}: cannot be read ({error}); want one of model-report --save"
+            f"trials file {path}: cannot be read ({why}); want one of model-report --save"
         ) from None
     number = 1
     try:

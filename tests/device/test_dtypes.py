@@ -16,9 +16,11 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import family
-from tilewright.kernels.family import Family
+from tilewright.kernels.family import Config, Family
+from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import Runtime, open_runtime
+from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["gpu_facts"]  # a fixture
 
@@ -94,6 +96,22 @@ def test_other_families_on_a_cpu(dtype: str, name: str, text: str, runtime: Runt
 @pytest.mark.parametrize(("dtype", "name", "text"), OTHER_CASES)
 def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: Runtime) -> None:
     _check(family(name), gpu_facts, Problem.parse(text.format(dtype)))
+
+
+@pytest.mark.parametrize("text", [
+    "n1c8h9w12k24r3s3p1-f64+alpha0.3+add0.7+leaky0.1", "n1c24h9w12k24r3s3p1g24-f64+alpha-0.3+clamp-0.1:0.7",
+])  # fmt: skip
+def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_facts: Runtime) -> None:
+    problem = Problem.parse(text)
+    inputs = normal_inputs(problem, 5)
+    want, size = numpy_conv(problem, inputs.x, inputs.w, None, inputs.z)
+    for there in (runtime, gpu_facts):
+        kinds = [DIRECT, family("grouped")] if problem.groups > 1 else [DIRECT]
+        configs = [config for kind in kinds for config in _configs(kind, problem, there)]
+        for config in [Config.parse("reference:v=1"), *configs]:
+            plan = Plan.make(there, problem, config)
+            y = plan(inputs.x, plan.pack(inputs.w), None, inputs.z)
+            assert (abs(y - want) <= 1e-14 * size).all(), config
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -110,7 +110,7 @@ def _configs(family: Family, problem: Problem, runtime: Runtime) -> list[Config]
     found: dict[int, list[Config]] = {}
     for _ in range(40 * COUNT):
         config = space.sample(rng)
-        if config.values.get("sw", 1) == 1 and config.values.get("sc", 1) == 1:
+        if all(config.values.get(name, 1) == 1 for name in ("sw", "sc", "cm")):
             found.setdefault(config.values.get("combine", 0), []).append(config)
     ways = sorted(found.values(), key=len)
     return [way[i] for i in range(COUNT) for way in ways if i < len(way)][:COUNT]

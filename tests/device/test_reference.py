@@ -12,7 +12,7 @@ from tilewright.errors import DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.reference import numpy_conv, reference_f64
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
 from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
@@ -88,9 +88,12 @@ def test_the_f64_kernel_is_numpys(text: str, runtime: Runtime) -> None:
         pytest.skip("NumPy is what it is compared with")
     problem = Problem.parse(text)
     verifier = Verifier(runtime, problem, 3)
-    data = verifier._normal
+    data, nothing = verifier._normal, runtime.alloc(64)
+    ref, of_size = runtime.alloc(8 * problem.y_elements), runtime.alloc(8 * problem.y_elements)
+    inputs = {"x": data.x, "w": data.w, "bias": data.bias or nothing, "z": data.z or nothing}
+    verifier._launch(reference_f64(problem, runtime.device), inputs | {"ref": ref, "size": of_size})
     want, size = numpy_conv(problem, data.host.x, data.host.w, data.host.bias, data.host.z)
-    for memory, right in ((data.ref, want), (verifier._size, size)):
+    for memory, right in ((data.ref, want), (verifier._size, size), (ref, want), (of_size, size)):
         found = np.empty(problem.y_shape, np.float64)
         runtime.download(memory, found)
         np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilewright import database, shipped, store
+from tilewright import errors, shipped, store
 from tilewright.device import Device, for_architecture
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
@@ -43,7 +43,7 @@ class Tiles(Family):
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr(database, "_warned", set())
+    monkeypatch.setattr(errors, "_warned", set())
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tilewright.errors import ArrayError, RunError
 from tilewright.kernels.bound import bound
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import DTYPES, Problem
+from tilewright.runtime import open_runtime
 from tilewright.tuning.events import TuneResult
 from tilewright.tuning.inputs import normal_inputs
 
@@ -186,6 +187,31 @@ def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.Mo
     monkeypatch.setattr("tilewright.tuning.tuner.tune", lambda *_: TuneResult(None, tried, (), 1.0, 0))
     with pytest.raises(RunError, match=f"{text}: no config was right.*2 compile: spilled.*larger"):
         tw.tune(text, "cpu")
+
+
+@pytest.mark.parametrize("families", ["direct", ["direct"], ("direct",)])
+def test_families_are_one_name_or_several(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.kernels import FAMILIES, pick
+    from tilewright.tuning import tuner
+
+    asked: list[Any] = []
+
+    def fake(*arguments: Any) -> TuneResult:
+        asked.append(arguments[-1])
+        return TuneResult(None, (), (), 0.0, 0)
+
+    monkeypatch.setattr(tuner, "tune", fake)
+    with pytest.raises(RunError):
+        tw.tune("c1h1k1r1", "cpu", families=families)
+    assert asked == [("direct",)]
+    assert [family.name for family in pick(FAMILIES, families)] == ["direct"]
+
+
+def test_a_config_may_be_given_by_its_name() -> None:
+    if open_runtime("cpu").device.backend == "numpy":
+        pytest.skip("no OpenCL")
+    plan = tw.plan("n1c4h7w6k5r3s3p1-f32+relu+maxpool2", "cpu", config="toy:shared-tile")
+    assert str(plan.config) == "textbook:bh=16.bk=4.bw=16.pool=0.step=1"
 
 
 def test_many_threads_share_a_plan() -> None:

@@ -18,8 +18,10 @@ from tilewright.errors import (
     ConfigError,
     DeviceError,
     ProblemError,
+    StoreError,
     TilewrightError,
 )
+from tilewright.tuning.budget import Budget
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 
@@ -226,10 +228,29 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "device text": (conv(device="gpu"), DeviceError, "device 'gpu': must be cpu, cuda"),
     "device number": (conv(device=0), DeviceError, "device=0: must be text"),
     "device none such": (conv(device="opencl:99"), DeviceError, "99"),
-    "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*grammar"),
+    "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*write it like n1c64"),
     "plan type": (lambda: tw.plan(X), ProblemError, "problem: a ndarray was given"),
     "plan device": (lambda: tw.plan("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
-    "plan config": (lambda: tw.plan("c1h1k1r1", "numpy", config="x"), ConfigError, "must look like"),
+    "plan config": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="x"),
+        ConfigError,
+        "config 'x': must be family:name=value",
+    ),
+    "plan config type": (lambda: tw.plan("c1h1k1r1", "numpy", config=5), ConfigError, "config: a int was"),
+    "plan config name": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="toy:shared-til"),
+        ConfigError,
+        "'toy:shared-til'.*names that fit .*toy:shared-tile",
+    ),
+    "plan config and family": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1", family="gemm"),
+        ConfigError,
+        "config and family: give one",
+    ),
+    "plan family": (lambda: tw.plan("c1h1k1r1", "numpy", family="x"), ConfigError, "family 'x': known are"),
+    "plan family type": (lambda: tw.plan("c1h1k1r1", "numpy", family=5), ConfigError, "family=5: must be"),
+    "plan store": (lambda: tw.plan("c1h1k1r1", "numpy", store="x"), StoreError, "store: a str was given"),
+
     "plan config family": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1"),
         ConfigError,
@@ -243,6 +264,43 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "tune text": (lambda: tw.tune("resnet50"), ProblemError, "'resnet50'"),
     "tune type": (lambda: tw.tune(None), ProblemError, "problem: a NoneType was given"),
     "tune budget": (lambda: tw.tune("c1h1k1r1", "cpu", "5 bananas"), BudgetError, "budget '5 bananas'"),
+    "tune budget number": (lambda: tw.tune("c1h1k1r1", "cpu", budget=20), BudgetError, "budget=20: must be"),
+    "tune families": (
+        lambda: tw.tune("c1h1k1r1", "cpu", families="dirct"),
+        ConfigError,
+        "'dirct': known are",
+    ),
+    "tune families type": (
+        lambda: tw.tune("c1h1k1r1", "cpu", families=3),
+        ConfigError,
+        "families=3: must be",
+    ),
+    "tune families None": (
+        lambda: tw.tune("c1h1k1r1", "cpu", families=[None]),
+        ConfigError,
+        "None.: must be",
+    ),
+    "tune strategy": (lambda: tw.tune("c1h1k1r1", "cpu", strategy="x"), ConfigError, "strategy='x': must be"),
+    "tune strategy type": (
+        lambda: tw.tune("c1h1k1r1", "cpu", strategy=[]),
+        ConfigError,
+        "strategy=.*must be",
+    ),
+    "tune progress": (lambda: tw.tune("c1h1k1r1", "cpu", progress=1), ConfigError, "progress=1: must be"),
+    "tune seed": (lambda: tw.tune("c1h1k1r1", "cpu", seed="one"), ConfigError, "seed='one': must be"),
+    "tune seed negative": (lambda: tw.tune("c1h1k1r1", "cpu", seed=-1), ConfigError, "seed=-1: must be"),
+    "tune store": (lambda: tw.tune("c1h1k1r1", "cpu", store="x"), StoreError, "store: a str was given"),
+    "tune too large": (
+        lambda: tw.tune("n9999999c64h56k64r3p1", "cpu"),
+        ProblemError,
+        "too large: x 7,4.*GiB, w .*, y .* memory",
+    ),
+    "budget seconds": (lambda: Budget(seconds=-1), BudgetError, "seconds=-1: must be a number above 0"),
+    "budget text": (lambda: Budget(seconds="x"), BudgetError, "seconds='x': must be"),
+    "budget trials": (lambda: Budget(trials=0), BudgetError, "trials=0: must be a whole number of 1"),
+    "store number": (lambda: tw.Store(5), StoreError, "store: a int was given; must be the path"),
+    "store folder": (lambda: tw.Store("/tmp").info(), StoreError, "/tmp: .*no plain file; name another"),
+    "import number": (lambda: tw.Store().import_json(5), StoreError, "a int was given; must be the JSON"),
     "tune nothing": (lambda: tw.tune("n0c1h1k1r1", "cpu"), ProblemError, "nothing to tune"),
     "tune device": (lambda: tw.tune("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
 }

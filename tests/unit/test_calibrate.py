@@ -83,6 +83,26 @@ def test_the_best_of_all_times_counts_unless_it_is_forgotten() -> None:
     assert calibrate(Pretended()) == best  # type: ignore[arg-type]
 
 
+class OneCoreTaken(Pretended):
+    """A CPU one of whose cores does something else: what waits for all of them takes 1.4 times as long."""
+
+    def launch(self, loaded: Any, launch: Any, memories: list[Any]) -> None:
+        super().launch(loaded, launch, memories)
+        taken = launch.kernel == "multiply_add" and launch.grid[0] > 1
+        self.last = "taken" if taken else launch.kernel
+
+    def timed(self, run: Any) -> float:
+        self.times["taken"] = 4.0 + 1.4 * 500.0
+        return super().timed(run)
+
+
+def test_a_core_that_is_taken_does_not_lower_the_peak() -> None:
+    found = calibrate(OneCoreTaken(CPU))  # type: ignore[arg-type]
+    most = max(peak.flops for peak in tools.peaks(CPU))
+    assert found.f32_tflops == pytest.approx(most / 500.0 / 1e6, rel=1e-3)
+    assert found.read_gbs == pytest.approx(calibration.CPU_READ_BYTES / 100.0 / 1e3, rel=1e-3)
+
+
 def test_times_that_make_no_sense_are_refused() -> None:
     odd: Any = Pretended()
     odd.times["flush"] = 1.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tilewright import __version__
-from tilewright.cli import main, options
+from tilewright.cli import main, outputs
 from tilewright.cli.screen import Progress, emit
 from tilewright.errors import DeviceError
 from tilewright.report.table import Table
@@ -34,12 +34,20 @@ def test_help_names_every_command(argv: list[str], capsys: pytest.CaptureFixture
     assert main(argv) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in COMMANDS)
+    assert "[s<filter width>]" in shown and "+avgpool<size>" in shown
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
-    assert "Usage: tilewright " + command in capsys.readouterr().out
+    assert "Usage: tilewright " + command in (shown := capsys.readouterr().out)
+    assert main([command, "-h"]) == 0 and capsys.readouterr().out == shown
+
+
+def test_help_cuts_no_sentence_short(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["--help"], ["cache", "--help"]):
+        assert main(argv) == 0
+        assert not any(line.endswith("...") for line in capsys.readouterr().out.splitlines()[1:])
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,6 +117,26 @@ def test_a_named_config_runs_and_is_explained(
     assert (told["pool"] == {}) == ("gemm" in name)
 
 
+def test_run_says_when_its_check_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright.tuning import verify
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        if open_runtime("cpu").device.backend == "numpy":
+            pytest.skip("no OpenCL")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(verify, "Verifier", stopped)
+    assert main(["run", "TOY", "--device", "cpu", "--config", "toy:shared-tile"]) == 130
+    assert "in f64, 164 GFLOP, may take 5 minutes" in capsys.readouterr().err
+    assert main(["run", "R12", "--device", "cpu", "--config", "reference:v=1"]) == 130
+    assert capsys.readouterr().err.startswith("stopped")
+
+
 def test_cache_round_trip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "winners.json"
     assert main(["cache", "export", str(file)]) == 0
@@ -164,6 +192,6 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(options, "writable", stopped)
+    monkeypatch.setattr(outputs, "check", stopped)
     assert main(["doctor"]) == 130
-    assert "Traceback" not in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("stopped before the end; ")

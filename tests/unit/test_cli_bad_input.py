@@ -32,7 +32,9 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache", ["command"]),
     ("cache frob", ["frob"]),
     # problem strings
-    ("tune n1c", ["'c'", "grammar"]),
+    ("tune n1c", ["'c'", "write it like n1c64"]),
+    ("tune N1C4H5K4R3", ["did you mean n1c4h5k4r3?"]),
+    ("tune n1c4h5k4r3+clamp1", ["+clamp1", "takes 2 numbers"]),
     ("tune n1c4h5w5k4r3s3q1", ["'q1'", "no such size"]),
     ("tune n1c4c4h5w5k4r3s3", ["c4", "twice"]),
     ("tune n1h5w5k4r3s3", ["missing c"]),
@@ -56,6 +58,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {'n1c4' * 100}", ["255"]),
     # suites and shape files
     ("bench resnt", ["resnt", "did you mean resnet"]),
+    ("bench RESNET", ["did you mean resnet?"]),
+    ("bench ResNet:r1", ["did you mean resnet:R1?"]),
+    ("bench r12", ["did you mean R12?"]),
+    ("bench R1,R2", ["spaces between"]),
     ("bench resnet:R13", ["R13", "suite resnet has R1,"]),
     ("bench {tmp}/missing.txt", ["missing.txt", "No such file"]),
     ("bench {tmp}/empty.txt", ["empty.txt", "no layers"]),
@@ -93,6 +99,9 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("calibrate --device tpu", ["tpu", "cuda"]),
     (f"bench {GOOD} --device numpy --peers cudann", ["cudann", "onednn"]),
     (f"bench {GOOD} --device numpy --peers onednn,,", ["peer ''"]),
+    (f"bench {GOOD} --device numpy --peers ", ["peer ''"]),
+    (f"bench {GOOD} --device cpu --peers cublas", ["--peers cublas: not for", "onnxruntime"]),
+    ("model-report --records {tmp}/missing.gz", ["missing.gz", "(No such file or directory)"]),
     ("model-report R12 --device cpu", ["nothing is recorded"]),
     ("model-report --strategy x", ["'x'", "random"]),
     # configs
@@ -113,6 +122,31 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --json {{tmp}}/no/such/x.json", ["--json", "does not exist"]),
     (f"bench {GOOD} --markdown {{tmp}}/no/x.md", ["--markdown", "does not exist"]),
     (f"bench {GOOD} --plot {{tmp}}/no/x.svg", ["--plot", "does not exist"]),
+    (f"bench {GOOD} --plot {{tmp}}/x.bmp", ["x.bmp", ".svg, .png, .pdf"]),
+    (f"bench {GOOD} --plot {{tmp}}/plot", ["must end in .svg"]),
+    (f"bench {GOOD} --plot -", ["--plot -", "name a file"]),
+    (f"bench {GOOD} --json - --markdown -", ["--markdown -", "--json goes there already"]),
+    (f"bench {GOOD} --json {{tmp}}/x --markdown {{tmp}}/./x", ["--json goes there already"]),
+    (f"bench {GOOD} --json {{tmp}}/{'x' * 300}", ["--json", "too long"]),
+    (f"bench {GOOD} --json {{tmp}}/circle", ["--json", "circle"]),
+    (f"export {GOOD} --to -", ["--to -", "name a folder"]),
+    (f"export {GOOD} --to {{tmp}}/empty.txt", ["name a folder"]),
+    (f"export {GOOD} --to {{tmp}}/a/b", ["does not exist"]),
+    ("model-report R12 --records {tmp}/none --save -", ["--save -", "name a file"]),
+    ("model-report R12 --records {tmp}/none --save {tmp}/no/x", ["--save", "does not exist"]),
+    ("report --html {tmp} x.json", ["--html", "is a folder"]),
+    ("study lenet --markdown {tmp}/no/x.md", ["--markdown", "does not exist"]),
+    # nothing to do
+    ("run n0c4h5k4r3 --device cpu", ["batch of 0", "nothing to do"]),
+    ("bench n0c4h5k4r3 --device numpy", ["nothing to do"]),
+    # no room
+    ("tune n9999999c64h56w56k64r3s3p1 --device cpu", ["too large", "x 7,476.8 GiB", "memory"]),
+    ("run n9999999c64h56w56k64r3s3p1 --device cpu", ["too large"]),
+    ("bench resnet --batch 9999999 --device numpy", ["too large", "n9999999c3h224"]),
+    # options that contradict each other
+    (f"bench {GOOD} --no-tune --again", ["--no-tune and --again", "give one"]),
+    (f"bench {GOOD} --no-tune --budget 3s", ["--no-tune and --budget", "give one"]),
+    (f"export {GOOD} --to {{tmp}}/e --arch sm_90 --device cpu", ["--arch and --device", "give one"]),
     (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "does not exist"]),
     ("doctor --json {tmp}", ["--json", "is a folder"]),
     ("cache export {tmp}", ["FILE", "is a folder"]),
@@ -128,7 +162,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache import {tmp}/deep.json", ["deep.json"]),
     ("cache import", ["FILE"]),
     ("cache clear", ["--yes"]),
-    ("cache clear n1c", ["grammar"]),
+    ("cache clear n1c", ["write it like"]),
     ("cache export {tmp}/x.json resnet", ["12 layers"]),
 ]
 
@@ -150,6 +184,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that mistakes are made with, and a cache of its own."""
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
+    (tmp_path / "circle").symlink_to("circle")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -191,6 +226,12 @@ def test_any_broken_problem_string(text: str, capsys: pytest.CaptureFixture[str]
     check(["tune", "--strategy", "none", "--", text], capsys)
 
 
+def test_a_bad_problem_string_is_told_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for spec in ("n1c4h5w5k4r3s3q1", "n1c4h5w5k4r3s3-f33", "n1c4h5w5k4r3s3+swish", "ResNet R1"):
+        assert main(["tune", spec]) == 2
+        assert len(capsys.readouterr().err) < 220
+
+
 def test_missing_libraries(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +242,7 @@ def test_missing_libraries(
         monkeypatch.setitem(sys.modules, name, None)
     check(["tune", GOOD, "--device", "opencl:0"], capsys, "pip install")
     check(["tune", GOOD, "--device", "cuda"], capsys, "pip install")
-    check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "matplotlib", "tilewright[plot]")
+    check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "pip install '.[plot]'")
     runtime._open.cache_clear()
 
 
@@ -210,6 +251,11 @@ def test_unusable_cache(
 ) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(place / "empty.txt"))
     check(["cache", "info"], capsys, "TILEWRIGHT_CACHE")
+    for bad in (place / "empty.txt", place / "empty.txt" / "below", Path("/proc/nowhere")):
+        monkeypatch.setenv("TILEWRIGHT_CACHE", str(bad))
+        assert main(["doctor"]) == 0
+        found = capsys.readouterr()
+        assert f"not usable: cache folder {bad}: " in found.out and found.err == ""
     (place / "link").symlink_to(place)
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(place / "link"))
     check(["cache", "info"], capsys, "symbolic link")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tilewright.cli import main, options
+from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.errors import ProblemError
 from tilewright.kernels.family import Config
@@ -61,7 +63,7 @@ class Tuner:
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     """A device that is not there, and a tuner that needs none."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    runtime = SimpleNamespace(device=DEVICE, compiler="c")
+    runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, memory_bytes=lambda: 80 << 30)
     monkeypatch.setattr(options, "open_device", lambda device, measured=False: runtime)
     fake = Tuner()
     monkeypatch.setattr(tuner, "tune", fake)
@@ -87,10 +89,26 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     rows = json.loads(file.read_text())["rows"]
     assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
     assert main(["tune", A]) == 0
-    assert "stored" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert f"[1/1] {A}: 12.5 us, known already; --again searches on" in shown.err
+    assert " known " in shown.out and "stored" not in shown.out + shown.err
     assert stand_in.asked == [A, B]
     assert main(["tune", A, "--again"]) == 0
     assert stand_in.asked == [A, B, A]
+
+
+def test_tune_says_which_kernel_the_store_answers_with(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast = winner(A, raced="direct")
+    Store().add(replace(fast, config="direct:tk=2", measurement=Measurement(9.5, 0.1, 50, 9.0)))
+    assert main(["tune", A, "--again"]) == 0
+    assert "1 tried in 1.5 s; the store's winner stays direct, 9.5 us" in capsys.readouterr().err
+    old = TuneResult(fast, (), (fast,), 1.5, 1, "all configs tried")
+    stand_in.instead[A] = lambda: old
+    assert main(["tune", A, "--again"]) == 0
+    said = "0 tried in 1.5 s (all configs tried), none better than the known winner"
+    assert said in capsys.readouterr().err
 
 
 def test_a_winner_whose_tuning_was_cut_short_or_of_another_source_is_tuned(stand_in: Tuner) -> None:
@@ -127,9 +145,12 @@ def test_batch_replaces_that_of_every_layer(stand_in: Tuner, capsys: pytest.Capt
     assert main(["tune", A, "--batch", "0"]) == 2
 
 
-def test_ctrl_c_keeps_what_is_done(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
-    stand_in.instead[B] = raises(KeyboardInterrupt())
-    assert main(["tune", A, B]) == 130
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_ctrl_c_and_sigterm_keep_what_is_done(
+    stand_in: Tuner, stop: type[KeyboardInterrupt], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in.instead[B] = raises(stop())
+    assert main(["tune", A, B]) == status
     shown = capsys.readouterr()
     assert f"{A}: direct:tk=1" in shown.out
     assert "stopped: 1 of 2 layers are done" in shown.err

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tilewright.device import Device, Rates
+from tilewright.floor import floor_us
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -71,7 +72,7 @@ def test_the_model_prefers_what_was_measured_to_be_faster() -> None:
 
 def test_the_first_choice_keeps_the_cores_busy() -> None:
     problem = Problem.parse("n1c256h14w14k256r3s3p1-f32")
-    (best, estimate), *_ = search.rank(problem, CORES, DIRECT, 1)
+    (best, expected_us), *_ = search.rank(problem, CORES, DIRECT, 1)
     blocks = dict(DIRECT.blueprint(problem, CORES, best).defines)["BLOCKS"]
     assert blocks >= CORES.units
-    assert estimate.total_us < 2.0 * CORES.floor_us(problem.flops, problem.bytes)
+    assert expected_us < 2.0 * floor_us(problem, CORES)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tilewright import database, dispatch, race, shipped, store
+from tilewright import dispatch, errors, race, shipped, store
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
@@ -72,7 +72,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(dispatch, "_ranked", ranked)
     monkeypatch.setattr(store, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr(database, "_warned", set())
+    monkeypatch.setattr(errors, "_warned", set())
     dispatch.forget()
     yield
     dispatch.forget()
@@ -262,7 +262,7 @@ def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Configs of all families by their estimate."""
 
     def rank(problem: Problem, device: Device, family: Family, count: int, seed: int) -> list[Any]:
-        return [(tile(t), SimpleNamespace(total_us=float(us))) for t, us in ((1, 5), (2, 3), (4, 4))]
+        return [(tile(t), float(us)) for t, us in ((1, 5), (2, 3), (4, 4))]
 
     monkeypatch.setattr("tilewright.tuning.search.rank", rank)
     for deterministic, want in ((False, [2, 4, 1]), (True, [2, 4])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,17 +12,20 @@ from test_problem import epilogues
 
 from tilewright.epilogue import NOTHING, Epilogue, Pool
 from tilewright.errors import ProblemError
+from tilewright.problem import Problem
 
 
 def of(text: str) -> Epilogue:
     return Epilogue.parse(text.split("+")[1:])
 
 
+@pytest.mark.parametrize(("dtype", "most"), [("f32", 1 << 32), ("f64", 1 << 63)])
 @given(epilogues())
-def test_words_and_defines_round_trip(epilogue: Epilogue) -> None:
-    assert of(str(epilogue)) == epilogue
-    assert Epilogue.of(epilogue.defines()) == epilogue
-    assert all(type(value) is int and 0 <= value < 1 << 32 for value in epilogue.defines().values())
+def test_words_and_defines_round_trip(dtype: str, most: int, epilogue: Epilogue) -> None:
+    defines = epilogue.defines(dtype)
+    assert of(str(epilogue)) == epilogue and of(epilogue.text(dtype)).rounded() == epilogue
+    assert Epilogue.of(defines, dtype) == epilogue
+    assert all(type(value) is int and -most < value < most for value in defines.values())
     assert bool(epilogue) == (str(epilogue) != "")
 
 
@@ -30,9 +34,11 @@ def test_two_epilogues_have_two_texts(a: Epilogue, b: Epilogue) -> None:
     assert (a == b) == (str(a) == str(b))
 
 
-@given(st.floats(-(2.0**127), 2.0**127, width=32).filter(lambda f: f != 0))
+@given(st.floats(-(2.0**127), 2.0**127).filter(lambda f: f != 0))
 def test_numbers_keep_all_their_bits(value: float) -> None:
-    assert of(str(Epilogue(alpha=value))).alpha == value
+    epilogue = Epilogue(alpha=value)
+    assert of(str(epilogue)).alpha == value
+    assert Epilogue.of(epilogue.defines("f64"), "f64").alpha == value
 
 
 def test_shorthand() -> None:
@@ -44,16 +50,28 @@ def test_shorthand() -> None:
     assert of("+alpha-0.25+bias+add2+silu+avgpool7").pool == Pool("avg", 7, 7)
 
 
-def test_numbers_are_those_of_f32() -> None:
-    assert Epilogue(alpha=0.1).alpha != 0.1 and Epilogue(alpha=0.1) == of("+alpha0.1")
+def test_numbers_are_those_of_f32_unless_the_problem_is_of_f64() -> None:
+    text = "n1c2h4w4k3r1s1-{}+alpha0.1+add0.7+clamp-0.3:0.9"
+    for dtype in ("f32", "f16", "bf16"):
+        problem = Problem.parse(text.format(dtype))
+        assert problem.epilogue.alpha == float(np.float32(0.1)) and str(problem) == text.format(dtype)
+    wide = Problem.parse(text.format("f64"))
+    assert (wide.epilogue.alpha, wide.epilogue.beta) == (0.1, 0.7) and str(wide) == text.format("f64")
+    assert problem.with_dtype("f64") == wide and wide.with_dtype("bf16") == problem
     assert str(Epilogue(act="leaky", low=-0.0)) == "+leaky0"
+
+
+def test_a_factor_that_f32_does_not_have() -> None:
+    assert Problem.parse("n1c2h4w4k3r1s1-f64+alpha1e-60+add1e-60").epilogue.beta == 1e-60
+    for word, named in (("alpha1e-60", "alpha=0"), ("add1e-60", "a factor of 0 in f32")):
+        with pytest.raises(ProblemError, match=named):
+            Problem.parse(f"n1c2h4w4k3r1s1-f32+{word}")
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
         (dict(alpha=0), "alpha=0: leaves nothing"),
-        (dict(alpha=1e-60), "alpha=0"),
         (dict(alpha=math.nan), "alpha=nan: must be a finite number"),
         (dict(beta=math.inf), "beta=inf"),
         (dict(beta=1e39), "beta=1e"),

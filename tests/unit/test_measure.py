@@ -112,6 +112,23 @@ def test_caps_on_rounds_and_seconds() -> None:
     assert got["a"].runs <= 6
 
 
+def test_few_runs_go_on_to_an_interval() -> None:
+    clock = FakeClock()
+    got = measure({"a": clock.contestant("a", noisy(4e4, 1e2))}, clock, Limits(max_s=0.1), now=clock.now)["a"]
+    assert got.runs == 6 and not got.noisy  # not one run, its half width the time itself
+
+
+def test_noisy_figures_are_given_more_time() -> None:
+    def runs(patience_s: float, spread: float) -> int:
+        clock = FakeClock()
+        limits = Limits(max_s=0.5, patience_s=patience_s, warm_runs=0, relative=0.0, absolute_us=0.0)
+        run = {"a": clock.contestant("a", noisy(3e4, spread))}
+        return measure(run, clock, limits, now=clock.now)["a"].runs
+
+    assert runs(2.0, 2e4) > 1.5 * runs(0.0, 2e4)
+    assert runs(2.0, 1e2) == runs(0.0, 1e2)  # precise as it is
+
+
 def test_rounds_are_interleaved_and_shuffled() -> None:
     clock = FakeClock()
     names = ["a", "b", "c"]

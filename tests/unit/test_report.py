@@ -192,7 +192,7 @@ def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> N
     pytest.importorskip("matplotlib")
     files = [tmp_path / "a.svg", tmp_path / "b.svg"]
     for file in files:
-        plot.svg(results.parse(DOCUMENT), file)
+        plot.draw(results.parse(DOCUMENT), file)
     text = files[0].read_text()
     assert text == files[1].read_text()
     assert xml.etree.ElementTree.fromstring(text).tag.endswith("svg")
@@ -204,10 +204,10 @@ def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> N
 def test_svg_without_ratios_or_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(StoreError, match="nothing to draw"):
-        plot.svg(results.parse({"device": {}, "rows": []}), tmp_path / "a.svg")
+        plot.draw(results.parse({"device": {}, "rows": []}), tmp_path / "a.svg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DeviceError, match=r"tilewright\[plot\]"):
-        plot.svg(results.parse(DOCUMENT), tmp_path / "a.svg")
+    with pytest.raises(DeviceError, match=r"pip install '\.\[plot\]'"):
+        plot.draw(results.parse(DOCUMENT), tmp_path / "a.svg")
 
 
 def test_readme_tables(tmp_path: Path) -> None:

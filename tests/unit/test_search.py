@@ -7,13 +7,12 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from tuning_fakes import GOOD, PROBLEM, Row, RowStrategy, row
+from tuning_fakes import PROBLEM, Row, RowStrategy, outcome, row
 
 from tilewright.device import for_architecture
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Record
 from tilewright.tuning import search
 from tilewright.tuning.correction import COMMON, NOISE, OWN, Correction
 from tilewright.tuning.proposals import Proposals
@@ -37,12 +36,6 @@ def choose(
     return Correction(PARAMS).choose(
         fresh, lambda c: known.get(c, 100.0), measured, waiting, best, count
     )
-
-
-def outcome(config: Config, time_us: float | None, problem: Problem = PROBLEM) -> Record:
-    figure = None if time_us is None else Measurement(time_us, 0.0, 1)
-    kind = "compile" if time_us is None else "correct"
-    return Record(str(problem), DEVICE.key, config.family, str(config), kind, True, GOOD, figure)
 
 
 def test_the_models_best_comes_first() -> None:
@@ -118,7 +111,7 @@ def test_after_failures_only_the_search_goes_elsewhere() -> None:
 def test_a_replayed_search_keeps_to_what_is_given() -> None:
     ranked = [config for config, _ in search.rank(LAYER, DEVICE, Direct(), 40)]
     strategy = search.make("model", Direct(), LAYER, DEVICE, among=ranked)
-    assert strategy.promise_us() == search.rank(LAYER, DEVICE, Direct(), 1)[0][1].total_us
+    assert strategy.promise_us() == search.rank(LAYER, DEVICE, Direct(), 1)[0][1]
     found = strategy.propose(8)
     strategy.tell(outcome(found[3], 5.0, LAYER))
     found += strategy.propose(40)

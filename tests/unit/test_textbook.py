@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.errors import ConfigError
+from tilewright.floor import floor
 from tilewright.kernels import FAMILIES, family, pick
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import NAMED, find
@@ -42,7 +43,7 @@ def test_every_named_config_compiles_without_a_spill(
         kind.check(problem, device, config)
         built = compile_cuda(kind.blueprint(problem, device, config), arch)  # refuses what spills
         assert all(used.local_bytes == 0 for used in built.resources.values())
-        assert estimate(kind, problem, device, config).total_us > device.floor_us(problem.flops, 0) / 4
+        assert estimate(kind, problem, device, config).total_us > floor(problem, device).arithmetic_us / 4
 
 
 def test_it_runs_only_where_it_is_named() -> None:

@@ -28,6 +28,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeWorker]]:
     monkeypatch.setattr(tuner, "Ahead", FakeAhead)
     monkeypatch.setattr(kernels, "FAMILIES", (Row(),))
     monkeypatch.setattr(RowStrategy, "made", [])
+    monkeypatch.setattr(RowStrategy, "gains", [])
     yield kind
     assert kind.open_workers == 0
 
@@ -59,6 +60,38 @@ def test_seconds_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     result = go("20s")
     assert 0 < len(result.records) < 100
     assert result.best
+
+
+def test_a_search_that_promises_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = [0.2, 0.0, 0.0, 0.01, *[0.0] * 30]
+    monkeypatch.setattr(RowStrategy, "gains", list(nothing))
+    stopped = go("600s")
+    assert "faster" in stopped.stopped and 0 < len(stopped.records) < 100
+    for budget, why in (("all", "all configs tried"), ("40trials", "all trials done")):
+        monkeypatch.setattr(RowStrategy, "gains", list(nothing))
+        result = go(budget)
+        assert result.stopped == why and len(result.records) == (100 if budget == "all" else 40)
+
+
+def test_the_budget_counts_the_full_check(monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]) -> None:
+    """References that take long leave less of it to the search: the full check makes two more."""
+    clock = [0.0]
+    monkeypatch.setattr(tuner.time, "monotonic", lambda: clock[0])
+
+    def passes(name: str, seconds: float) -> None:
+        method = getattr(FakeWorker, name)
+
+        def slow(self: FakeWorker, *args: Any, **options: Any) -> Any:
+            clock[0] += seconds
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(worker, name, slow)
+
+    for name, seconds in (("prepare", 3.0), ("run", 0.5), ("final", 2.0 + 3.0)):
+        passes(name, seconds)
+    result = go("20s")
+    assert result.best and 18.0 < result.seconds <= 20.0
+    assert result.stopped == "the time was used up"
 
 
 def test_the_same_seed_tries_the_same(worker: type[FakeWorker]) -> None:

@@ -42,6 +42,7 @@ class RowStrategy:
     """Proposes the row in order, or shuffled if it is called random; remembers what it is told."""
 
     made: list[RowStrategy] = []
+    gains: list[float] = []
 
     def __init__(self, name: str, family: Family, problem: Problem, device: Device, seed: int = 0) -> None:
         order = list(range(100))
@@ -59,6 +60,9 @@ class RowStrategy:
 
     def promise_us(self) -> float:
         return math.inf
+
+    def gain(self) -> float:
+        return self.gains.pop(0) if self.gains else math.inf
 
 
 def row(i: int) -> Config:
@@ -166,6 +170,13 @@ class MemoryStore:
         self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
     ) -> list[Record]:
         return self.won_elsewhere
+
+
+def outcome(config: Config, time_us: float | None, problem: Problem = PROBLEM) -> Record:
+    """Make a record of a time, or of a failure to compile."""
+    figure = None if time_us is None else Measurement(time_us, 0.0, 1)
+    kind = "compile" if time_us is None else "correct"
+    return Record(str(problem), "here", config.family, str(config), kind, True, GOOD, figure)
 
 
 def outcomes(records: Iterator[Record] | tuple[Record, ...]) -> list[str]:

@@ -1,14 +1,14 @@
 """The command ``tilewright``: parsing and printing only; heavy imports wait for the command that needs them.
 
 Exit status: 0 done; 1 the device or a kernel failed; 2 a user's mistake, with one line on stderr that
-begins with ``error:``; 130 after Ctrl-C. An unexpected error keeps its traceback.
+begins with ``error:``; 130 after Ctrl-C, 143 after SIGTERM. An unexpected error keeps its traceback.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -26,30 +26,43 @@ from tilewright.cli import (
     profile,
     report,
     run,
+    stopping,
     study,
     tune,
 )
 from tilewright.errors import CompileError, RunError, TilewrightError
+from tilewright.problem import EXAMPLE, GRAMMAR
 
+_GRAMMAR = f"""\b
+A problem string names a layer, e.g. {EXAMPLE}:
+{GRAMMAR}
+All in one, with no spaces; [] may be left out.
+"""
 app = typer.Typer(
     name="tilewright",
     help="Find, verify and run the fastest convolution kernel for one layer on one device.",
+    epilog=_GRAMMAR,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("bench")(bench.bench)
-app.command("tune")(tune.tune)
-app.command("explain")(explain.explain)
-app.command("run")(run.run)
-app.command("configs")(configs.configs)
-app.command("profile")(profile.profile)
-app.command("export")(export.export)
-app.command("study")(study.study)
-app.command("report")(report.report)
-app.command("doctor")(doctor.doctor)
-app.command("calibrate")(calibrate.calibrate)
-app.command("model-report")(model_report.model_report)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "bench": bench.bench,
+    "tune": tune.tune,
+    "explain": explain.explain,
+    "run": run.run,
+    "configs": configs.configs,
+    "profile": profile.profile,
+    "export": export.export,
+    "study": study.study,
+    "report": report.report,
+    "doctor": doctor.doctor,
+    "calibrate": calibrate.calibrate,
+    "model-report": model_report.model_report,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(stopping.stoppable(_command))
 app.add_typer(cache.app, name="cache")
 
 

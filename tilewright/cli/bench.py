@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, remark
 from tilewright.cli.search import Search
-from tilewright.report.plot import require_matplotlib, svg
+from tilewright.report.plot import draw, drawable
 from tilewright.report.results import parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
@@ -20,20 +19,31 @@ from tilewright.shapes import Layer
 
 if TYPE_CHECKING:
     from tilewright.bench import Bench
+    from tilewright.device import Device
+    from tilewright.peers import Peer
     from tilewright.rows import BenchRow
 
 Peers = Annotated[
     str | None,
     typer.Option(
-        "--peers", metavar="NAMES", help="onednn,onnxruntime,…; all; none. Default: all but inductor."
+        "--peers",
+        metavar="NAMES",
+        help="Of onednn, onnxruntime, pytorch, cudnn, cublas and inductor, with commas; or all, or none. "
+        "Default: all but inductor.",
     ),
 ]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the table there.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write an SVG plot there.")]
-AllFamilies = Annotated[
-    bool, typer.Option("--all-families", help="A column for each kernel family: its best time.")
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the table; - prints that alone.")
 ]
-NoTune = Annotated[bool, typer.Option("--no-tune", help="Measure what is known already.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Plot the ratios: a .svg, .png or .pdf file.")
+]
+AllFamilies = Annotated[
+    bool, typer.Option("--all-families", help="A column for each family of kernels: its best time.")
+]
+NoTune = Annotated[
+    bool, typer.Option("--no-tune", help="Tune nothing: time known winners, else the model's choices.")
+]
 
 
 def bench(
@@ -55,28 +65,31 @@ def bench(
     markdown: Markdown = None,
     plot: Plot = None,
 ) -> None:
-    """Tune each layer (or take it from the store), check it, and time it beside its peers."""
+    """Race our kernels against the peers, layer by layer.
+
+    A layer is tuned first if no winner is known; each answer is checked; all run on the same inputs.
+    """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
-    outputs = {"--json": json_file, "--markdown": markdown, "--plot": plot}
-    for option, file in outputs.items():
-        options.writable(file, option)
+    files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
+    outputs.check(files)
     if plot is not None:
-        require_matplotlib()
+        drawable(plot)
+    if no_tune and (again or budget):
+        raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     runtime = options.open_device(device)
+    options.room(found, runtime)
     options.measure(runtime)
     from tilewright.bench import Bench
-    from tilewright.peers import named, usual
+    from tilewright.peers import usual
     from tilewright.store import Store
 
     store = Store()
     with Progress(len(found), "bench") as progress:
-        search = Search(
-            runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families
-        )
+        search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families)
         work = Bench(
             runtime=runtime,
-            peers=usual(runtime.device) if peers is None else named(peers),
+            peers=usual(runtime.device) if peers is None else _peers(peers, runtime.device),
             store=store,
             tune=None if no_tune else search.seconds,
             deterministic=deterministic,
@@ -85,38 +98,62 @@ def bench(
             threads=min(runtime.device.units, options.cores()),
             progress=progress.now,
         )
-        rows = _measured(work, found, progress)
-    if rows:
-        _report(work.document(rows, str(limit or "")), outputs, all_families)
-    if len(rows) < len(found):
-        remark(options.STOPPED.format(done=len(rows), all=len(found)))
-        raise typer.Exit(130)
+        rows: list[BenchRow] = []
+
+        def report() -> None:
+            if rows:
+                _report(work.document(rows, str(limit or "")), files, all_families)
+            if len(rows) < len(found):
+                remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
+
+        with stopping.at_end(report):
+            stopped = _measure(work, found, progress, rows)
+    report()
+    if stopped:
+        raise typer.Exit(stopping.status(stopped))
+    if any(row.ours.cold_us is None for row in rows):
+        raise typer.Exit(1)
 
 
-def _measured(work: Bench, layers: list[Layer], progress: Progress) -> list[BenchRow]:
-    """Measure layer after layer; Ctrl-C ends it and keeps those that are done."""
-    rows: list[BenchRow] = []
-    with suppress(KeyboardInterrupt):
+def _peers(names: str, device: Device) -> tuple[Peer, ...]:
+    """Read --peers; one that was named is to run here."""
+    from tilewright.peers import applicable, named
+
+    found, here = named(names), applicable(device)
+    strangers = [peer.name for peer in found if peer not in here]
+    if strangers and names.strip() != "all":
+        fit = ", ".join(peer.name for peer in here) or "none"
+        raise options.OptionError(f"--peers {', '.join(strangers)}: not for {device.name}; {fit} would do")
+    return found
+
+
+def _measure(
+    work: Bench, layers: list[Layer], progress: Progress, rows: list[BenchRow]
+) -> KeyboardInterrupt | None:
+    """Measure layer after layer into ``rows``; return what ended it early, if anything did."""
+    try:
         for layer in layers:
             row = work.row(layer)
             rows.append(row)
             said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
             progress.finished(f"{layer.name}: {said}, floor {time_text(row.floor_us)} us")
-    return rows
+    except KeyboardInterrupt as stopped:
+        return stopped
+    return None
 
 
-def _report(document: dict[str, Any], outputs: Mapping[str, Path | None], all_families: bool) -> None:
+def _report(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:
     """Print the table, and write what was asked for."""
     results = parse(document)
     table = results_table(results, all_families)
-    emit(table, document, outputs["--json"])
-    markdown, plot = outputs["--markdown"], outputs["--plot"]
+    markdown, plot = files["--markdown"], files["--plot"]
+    emit(table, document, files["--json"], outputs.is_stdout(markdown))
     if markdown is not None:
-        options.write(markdown, as_markdown(table) + "\n", "--markdown")
+        outputs.write(markdown, as_markdown(table) + "\n", "--markdown")
     if plot is not None and results.geomean is None:
         remark("no plot: no peer has a time on any layer")
     elif plot is not None:
-        svg(results, plot)
-    written = [str(file) for file in outputs.values() if file is not None and file.exists()]
+        draw(results, plot)
+    written = [str(file) for file in files.values() if file is not None and file.exists()]
     if written:
         remark(f"wrote {', '.join(written)}")

@@ -9,19 +9,21 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
 from tilewright.errors import StoreError
 from tilewright.report.table import Table
 
-app = typer.Typer(help="What is remembered: tuned winners and compiled kernels.", rich_markup_mode=None)
-_Layers = Annotated[list[str] | None, typer.Argument(metavar="[LAYERS]...", help="Only these; default: all.")]
+app = typer.Typer(help="Show, forget or share tuned winners and compiled kernels.", rich_markup_mode=None)
+_Layers = Annotated[
+    list[str] | None, typer.Argument(metavar="LAYERS", help="Only these. Default: everything.")
+]
 
 
 @app.command()
 def info(json_file: options.JsonFile = None) -> None:
     """Print where the cache is and what it holds."""
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     from tilewright.runtime.cache import folder
     from tilewright.store import Store
 
@@ -37,7 +39,10 @@ def clear(
     layers: _Layers = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before forgetting everything.")] = False,
 ) -> None:
-    """Forget records of layers; with no layer named, all records and compiled kernels."""
+    """Forget the records of layers, or everything.
+
+    With no layer named: all records and compiled kernels, once it has asked.
+    """
     problems = [layer.problem for layer in options.layers(layers or [])]
     from tilewright.runtime.cache import folder
     from tilewright.store import Store
@@ -59,25 +64,28 @@ def clear(
 
 @app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
-    layer: Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only this one.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; - prints it.")],
+    layer: Annotated[str | None, typer.Argument(metavar="LAYER", help="Only this one. Default: all.")] = None,
 ) -> None:
-    """Write the winners as typed parameters (no source, no binary), to share or to keep."""
-    options.writable(file, "FILE")
+    """Write the winners to a file, to share or to keep.
+
+    As typed parameters: no source, no binary.
+    """
+    outputs.check({"FILE": file})
     problem = options.layer(layer).problem if layer is not None else None
     from tilewright.store import Store
 
-    text = Store().export_json(problem)
-    if str(file) == "-":
-        sys.stdout.write(text)
-    else:
-        options.write(file, text, "FILE")
+    outputs.write(file, Store().export_json(problem), "FILE")
+    if not outputs.is_stdout(file):
         remark(f"wrote {file}")
 
 
 @app.command("import")
 def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'cache export'.")]) -> None:
-    """Take in winners that someone shared: checked now, verified before they first run."""
+    """Take in winners that someone shared.
+
+    They are checked now, and verified before they first run.
+    """
     from tilewright.exchange import MAX_FILE_BYTES
 
     try:

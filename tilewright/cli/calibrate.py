@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
-Anew = Annotated[bool, typer.Option("--anew", help="Forget what was measured before.")]
+Anew = Annotated[bool, typer.Option("--anew", help="Forget what was measured before, and measure again.")]
 
 
-def calibrate(
-    device: options.Device = None, anew: Anew = False, json_file: options.JsonFile = None
-) -> None:
-    """Measure bandwidth, peak arithmetic and the empty kernel; remember the best of all times."""
-    options.writable(json_file, "--json")
+def calibrate(device: options.Device = None, anew: Anew = False, json_file: options.JsonFile = None) -> None:
+    """Measure a device's rates, for the floor and the model.
+
+    Bandwidth, peak arithmetic and the empty kernel; the best of all times is remembered.
+    """
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     from tilewright.calibrate import calibrate as measure_rates
 

@@ -6,19 +6,24 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
-Layer = Annotated[str | None, typer.Argument(metavar="[LAYER]", help="Only those that fit it, in full.")]
+Layer = Annotated[
+    str | None, typer.Argument(metavar="LAYER", help="Only those that fit it, with their parameters.")
+]
 
 
 def configs(layer: Layer = None, json_file: options.JsonFile = None) -> None:
-    """List the configs that have a name, step by step; run one with: run LAYER --config NAME."""
+    """List the configs that have a name, for --config.
+
+    They are the steps of the sources, from plain to fast: tilewright run LAYER --config NAME runs one.
+    """
     from tilewright.kernels.named import NAMED
 
     problem = None if layer is None else options.layer(layer).problem
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     rows = [
         {"name": one.name, "config": str(one.config(problem)) if problem else "", "what": one.doc}
         for one in NAMED.values()

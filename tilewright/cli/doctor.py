@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tilewright import __version__
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.device import Device
-from tilewright.errors import TilewrightError
+from tilewright.errors import TilewrightError, how_to_get
 from tilewright.report.table import Table
 
-# Distribution: what it is for, and how to get it.
+# Distribution: what it is for, and the extra that brings it.
 PACKAGES = {
-    "numpy": ("arrays", "numpy"),
-    "pyopencl": ("the CPU and other OpenCL devices", "tilewright[opencl]"),
-    "pocl-binary-distribution": ("an OpenCL driver for the CPU", "'pyopencl[pocl]'"),
-    "cuda-core": ("NVIDIA GPUs", "'tilewright[cuda]'"),
-    "nvidia-cuda-nvrtc": ("the CUDA compiler", "'tilewright[cuda]'"),
-    "torch": ("peers oneDNN and PyTorch", "'tilewright[torch]'"),
-    "onnxruntime": ("peer ONNX Runtime", "'tilewright[onnx]'"),
-    "onnx": ("peer ONNX Runtime", "'tilewright[onnx]'"),
-    "nvidia-cudnn-frontend": ("peer cuDNN, all engines", "'tilewright[cudnn]'"),
-    "matplotlib": ("plots", "'tilewright[plot]'"),
+    "pyopencl": ("the CPU and other OpenCL devices", "opencl"),
+    "pocl-binary-distribution": ("an OpenCL driver for the CPU", "opencl"),
+    "cuda-core": ("NVIDIA GPUs", "cuda"),
+    "nvidia-cuda-nvrtc": ("the CUDA compiler", "cuda"),
+    "torch": ("peers oneDNN and PyTorch", "torch"),
+    "onnxruntime": ("peer ONNX Runtime", "onnx"),
+    "onnx": ("peer ONNX Runtime", "onnx"),
+    "nvidia-cudnn-frontend": ("peer cuDNN, all engines", "cudnn"),
+    "matplotlib": ("plots", "plot"),
 }
 
 
 def doctor(json_file: options.JsonFile = None) -> None:
-    """Say what is installed, which devices are there, and which peers can run."""
-    options.writable(json_file, "--json")
+    """Say which devices, libraries and peers are there.
+
+    And what to install for those that are missing.
+    """
+    outputs.check({"--json": json_file})
     devices = _devices()
     document: dict[str, Any] = {
         "tilewright": __version__,
@@ -76,19 +79,24 @@ def _peers(device: Device | None) -> dict[str, str]:
 
 
 def _cache() -> str:
+    """Where the cache is; or why nothing can be remembered in it."""
     from tilewright.runtime.cache import folder
+    from tilewright.store import Store
 
     try:
-        return str(folder())
+        Store().info()
     except TilewrightError as error:
         return f"not usable: {error}"
+    if not os.access(folder(), os.W_OK):
+        return f"not usable: cache folder {folder()}: no permission to write; nothing is remembered"
+    return str(folder())
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [(name, str(document[name])) for name in ("tilewright", "python", "system", "cache")]
     for name, found in document["packages"].items():
-        use, source = PACKAGES[name]
-        rows.append((name, found or f"not installed ({use}): pip install {source}"))
+        use, extra = PACKAGES[name]
+        rows.append((name, found or f"not installed ({use}): {how_to_get(extra)}"))
     for facts in document["devices"]:
         if "absent" in facts:
             rows.append(("device", facts["absent"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -23,7 +23,7 @@ def explain(
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Print what the model sees of a layer's kernel, and why it won.
+    """Say what the model sees of a kernel, and why it won.
 
     Flops, bytes and floor; launches and workspace; how a pool is done, and what the other way costs;
     intensities, occupancy, waves; each term of the predicted time; predicted against measured; the
@@ -31,7 +31,7 @@ def explain(
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     from tilewright.report.explanation import sections, tables
 

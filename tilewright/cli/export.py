@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError, ProblemError
 from tilewright.kernels.family import Config
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 To = Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
 Arch = Annotated[
     str | None,
-    typer.Option("--arch", metavar="ARCH", help="For sm_80, sm_90 or sm_120, with no such GPU here."),
+    typer.Option("--arch", metavar="ARCH", help="Compile for sm_80, sm_90 or sm_120; needs no GPU."),
 ]
 
 
@@ -33,10 +33,11 @@ def export(
     layout: options.Layout = None,
     deterministic: options.Deterministic = False,
 ) -> None:
-    """Write a layer's kernel (the winner, else the model's choice) as files that need no tilewright.
+    """Write a layer's kernel as files that need no tilewright.
 
-    Its source with nothing left to include, a cubin for CUDA, a C header with launches, buffers and the
-    packing of the filter, a JSON of everything, and a C example that checks and times it.
+    The winner, else the model's choice: its source with nothing left to include, a cubin for CUDA, a C
+    header with launches, buffers and the packing of the filter, a JSON of everything, and a C example
+    that checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)
@@ -52,15 +53,16 @@ def export(
     )
     to.mkdir(exist_ok=True)
     for name, data in found.files().items():
-        options.write(to / name, data, "--to")
+        outputs.write(to / name, data, "--to")
         print(to / name)
     remark(f"{found.config}: {found.note}")
 
 
 def _folder(to: Path) -> None:
-    if to.exists() and not to.is_dir():
-        raise options.OptionError(f"--to {to}: is a file; name a folder")
-    options.writable(to / "layer.h" if to.exists() else to, "--to")
+    if outputs.is_stdout(to) or to.is_file():
+        what = "standard output" if outputs.is_stdout(to) else "a file"
+        raise options.OptionError(f"--to {to}: is {what}; name a folder")
+    outputs.check({"--to": to / "layer.h" if to.is_dir() else to})
 
 
 def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.errors import StoreError
 from tilewright.report.table import Table, time_text
@@ -26,7 +26,7 @@ Records = Annotated[
 ]
 Save = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the trials used to a file.")]
 Layers = Annotated[
-    list[str] | None, typer.Argument(metavar="[LAYERS]...", help=f"Default: {' and '.join(SUITES)}.")
+    list[str] | None, typer.Argument(metavar="LAYERS", help=f"Default: {' and '.join(SUITES)}.")
 ]
 
 
@@ -41,14 +41,15 @@ def model_report(
     save: Save = None,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Print the share of the best recorded speed found with 0, 8 and 100 measurements.
+    """Say how soon a search finds the best kernel.
 
-    The search is replayed on what the store has recorded: record first, with ``tilewright tune`` and a
-    large budget (``--strategy random`` for configs that the model would not have chosen).
+    The share of the best recorded speed after 0, 8 and 100 measurements: the search is replayed on what
+    the store has recorded. Record first, with 'tilewright tune' and a large budget (--strategy random for
+    configs that the model would not have chosen).
     """
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
-    options.writable(json_file, "--json")
+    outputs.check({"--save": save, "--json": json_file})
     facts, known = _known(found, device, records)
     if save:
         from tilewright import trials

@@ -14,7 +14,7 @@ import typer
 
 from tilewright import shapes
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError, TilewrightError
+from tilewright.errors import DeviceError, ProblemError, TilewrightError, how_to_get
 from tilewright.kernels.family import Config
 from tilewright.problem import NAMES, Problem
 from tilewright.tuning.budget import Budget
@@ -27,13 +27,19 @@ Problems = Annotated[
     typer.Argument(
         metavar="LAYERS",
         help="Suites (resnet, yolo9000, …), layers of them (R12, resnet:R12), shape files, or problem "
-        "strings (n1c512h7w7k512r3s3p1-f32).",
+        "strings (n1c512h7w7k512r3s3p1-f32; 'tilewright --help' has the grammar).",
     ),
 ]
-OneProblem = Annotated[str, typer.Argument(metavar="LAYER", help="A layer (R12), or a problem string.")]
+OneProblem = Annotated[
+    str, typer.Argument(metavar="LAYER", help="A layer (R12), or a problem string (see 'tilewright --help').")
+]
 Device = Annotated[
     str | None,
-    typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:N, opencl:N, numpy. Default: the best."),
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="cpu, cuda, cuda:N, opencl:N or numpy. Default: the first NVIDIA GPU, else the CPU.",
+    ),
 ]
 Dtype = Annotated[
     str | None,
@@ -46,21 +52,29 @@ Layout = Annotated[
 BudgetText = Annotated[
     str | None,
     typer.Option(
-        "--budget", metavar="BUDGET", help="For each layer: 20s, 2m, 50trials, all. Default: as fits."
+        "--budget",
+        metavar="BUDGET",
+        help="Spend this on each layer: 20s, 2m, 50trials or all. Default: under a minute.",
     ),
 ]
-Batch = Annotated[
-    int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch; names say so.")
-]
+Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]
 Families = Annotated[
     str | None,
-    typer.Option("--family", metavar="NAMES", help="Only these kernel families: direct, or direct,gemm."),
+    typer.Option("--family", metavar="NAMES", help="Only these families of kernels: direct, or direct,gemm."),
 ]
-Again = Annotated[bool, typer.Option("--again", help="Search on where the store has a winner already.")]
+Again = Annotated[bool, typer.Option("--again", help="Search on, though a winner is known.")]
 Strategy = Annotated[
-    str, typer.Option("--strategy", metavar="NAME", help="How to search: model, random, local or all.")
+    str,
+    typer.Option(
+        "--strategy",
+        metavar="NAME",
+        help="Try what the model likes (model), neighbours (local), random, or all.",
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the search and of the inputs.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Of the random inputs and the search."),
+]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Only kernels that give the same bits each time.")
 ]
@@ -69,13 +83,14 @@ ConfigText = Annotated[
     typer.Option(
         "--config",
         metavar="CONFIG",
-        help="This config, not the chosen one: family:name=value.…, or a name (see configs).",
+        help="This kernel: a name that 'tilewright configs' lists, or family:name=value.name=value. "
+        "Default: the winner, else the model's choice.",
     ),
 ]
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is standard output.")
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints that alone."),
 ]
-STOPPED = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
 MAX_LAYERS = 1000
 
 
@@ -116,6 +131,30 @@ def open_device(device: str | None, measured: bool = False) -> Runtime:
     if measured and runtime.device.rates.source != "calibrated":
         measure(runtime)
     return runtime
+
+
+def needs_kernels(runtime: Runtime, command: str) -> None:
+    """Refuse NumPy for a command that runs kernels.
+
+    Raises:
+        DeviceError: it is NumPy.
+    """
+    if runtime.device.backend == "numpy":
+        raise DeviceError(f"{command}: NumPy has no kernels; {how_to_get('opencl')}, or '.[cuda]' for a GPU")
+
+
+def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
+    """Check that every layer has something to compute, and that there is room for its arrays.
+
+    Raises:
+        ProblemError: a batch of 0, or arrays larger than the memory.
+    """
+    from tilewright.runtime.capacity import require_room
+
+    for one in problems:
+        if one.problem.n == 0:
+            raise ProblemError(f"{one.problem}: a batch of 0 images leaves nothing to do")
+        require_room(one.problem, runtime)
 
 
 def measure(runtime: Runtime) -> None:
@@ -175,34 +214,3 @@ def strategy(name: str) -> str:
     if name not in STRATEGIES:
         raise OptionError(f"--strategy {name!r}: must be one of {', '.join(STRATEGIES)}")
     return name
-
-
-def writable(path: Path | None, option: str) -> Path | None:
-    """Check that an output file can be written, before the work that fills it.
-
-    Raises:
-        OptionError: it is a folder, its folder is missing, or there is no permission.
-    """
-    if path is None or str(path) == "-":
-        return path
-    folder = path.parent
-    if path.is_dir():
-        why = "is a folder; name a file"
-    elif not folder.is_dir():
-        why = f"the folder {folder} does not exist"
-    elif not os.access(path if path.exists() else folder, os.W_OK):
-        why = "no permission to write there"
-    else:
-        return path
-    raise OptionError(f"{option} {path}: {why}")
-
-
-def write(path: Path, content: str | bytes, option: str) -> None:
-    """Write an output file whole: aside first, then renamed."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(content.encode() if isinstance(content, str) else content)
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise OptionError(f"{option} {path}: {error.strerror or error}") from None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
-from tilewright.errors import DeviceError
 from tilewright.report.table import Table, bytes_text, time_text
 
 if TYPE_CHECKING:
@@ -23,16 +22,17 @@ def profile(
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Print the counters of a layer's kernel, and what limits it.
+    """Say what limits the kernel of one layer.
 
     By NVIDIA's ncu where it is installed and permitted; else the model's figures, which say so.
     """
-    problem = options.layer(layer, dtype, layout).problem
+    named = options.layer(layer, dtype, layout)
+    problem = named.problem
     given = options.config(config, problem)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
-    if runtime.device.backend == "numpy":
-        raise DeviceError("profile: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    options.needs_kernels(runtime, "profile")
+    options.room([named], runtime)
     from tilewright.execution import Plan
     from tilewright.profiling import modelled, ncu
 

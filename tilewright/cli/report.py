@@ -7,17 +7,21 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[RESULTS]...", help="Written by bench or study --json. Default: benchmarks/."),
+    typer.Argument(
+        metavar="RESULTS", help="Files of bench --json or study --json. Default: those in benchmarks/."
+    ),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one offline page there.")]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there.")]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV there.")]
-Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Of the page.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write one page of tables and charts.")
+]
+Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables.")]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows.")]
+Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the page.")]
 
 
 def report(
@@ -28,9 +32,11 @@ def report(
     json_file: options.JsonFile = None,
     title: Title = "tilewright: results",
 ) -> None:
-    """Put results files together: tables in the terminal, or one page with charts that needs no network."""
-    for option, file in {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}.items():
-        options.writable(file, option)
+    """Put results files together: tables, or one page of charts.
+
+    The page needs no network.
+    """
+    outputs.check({"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file})
     from tilewright.report import gather
 
     paths = files or gather.usual(Path())
@@ -45,8 +51,9 @@ def report(
     if csv is not None:
         written["--csv"] = (csv, gather.as_csv(found))
     for option, (path, text) in written.items():
-        options.write(path, text, option)
-        remark(f"wrote {path}")
+        outputs.write(path, text, option)
+        if not outputs.is_stdout(path):
+            remark(f"wrote {path}")
     if json_file is not None:
         emit([], {one.name: one.document for one in found}, json_file)
     elif not written:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli import options
-from tilewright.cli.screen import emit
-from tilewright.errors import DeviceError, RunError
+from tilewright.cli import options, outputs
+from tilewright.cli.screen import emit, remark
+from tilewright.errors import RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.report.table import Table, bytes_text, time_text
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
+
+# Flops a second of the plain f64 reference, at its slowest, to foresee a long wait.
+_CPU_F64, _GPU_F64 = 1e9, 1e11
+_LONG_S = 30.0
 
 
 def run(
@@ -25,13 +29,17 @@ def run(
     seed: options.Seed = 0,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Run a layer's kernel (the stored winner, else the model's choice): check its answer, time it."""
-    problem = options.layer(layer, dtype, layout).problem
+    """Check the kernel of one layer, and time it.
+
+    It is the winner, else the model's choice, or what --config names.
+    """
+    named = options.layer(layer, dtype, layout)
+    problem = named.problem
     given = options.config(config, problem)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device)
-    if runtime.device.backend == "numpy":
-        raise DeviceError("run: NumPy has no kernels to run; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    options.needs_kernels(runtime, "run")
+    options.room([named], runtime)
     from tilewright.dispatch import UNVERIFIED
 
     chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
@@ -47,9 +55,14 @@ def _value(name: str, value: str | float | int) -> str:
 
 
 def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> dict[str, Any]:
+    from tilewright.calibrate import outdone
     from tilewright.tuning.measure import measure
     from tilewright.tuning.verify import Verifier
 
+    seconds = 2 * problem.flops / (_GPU_F64 if runtime.device.lanes == 32 else _CPU_F64)
+    if seconds > _LONG_S:
+        size = f"{problem.flops / 1e9:,.0f} GFLOP"
+        remark(f"checking it first in f64, {size}, may take {seconds / 60:.0f} minutes here; Ctrl-C ends it")
     verifier = Verifier(runtime, problem, seed)
     candidate = verifier.candidate(config)
     check = verifier.check(candidate)
@@ -63,7 +76,7 @@ def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> 
         "cold_us": figure.cold_us,
         "ci95_us": figure.ci95_us,
         "warm_us": figure.warm_us,
-        "floor_us": runtime.device.floor_us(problem.flops, problem.bytes),
+        "floor_us": outdone(runtime, problem, figure.cold_us, candidate.plan.family.multiplies),
         "error_over_bound": check.worst,
         "workspace_bytes": candidate.plan.workspace_bytes,
     }

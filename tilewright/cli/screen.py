@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tilewright.cli.options import write
+from tilewright.cli import outputs
 from tilewright.report.table import Table, plain, rich_table
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ def remark(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> None:
-    """Print the tables, and write the JSON document where the user asked for it; - is stdout alone."""
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    if json_file is not None and str(json_file) == "-":
-        sys.stdout.write(text)
-        return
-    for index, table in enumerate([tables] if isinstance(tables, Table) else tables):
+def emit(tables: Table | list[Table], document: Any, json_file: Path | None, to_stdout: bool = False) -> None:
+    """Print the tables, and write the JSON document where the user asked for it.
+
+    Standard output belongs to one thing: ``to_stdout`` says that a file of the user's choice goes there.
+    """
+    quiet = to_stdout or outputs.is_stdout(json_file)
+    for index, table in enumerate([] if quiet else [tables] if isinstance(tables, Table) else tables):
         if index:
             print()
         show(table)
     if json_file is not None:
-        write(json_file, text, "--json")
+        outputs.write(json_file, json.dumps(document, indent=1, allow_nan=False) + "\n", "--json")
 
 
 class Progress:

@@ -14,16 +14,26 @@ from tilewright.tuning.budget import Budget
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
     from tilewright.store import Store
-    from tilewright.tuning.events import Event
+    from tilewright.tuning.events import Event, TuneResult
 
 
 @dataclass(frozen=True)
 class Winner:
-    """The winner of one layer. ``trials`` and ``seconds`` are 0 where the store had it."""
+    """The winner of one layer.
+
+    Attributes:
+        record: the fastest right kernel of those that were searched.
+        trials: new ones that were tried.
+        seconds: what that took; 0 where the store had the winner and nothing was searched.
+        note: what became of the search: what is in the store now.
+        stopped: why the search ended.
+    """
 
     record: Record
     trials: int = 0
     seconds: float = 0.0
+    note: str = "known already; --again searches on"
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,21 @@ class Search:
             lambda event: self._tell(event, name), *how,
         )  # fmt: skip
         forget(problem)
-        return Winner(result.winner, len(result.records), result.seconds)
+        became = self._became(problem, result)
+        return Winner(result.winner, len(result.records), result.seconds, became, result.stopped)
+
+    def _became(self, problem: Problem, result: TuneResult) -> str:
+        """Say what was tried, and what the store answers with if that is another kernel."""
+        from tilewright.dispatch import stored
+
+        said = f"{len(result.records)} tried in {result.seconds:.1f} s"
+        said += f" ({result.stopped})" if result.stopped else ""
+        if result.winner.config not in {record.config for record in result.records}:
+            said += ", none better than the known winner"
+        best = stored(problem, self.runtime, self.store, self.deterministic)
+        if best is None or best.measurement is None or best.config == result.winner.config:
+            return said
+        return f"{said}; the store's winner stays {best.family}, {time_text(best.measurement.cold_us)} us"
 
     def seconds(self, problem: Problem) -> float:
         """Have a winner in the store; return how long that took."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark, show
-from tilewright.errors import DeviceError
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -19,14 +18,21 @@ if TYPE_CHECKING:
     from tilewright.studies.study import PartResult
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="csg, diannao, im2col-gemm, lenet, toy-cnn.", show_default=False)
+    str,
+    typer.Argument(metavar="NAME", help="csg, diannao, im2col-gemm, lenet or toy-cnn.", show_default=False),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller layers: each study under 2 minutes on a CPU.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page of charts there.")]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page of charts; - prints it.")
+]
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables; - prints them alone.")
+]
 Budget = Annotated[
     str | None,
-    typer.Option("--budget", metavar="BUDGET", help="Tune what is not pinned first, e.g. 20s a layer."),
+    typer.Option(
+        "--budget", metavar="BUDGET", help="First tune what has no fixed config: 20s for each layer, say."
+    ),
 ]
 
 
@@ -39,16 +45,17 @@ def study(
     markdown: Markdown = None,
     html: Html = None,
 ) -> None:
-    """Run the experiments of a source, every answer checked, and put its published figures beside."""
+    """Repeat the experiments of a source beside what it published.
+
+    Every answer is checked.
+    """
     from tilewright.studies import engine
 
     wanted = engine.study(name)
     limit = options.budget(budget)
-    for option, file in {"--json": json_file, "--markdown": markdown, "--html": html}.items():
-        options.writable(file, option)
+    quiet = outputs.check({"--json": json_file, "--markdown": markdown, "--html": html})
     runtime = options.open_device(device, measured=True)
-    if runtime.device.backend == "numpy":
-        raise DeviceError("study: NumPy has no kernels; install pyopencl[pocl] (CPU) or cuda-core (GPU)")
+    options.needs_kernels(runtime, "study")
     from tilewright.bench import tuner
     from tilewright.report.gather import html as as_page
     from tilewright.report.gather import of_document
@@ -57,7 +64,7 @@ def study(
     from tilewright.studies.lab import Lab
 
     def done(part: PartResult) -> None:
-        if str(json_file) != "-":
+        if not quiet:
             show(part_table(part, with_bars=True))
             print(flush=True)
 
@@ -69,12 +76,12 @@ def study(
     result = engine.run(wanted, lab, done)
     document = engine.document(result)
     emit([], document, json_file)
-    if str(json_file) != "-":
+    if not quiet:
         print(heading(result))
     if markdown is not None:
-        options.write(markdown, study_markdown(result), "--markdown")
+        outputs.write(markdown, study_markdown(result), "--markdown")
     if html is not None:
-        options.write(html, as_page(result.title, [of_document(name, document)]), "--html")
+        outputs.write(html, as_page(result.title, [of_document(name, document)]), "--html")
 
 
 def _tuning(

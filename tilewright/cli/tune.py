@@ -6,11 +6,11 @@ from typing import Any
 
 import typer
 
-from tilewright.cli import options
+from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError
-from tilewright.report.table import NONE, Table, bytes_text, time_text
+from tilewright.report.table import NOISY_MARK, NOISY_NOTE, NONE, Table, bytes_text, time_text
 from tilewright.shapes import Layer
 
 Row = dict[str, Any]
@@ -30,15 +30,21 @@ def tune(
     again: options.Again = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Find the fastest right kernel of each layer. Ctrl-C keeps what was found so far."""
+    """Find the fastest right kernel of each layer.
+
+    The winner is remembered. A layer that has one is not tuned again (--again searches on). Ctrl-C keeps
+    every trial so far.
+    """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
-    options.writable(json_file, "--json")
+    outputs.check({"--json": json_file})
     runtime = options.open_device(device, measured=True)
+    options.needs_kernels(runtime, "tune")
+    options.room(found, runtime)
     from tilewright.store import Store
 
     rows: list[Row] = []
-    stopped = False
+    stopped: KeyboardInterrupt | None = None
     with Progress(len(found), "tuning") as progress:
         search = Search(
             runtime, Store(), progress, limit, strategy, seed, deterministic, again, families=families
@@ -48,20 +54,24 @@ def tune(
                 progress.now(layer.name)
                 rows.append(_row(search, layer, alone=len(found) == 1))
                 progress.finished(_line(rows[-1]))
-        except KeyboardInterrupt:
-            stopped = True
+        except KeyboardInterrupt as error:
+            stopped = error
     if rows:
         document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
         emit(_table(rows), document, json_file)
     if stopped:
-        remark(options.STOPPED.format(done=len(rows), all=len(found)))
-    if stopped or any("reason" in row for row in rows):
-        raise typer.Exit(130 if stopped else 1)
+        remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
+        raise typer.Exit(stopping.status(stopped))
+    if any("reason" in row for row in rows):
+        raise typer.Exit(1)
 
 
 def _row(search: Search, layer: Layer, alone: bool) -> Row:
     """Tune one layer; one of many that fails is a row with the reason."""
-    problem, device = layer.problem, search.runtime.device
+    from tilewright.calibrate import outdone
+    from tilewright.kernels import family
+
+    problem, runtime = layer.problem, search.runtime
     row = {"name": layer.name, "problem": str(problem)}
     try:
         winner = search.winner(problem, layer.name)
@@ -77,25 +87,28 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "cold_us": record.measurement.cold_us,
         "ci95_us": record.measurement.ci95_us,
         "warm_us": record.measurement.warm_us,
-        "floor_us": device.floor_us(problem.flops, problem.bytes),
+        "floor_us": outdone(runtime, problem, record.measurement.cold_us, family(record.family).multiplies),
         "worst": record.check.worst,
         "workspace_bytes": record.workspace_bytes,
         "deterministic": record.deterministic,
         "trials": winner.trials,
         "tune_s": winner.seconds,
+        "note": winner.note,
+        "noisy": record.measurement.noisy,
+        "stopped": winner.stopped,
     }
 
 
 def _line(row: Row) -> str:
     if "reason" in row:
         return f"{row['name']}: {row['reason']}"
-    how = f"{row['trials']} tried in {row['tune_s']:.1f} s" if row["trials"] else "stored"
-    return f"{row['name']}: {time_text(row['cold_us'])} us, {how}"
+    return f"{row['name']}: {time_text(row['cold_us'])} us, {row['note']}"
 
 
 def _table(rows: list[Row]) -> Table:
     head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
     notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
+    notes += (NOISY_NOTE,) if any(row.get("noisy") for row in rows) else ()
     return Table("", head, tuple(map(_cells, rows)), notes)
 
 
@@ -103,8 +116,9 @@ def _cells(row: Row) -> tuple[str, ...]:
     if "reason" in row:
         return (row["name"], *[NONE] * 8)
     return (
-        row["name"], time_text(row["cold_us"]), time_text(row["ci95_us"]), time_text(row["floor_us"]),
+        row["name"], time_text(row["cold_us"]) + NOISY_MARK * row["noisy"], time_text(row["ci95_us"]),
+        time_text(row["floor_us"]),
         f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
         bytes_text(row["workspace_bytes"]),
-        str(row["trials"]) if row["trials"] else "stored", f"{row['tune_s']:.1f}",
+        str(row["trials"]) if row["tune_s"] else "known", f"{row['tune_s']:.1f}",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from tilewright.runtime.base import Built
 
 EXAMPLE = Path(__file__).parent / "example.c"
 PACKED = "packed"
-UNUSED_BYTES = 64  # of a bias or z that is bound and never read
+UNUSED_BYTES = 64  # of what is bound and never touched
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,10 @@ def _buffers(problem: Problem, plan: Blueprint) -> tuple[Buffer, ...]:
         found.append(Buffer("scale", pr.scale_bytes, False, f"{pr.k} f32, of the requantised output"))
     if plan.pack is not None:
         found.append(Buffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))
-    return (*found, *(Buffer(b.name, b.nbytes, b.zeroed, "workspace") for b in plan.workspace))
+    for b in plan.workspace:
+        what = "workspace" if b.nbytes else "bound, never touched"
+        found.append(Buffer(b.name, b.nbytes or UNUSED_BYTES, b.zeroed, what))
+    return tuple(found)
 
 
 def _sizes(shape: tuple[int, ...]) -> str:

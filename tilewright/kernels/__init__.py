@@ -11,6 +11,7 @@ from tilewright.kernels.family import Family
 from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.gemv import Gemv
 from tilewright.kernels.grouped import Grouped
+from tilewright.kernels.hopper import Hopper
 from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.mma import Mma
 from tilewright.kernels.small import Small
@@ -21,7 +22,7 @@ from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
-    Mma(), Wgmma(), Adapted(), Textbook(), AnyReference(),
+    Mma(), Wgmma(), Hopper(), Adapted(), Textbook(), AnyReference(),
 )  # fmt: skip
 
 
@@ -35,12 +36,13 @@ def family(name: str) -> Family:
 
 
 def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
-    """Return the families of the names; those that race where no name is given.
+    """Return the families of the names, or of one; those that race where no name is given.
 
     Raises:
         ConfigError: if there is none of a name.
     """
     known = {family.name: family for family in families}
+    names = (names,) if isinstance(names, str) else names
     for name in names:
         if name not in known:
             raise ConfigError(f"family {name!r}: known are {', '.join(known)}")

@@ -14,7 +14,8 @@
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
 //   float_bfloat            an f32 rounded to a bf16, by its bits
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
-//   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32
+//   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32;
+//                           bits_double: an f64 by its bits, as a signed number
 //   dot4 EXP                four products of i8, added to a sum; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
 //                           ``constant`` fills; FILTER[i] is its element, CONSTANT acc_t *w the parameter
@@ -141,6 +142,7 @@ INLINE void vec_sum_lanes(vec *a, int distance) {  // sum over the lanes `distan
 INLINE acc_t atomic_add(acc_t *p, acc_t v) { return atomicAdd(p, v); }
 INLINE float bits_float(unsigned bits) { return __uint_as_float(bits); }
 INLINE unsigned float_bits(float v) { return __float_as_uint(v); }
+#define bits_double(bits) __longlong_as_double(bits)
 INLINE float half_float(unsigned short half) {  // f16, by its bits
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(half));
@@ -289,6 +291,7 @@ INLINE acc_t atomic_add(volatile __global acc_t *p, acc_t v) {
 #endif
 #define bits_float(bits) as_float((uint)(bits))
 #define float_bits(v) as_uint(v)
+#define bits_double(bits) as_double((long)(bits))
 INLINE float half_float(ushort half_bits) {  // by hand: vload_half is a call for each element in PoCL
     uint bits = (half_bits & 0x7fffu) << 13, exponent = bits & 0x0f800000u;
     bits += 112u << 23;                              // the bias of f32 in place of that of f16

@@ -268,14 +268,14 @@ def _launches(
     combine = cf["combine"]
     all_tiles = blocks // (cf["sc"] * cf["sg"])
     target = "partial" if combine == TWO_PASS else "y"
-    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: all_tiles * cf["sg"] * tile}.get(combine, 1)
+    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: all_tiles * cf["sg"] * tile}.get(combine, 0)
     main = Launch(
         "direct", (blocks, 1, 1), (geo.threads, 1, 1), ("x", "w", "bias", "z", target, "partial", "arrived"),
         shared_bytes=shared, cluster=cf["sc"],
     )  # fmt: skip
     workspace = (
         Buffer("partial", word_bytes(pr) * partial),
-        Buffer("arrived", 4 * (all_tiles * cf["sc"] if combine == LAST else 1), zeroed=True),
+        Buffer("arrived", 4 * (all_tiles * cf["sc"] if combine == LAST else 0), zeroed=True),
     )
     if combine == ATOMIC:
         return (zero_sums(pr), replace(main, chained=True)), workspace

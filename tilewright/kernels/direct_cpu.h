@@ -148,8 +148,8 @@ INLINE void store_outs(GLOBAL y_t *to, wide v) {
 // VECTOR channels from k on, at element `to` of the sums' image.
 INLINE wide finish_vector(wide v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
     if (!EPILOGUE_HERE) return v;
-    if (SCALED) v *= (acc_t)bits_float(ALPHA);
-    if (ADD) v += (acc_t)bits_float(BETA) * load_outs(z + to);
+    if (SCALED) v *= (acc_t)NUMBER(ALPHA);
+    if (ADD) v += (acc_t)NUMBER(BETA) * load_outs(z + to);
     if (BIAS) v += load_outs(bias + k);
     if (ACT == 1) return v < 0 ? (wide)(0) : v;
     UNROLL for (int i = 0; i < VECTOR; i++) v[i] = activated(v[i]);

@@ -189,12 +189,12 @@ def _launches(
     combine = cf["combine"]
     tiles = geo.blocks // cf["sg"]
     tile = geo.kb * geo.hb * geo.wb
-    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: geo.blocks * tile}.get(combine, 1)
+    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: geo.blocks * tile}.get(combine, 0)
     main = Launch(
         "direct", (workers, 1, 1), (1, 1, 1),
         ("x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y", "partial", "arrived"),
     )  # fmt: skip
-    counters = 2 + (tiles if combine == LAST else 0)
+    counters = 2 + (tiles if combine == LAST else 0)  # 2: the workers take tiles in turn
     workspace = (Buffer("partial", geo.word * partial), Buffer("arrived", 4 * counters, zeroed=True))
     if combine == ATOMIC:
         return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace

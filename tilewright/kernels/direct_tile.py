@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.kernels.tile import NONE, View, ceil_div, tiles_along
-from tilewright.kernels.word import word_bytes, word_registers, words
+from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
@@ -98,10 +98,15 @@ def staging(pr: Problem, cf: dict[str, int], geo: Geometry, aligned: bool = True
 
 
 def registers(pr: Problem, cf: dict[str, int]) -> int:
-    """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses."""
+    """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses.
+
+    Input that is no words yet passes through some more: 8 to widen what is staged, 28 to gather bytes
+    (the least that left no first choice spilt on sm_80 and sm_90).
+    """
     tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], row_of(pr, cf["tw"])
     held = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
-    return held * word_registers(pr) + 36
+    made = 0 if as_words(pr) else 28 if pr.dtype == "i8" and not cf.get("x", 1) else 8
+    return held * word_registers(pr) + made + 36
 
 
 def shared_bytes(pr: Problem, cf: dict[str, int], geo: Geometry) -> int:

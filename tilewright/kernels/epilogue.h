@@ -1,5 +1,5 @@
 // What follows the sum: y = pool(act(alpha * conv + beta * z + bias)); the defines are those of
-// Epilogue.defines() in epilogue.py. Numbers travel as the bits of an f32.
+// Epilogue.defines() in epilogue.py. Numbers travel as bits, see NUMBER in types.h.
 //
 //   SCALED ALPHA   factor of the sum                  BIAS        one number a channel
 //   ADD BETA       factor of z, shaped as the sum     ACT         0 none 1 relu 2 leaky 3 silu 4 clamp
@@ -14,11 +14,11 @@ INLINE acc_t activated(acc_t v) {
 #if ACT == 1
     return v < 0 ? 0 : v;  // NaN stays NaN
 #elif ACT == 2
-    return v < 0 ? v * (acc_t)bits_float(ACT_LOW) : v;
+    return v < 0 ? v * (acc_t)NUMBER(ACT_LOW) : v;
 #elif ACT == 3
     return v / (1 + EXP(-v));
 #elif ACT == 4
-    return v < bits_float(ACT_LOW) ? bits_float(ACT_LOW) : v > bits_float(ACT_HIGH) ? bits_float(ACT_HIGH) : v;
+    return v < NUMBER(ACT_LOW) ? NUMBER(ACT_LOW) : v > NUMBER(ACT_HIGH) ? NUMBER(ACT_HIGH) : v;
 #else
     return v;
 #endif
@@ -27,10 +27,10 @@ INLINE acc_t activated(acc_t v) {
 // The sum of channel k (of all groups) at element `at` of z, as it goes into the pool or into y.
 INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t at) {
 #if SCALED
-    v *= (acc_t)bits_float(ALPHA);
+    v *= (acc_t)NUMBER(ALPHA);
 #endif
 #if ADD
-    v += (acc_t)bits_float(BETA) * out_load(z + at);
+    v += (acc_t)NUMBER(BETA) * out_load(z + at);
 #endif
 #if BIAS
     v += out_load(bias + k);

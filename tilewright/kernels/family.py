@@ -92,7 +92,7 @@ class Rule:
 @dataclass(frozen=True)
 class Buffer:
     """A workspace buffer of a Plan. ``zeroed``: must hold zeros before the *first* launch ever;
-    the kernels leave it zeroed behind them."""
+    the kernels leave it zeroed behind them. One of 0 bytes is bound and never touched."""
 
     name: str
     nbytes: int
@@ -223,6 +223,7 @@ class Family:
     tunable: bool = True  # the model knows it, and so can a search
     races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
+    multiplies: float = 1.0  # multiplications that it does for each that the formula has
     exact: bool = True  # small integers give whole answers, bit by bit
     spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
 

@@ -215,10 +215,10 @@ def _launches(
          "partial", "arrived"), shared_bytes=sz.shared_bytes,
     )  # fmt: skip
     parts = sz.tile * blocks * (2 if cf["stream"] else 1)
-    partial = {TWO_PASS: cf["sg"] * y_floats, LAST: parts}.get(combine, 1)
+    partial = {TWO_PASS: cf["sg"] * y_floats, LAST: parts}.get(combine, 0)
     workspace = (
         Buffer("partial", 4 * partial),
-        Buffer("arrived", 4 * (sz.tiles if combine == LAST else 1), zeroed=True),
+        Buffer("arrived", 4 * (sz.tiles if combine == LAST else 0), zeroed=True),
     )
     if combine == ATOMIC:
         return (zero_sums(pr), replace(main, chained=True)), workspace

@@ -174,7 +174,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     tiles = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"])
     combine, blocks = cf["combine"], tiles * cf["sg"]
     shared = _shared_bytes(pr, device, cf)
-    floats = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: blocks * block_rows * cf["images"]}.get(combine, 1)
+    floats = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: blocks * block_rows * cf["images"]}.get(combine, 0)
     target = "partial" if combine == TWO_PASS else "y"
     args = ("x", "w", "bias", "z", target, "partial", "arrived")
     launches = [Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)]
@@ -183,7 +183,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
-    counters = tiles if combine == LAST else 1
+    counters = tiles if combine == LAST else 0
     return Blueprint(
         source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
         launches=tuple(launches), packed_bytes=pr.w_bytes,

@@ -6,7 +6,7 @@
 //   PACK_FLAT 1: [c][r * s][K], all groups side by side
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
 //   PACK_WINOGRAD 4: the 36 elements of F(4x4), each a group of 1x1 filters: [36][k tile][c][PACK_K]
-//   PACK_CHUNKS: tiles as the mma family stages them in shared memory, see pack_tensor.h
+//   PACK_CHUNKS: tiles as the mma and hopper families stage them in shared memory, see pack_tensor.h
 //   PACK_SWIZZLED 1: in_t, [group][k tile][c][r * s][PACK_K][128 bytes of channels], 16-byte piece p of filter i
 //                    at place p ^ (i % 8); PACK_C counts runs of 128 bytes
 //

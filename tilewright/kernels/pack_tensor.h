@@ -1,4 +1,5 @@
-// The filter as the mma family stages it: words [group][k tile][step][row][chunk][4], chunks swizzled.
+// The filter as the mma and hopper families stage it: words [group][k tile][step][row][chunk][4], chunks swizzled;
+// or, where PACK_APART, words [group][k tile][step][chunk][row][4].
 //
 //   PACK_K      rows of a tile: output channels, in the order of COLUMN where PACK_COLUMNS
 //   PACK_STEPS  steps of PACK_CHUNKS chunks of 16 bytes each, along the sum
@@ -14,9 +15,14 @@
 #define TILES ((KG + PACK_K - 1) / PACK_K)
 #define PACKED ((offset_t)GROUP_COUNT * TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
 
+#ifndef PACK_APART
+#define PACK_APART 0
+#endif
+
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
         int row = item / (CHUNKS * 4) % PACK_K, chunk = (int)(item / 4 % CHUNKS) ^ SWIZZLE(row % 8);
+        if (PACK_APART) row = item / 4 % PACK_K, chunk = item / 4 / PACK_K % CHUNKS;
         offset_t rest = item / (CHUNKS * 4) / PACK_K;
         int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
         rest /= PACK_STEPS;

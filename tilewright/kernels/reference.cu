@@ -64,11 +64,11 @@ INLINE double activated_f64(double v) {
 #if ACT == 1
     return v < 0 ? 0 : v;
 #elif ACT == 2
-    return v < 0 ? v * bits_float(ACT_LOW) : v;
+    return v < 0 ? v * NUMBER(ACT_LOW) : v;
 #elif ACT == 3
     return v / (1 + EXP(-v));
 #elif ACT == 4
-    return v < bits_float(ACT_LOW) ? bits_float(ACT_LOW) : v > bits_float(ACT_HIGH) ? bits_float(ACT_HIGH) : v;
+    return v < NUMBER(ACT_LOW) ? NUMBER(ACT_LOW) : v > NUMBER(ACT_HIGH) ? NUMBER(ACT_HIGH) : v;
 #else
     return v;
 #endif
@@ -84,11 +84,11 @@ INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL c
             add_row(sum, size, x, row, at, at.k / KG * CG + c, h);
         }
     }
-    double alpha = bits_float(ALPHA), shift = BIAS ? out_load(bias + at.k) : 0;
+    double alpha = NUMBER(ALPHA), shift = BIAS ? out_load(bias + at.k) : 0;
     UNROLL for (int i = 0; i < STRIP; i++) {
         double more = 0;
         if (ADD && at.q + i < SIZE_Q)
-            more = (double)bits_float(BETA) * out_load(z + Z_AT(at.n, at.k, at.p, at.q + i));
+            more = (double)NUMBER(BETA) * out_load(z + Z_AT(at.n, at.k, at.p, at.q + i));
         sum[i] = activated_f64(alpha * sum[i] + more + shift);
         size[i] = SIZE_OF(alpha) * size[i] + SIZE_OF(more) + SIZE_OF(shift);
     }

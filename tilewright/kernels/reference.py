@@ -37,7 +37,7 @@ def sizes(problem: Problem) -> dict[str, int]:
         STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
         DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1], DTYPE=DTYPES.index(pr.dtype),
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
-        **pr.epilogue.defines(),
+        **pr.epilogue.defines(pr.dtype),
         OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE),
     )  # fmt: skip
 
@@ -50,7 +50,7 @@ def problem_of(defines: dict[str, int]) -> Problem:
         s=d["SIZE_S"], pad=(d["PAD_TOP"], d["PAD_BOTTOM"], d["PAD_LEFT"], d["PAD_RIGHT"]),
         stride=(d["STRIDE_H"], d["STRIDE_W"]), dilation=(d["DILATION_H"], d["DILATION_W"]),
         groups=d["GROUP_COUNT"], dtype=DTYPES[d["DTYPE"]], layout_in="nhwc" if d["X_NHWC"] else "nchw",
-        layout_out="nhwc" if d["Y_NHWC"] else "nchw", epilogue=Epilogue.of(d),
+        layout_out="nhwc" if d["Y_NHWC"] else "nchw", epilogue=Epilogue.of(d, DTYPES[d["DTYPE"]]),
     )  # fmt: skip
 
 
@@ -109,7 +109,9 @@ def reference_f64(problem: Problem, device: Device) -> Blueprint:
     return replace(full, launches=(first, second), workspace=room)
 
 
-def numpy_conv(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None) -> tuple[F64, F64]:
+def numpy_conv(
+    problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None, sized: bool = True
+) -> tuple[F64, F64]:
     """Compute y and its size, |alpha| conv(|x|, |w|) + |beta z| + |bias|, with NumPy in f64.
 
     A pool takes the largest size of a window, or their mean, as it does with the values: so a multiple
@@ -121,21 +123,25 @@ def numpy_conv(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None
         w: filter of shape ``problem.w_shape`` (kcrs).
         bias: shape (K,), where the problem has one.
         z: residual of shape ``problem.z_shape``, where the problem adds one.
+        sized: False: the size is not wanted, and is y.
 
     Returns:
         Two f64 arrays of shape ``problem.y_shape``.
     """
-    return numpy_pool(problem, *numpy_sums(problem, x, w, bias, z))
+    return numpy_pool(problem, *numpy_sums(problem, x, w, bias, z, sized))
 
 
-def numpy_sums(problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None) -> tuple[F64, F64]:
+def numpy_sums(
+    problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None, sized: bool = True
+) -> tuple[F64, F64]:
     """Return what goes into the pool, or is y if there is none, and its size; of ``problem.z_shape``."""
     import numpy as np
 
     pr, e = problem, problem.epilogue
     x, w = np.asarray(x, np.float64).reshape(pr.x_shape), np.asarray(w, np.float64).reshape(pr.w_shape)
     with np.errstate(all="ignore"):
-        y, size = _conv(pr, x, w) * e.alpha, _conv(pr, np.abs(x), np.abs(w)) * abs(e.alpha)
+        y = _conv(pr, x, w) * e.alpha
+        size = _conv(pr, np.abs(x), np.abs(w)) * abs(e.alpha) if sized else y
         if pr.layout_out == "nhwc":
             y, size = y.transpose(0, 2, 3, 1), size.transpose(0, 2, 3, 1)
         if e.add:

@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([a-z][a-z0-9_]*\.(?:h|cu))"[^\n]*$', re.MULTILINE)
 _ANY_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LIMIT = 1 << 62
+_LIMIT = 1 << 63
 
 
 def full_source(blueprint: Blueprint) -> str:

@@ -79,7 +79,7 @@ def image_defines(pr: Problem, view: View) -> dict[str, int]:
     rows, columns = view.outputs(pr)
     return dict(
         P=view.p, Q=view.q, YP=rows, YQ=columns, Y_FLOATS=pr.y_elements, Z_FLOATS=pr.z_elements,
-        Y_NHWC=int(pr.layout_out == "nhwc"), **pr.epilogue.defines(),
+        Y_NHWC=int(pr.layout_out == "nhwc"), **pr.epilogue.defines(pr.dtype),
     )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ def _peak(device: Device, vector: int, chains: int, blocks_of_unit: int) -> Peak
     """Lay out one shape; every unit does as much work in any."""
     gpu = device.lanes == 32
     threads, turns = (256, 512 // (vector * chains)) if gpu else (1, 8)
-    work = 1 << (17 if gpu else 23)  # vector multiply-adds of a unit's threads, each: about a millisecond
+    work = 1 << (17 if gpu else 21)  # vector multiply-adds of a unit's threads, each: 1 ms, 0.2 ms on a CPU
     rounds, blocks = work // (blocks_of_unit * chains * turns), device.units * blocks_of_unit
     defines = dict(VECTOR=vector, CHAINS=chains, TURNS=turns, ROUNDS=rounds, MAX_THREADS=threads,
                    MIN_BLOCKS=1, AVX512=int(not gpu and device.lanes >= 16))  # fmt: skip

@@ -4,6 +4,7 @@
 //   in_t   an element of x and w as the caller has them     out_t  an element of y, bias and z
 //   acc_t  what sums are made of: f64 for f64, i32 for i8, else f32 (dialect.h)
 //   in_load, out_load, out_store: memory to acc_t and back, rounding to nearest even
+//   NUMBER(bits): a factor or bound of the epilogue by its bits, an f64 for f64, else an f32
 
 #if DTYPE == 4
 typedef signed char in_t;
@@ -12,6 +13,12 @@ typedef int out_t;
 typedef acc_t in_t, out_t;
 #else  // held as bits: no arithmetic in 16 bits anywhere
 typedef unsigned short in_t, out_t;
+#endif
+
+#if DTYPE == 0
+#define NUMBER(bits) bits_double(bits)
+#else
+#define NUMBER(bits) bits_float(bits)
 #endif
 
 INLINE acc_t widened(in_t v) {

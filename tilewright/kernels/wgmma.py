@@ -137,13 +137,13 @@ def _blueprint(pr: Problem, cf: Values) -> Blueprint:
         PX_TILES=sz.px_tiles, PIXELS=pixels, C=pr.cg, C_ALL=pr.c, K=pr.kg, K_ALL=pr.k, H=pr.h, W=pr.w, P=pr.p,
         Q=pr.q, R=pr.r, S=pr.s, STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0],
         DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], SUM_THREADS=SUM_THREADS,
-        DTYPE=DTYPES.index(pr.dtype), **pr.epilogue.defines(),
+        DTYPE=DTYPES.index(pr.dtype), **pr.epilogue.defines(pr.dtype),
     )  # fmt: skip
     return Blueprint(
         source="wgmma.cu", defines=tuple(defines.items()), launches=tuple(launches),
         packed_bytes=pr.groups * sz.k_tiles * sz.steps * cf["bn"] * ROW_BYTES,
         pack=(("PACK_K", cf["bn"]), ("PACK_C", ceil_div(pr.cg, sz.deep)), ("PACK_SWIZZLED", 1)),
-        workspace=(Buffer("partial", 4 * cf["sg"] * pixels * pr.k if shares else 4),), specific=True,
+        workspace=(Buffer("partial", 4 * cf["sg"] * pixels * pr.k if shares else 0),), specific=True,
     )  # fmt: skip
 
 

@@ -85,6 +85,7 @@ class Winograd(Family):
     """Winograd's minimal filtering on CUDA cores."""
 
     name = "winograd"
+    multiplies = 16 / 36
     spreads_nonfinite = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

@@ -37,6 +37,7 @@ class Winograd4(Family):
 
     name = "winograd4"
     exact = False
+    multiplies = 36 / 144
     spreads_nonfinite = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

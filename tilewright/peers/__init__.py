@@ -37,7 +37,7 @@ def named(names: str) -> tuple[Peer, ...]:
     Raises:
         PeerError: if a name is not a peer's.
     """
-    if names.strip() in ("", "none"):
+    if names.strip() == "none":
         return ()
     if names.strip() == "all":
         return PEERS

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.device import Device
+from tilewright.floor import floor, peak_tflops
 from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Measurement, Record
@@ -44,7 +45,7 @@ def sections(subject: Subject) -> list[Section]:
         ("config", _config(subject)),
         ("launches", _launches(subject)),
         ("pool", _pool(subject)),
-        ("device", _limits(subject.device)),
+        ("device", _limits(subject.device, subject.problem.dtype)),
         ("model sees", dict(subject.estimate.facts) if subject.estimate else {}),
         ("predicted time by term, us", _terms(subject.estimate)),
         ("predicted against measured", _measured(subject)),
@@ -75,20 +76,18 @@ def within_noise(a: Measurement, b: Measurement) -> bool:
 
 
 def _layer(problem: Problem, device: Device) -> dict[str, str | float | int]:
-    rates = device.rates
-    arithmetic = problem.flops / (rates.f32_tflops * 1e6)
-    memory = problem.bytes / (rates.read_gbs * 1e3)
+    least = floor(problem, device)
     return {
         "problem": str(problem),
         "output": f"{problem.n} x {problem.k} x {problem.p} x {problem.q}",
         "flops": problem.flops,
         "bytes": problem.bytes,
         "flops_per_byte": problem.flops / max(problem.bytes, 1),
-        "floor_us": device.floor_us(problem.flops, problem.bytes),
-        "floor_empty_kernel_us": rates.empty_us,
-        "floor_arithmetic_us": arithmetic,
-        "floor_memory_us": memory,
-        "bound_by": "arithmetic" if arithmetic >= memory else "memory",
+        "floor_us": least.us,
+        "floor_empty_kernel_us": least.empty_us,
+        "floor_arithmetic_us": least.arithmetic_us,
+        "floor_memory_us": least.memory_us,
+        "bound_by": "arithmetic" if least.arithmetic_us >= least.memory_us else "memory",
     }
 
 
@@ -107,11 +106,12 @@ def _config(subject: Subject) -> dict[str, str | float | int]:
 def _launches(subject: Subject) -> dict[str, str | float | int]:
     if subject.blueprint is None:
         return {}
-    workspace = {f"workspace_{one.name}_bytes": one.nbytes for one in subject.blueprint.workspace}
+    buffers = [one for one in subject.blueprint.workspace if one.nbytes]
+    workspace = {f"workspace_{one.name}_bytes": one.nbytes for one in buffers}
     return {
         "kernels": ", ".join(launch.kernel for launch in subject.blueprint.launches),
         "workspace_bytes": sum(workspace.values()),
-        **(workspace if len(workspace) > 1 else {}),
+        **(workspace if len(subject.blueprint.workspace) > 1 else {}),
         **subject.family.remarks(subject.problem, subject.config),
     }
 
@@ -134,11 +134,12 @@ def _pool(subject: Subject) -> dict[str, str | float | int]:
     return rows | {"other_config": "none is legal"}
 
 
-def _limits(device: Device) -> dict[str, str | float | int]:
+def _limits(device: Device, dtype: str) -> dict[str, str | float | int]:
     return {
         "device": f"{device.name} ({device.arch}), {device.units} units of {device.lanes} lanes",
         "read_gbs": device.rates.read_gbs,
         "f32_tflops": device.rates.f32_tflops,
+        **({} if dtype == "f32" else {f"{dtype}_tflops": peak_tflops(device, dtype)}),
         "rates_from": device.rates.source,
     }
 
@@ -157,11 +158,10 @@ def _measured(subject: Subject) -> dict[str, str | float | int]:
     if mine is None:
         return {**rows, "measured": "not yet; run tilewright tune"}
     figure = _figure(mine)
-    floor = subject.device.floor_us(subject.problem.flops, subject.problem.bytes)
     rows["measured_us"] = f"{_pair(figure)} (cold, {figure.runs} runs)"
     if subject.estimate:
         rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
-    rows["floor_over_measured"] = floor / figure.cold_us
+    rows["floor_over_measured"] = floor(subject.problem, subject.device).us / figure.cold_us
     rows["tflops"] = subject.problem.flops / figure.cold_us * 1e-6
     if figure.warm_us is not None:
         rows["warm_us"] = figure.warm_us

@@ -1,4 +1,4 @@
-"""Results as an SVG: for each layer and peer, how many times longer the peer takes than we do."""
+"""Results as a plot: for each layer and peer, how many times longer the peer takes than we do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import DeviceError, StoreError
+from tilewright.errors import DeviceError, StoreError, how_to_get
 from tilewright.report.results import Results, over_ours
 from tilewright.rows import BenchRow
 
@@ -15,14 +15,19 @@ INK = "#808080"
 COLOURS = ("#3b8ed0", "#e0823d", "#35a37c", "#b06fc4", "#c9a227", "#d1605e")
 
 
-def svg(results: Results, path: Path) -> None:
+FORMATS = (".svg", ".png", ".pdf")
+
+
+def draw(results: Results, path: Path) -> None:
     """Write grouped bars, one group a layer, one bar a peer; the line at 1 is our own time.
+
+    The file's suffix says the format, one of ``FORMATS``.
 
     Raises:
         DeviceError: matplotlib is missing.
         StoreError: no layer has a ratio to draw, or the file cannot be written.
     """
-    plt = _pyplot()
+    plt, kind = _pyplot(), path.suffix.lower().lstrip(".")
     rows = [row for row in results.rows if row.ratio is not None]
     if not rows:
         raise StoreError("plot: no layer has both our time and a peer's; nothing to draw")
@@ -37,30 +42,39 @@ def svg(results: Results, path: Path) -> None:
         _bars(axes, rows, [name for name in results.peer_names if any(over_ours(row, name) for row in rows)])
         _dress(axes, rows, results)
         try:
-            figure.savefig(path, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
+            dated = {"CreationDate": None} if kind == "pdf" else {"Date": None} if kind == "svg" else {}
+            how = dict(transparent=True, bbox_inches="tight", dpi=150, metadata=dated)
+            figure.savefig(path, format=kind, **how)
         except OSError as error:
             raise StoreError(f"plot {path}: {error.strerror or error}") from None
         finally:
             plt.close(figure)
 
 
-def require_matplotlib() -> None:
-    """Say that matplotlib is missing before anything slow is done.
+def drawable(path: Path) -> None:
+    """Say that a file has another format, or matplotlib is missing, before anything slow is done.
 
     Raises:
-        DeviceError: it is.
+        StoreError: the file's name does not end in one of ``FORMATS``.
+        DeviceError: matplotlib is missing.
     """
+    if path.suffix.lower() not in FORMATS:
+        raise StoreError(f"plot {path}: the name must end in {', '.join(FORMATS)}, which says the format")
+    _require_matplotlib()
+
+
+def _require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise DeviceError("plot: matplotlib is not installed; pip install 'tilewright[plot]'") from None
+        raise DeviceError(f"plot: matplotlib is not installed; {how_to_get('plot')}") from None
 
 
 def _pyplot() -> Any:  # matplotlib is optional, so it has no types here
-    require_matplotlib()
+    _require_matplotlib()
     import matplotlib
 
-    matplotlib.use("svg")
+    matplotlib.use("agg")
     import matplotlib.pyplot
 
     return matplotlib.pyplot

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilewright.record import NOISY
 from tilewright.report.results import Results
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NONE = "–"
+NOISY_MARK = "~"
+NOISY_NOTE = f"~ noisy: ± is over {NOISY:.0%} of the time; measure again when the machine is idle"
 _LONGEST_REASON = 160  # characters of it in a note; the results file has the rest
 Cell = Callable[[BenchRow], str]
 
@@ -159,7 +162,8 @@ def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
     floor = NONE if row.floor_share is None else f"{row.floor_share:.0%}"
     error = NONE if row.error_over_bound is None else f"{row.error_over_bound:.2g}"
     theirs = [cell(row) for cell in columns.values()]
-    mark = "" if row.ours.deterministic else "†"
+    mark = ("" if row.ours.deterministic else "†") + NOISY_MARK * row.ours.noisy
+    floor += "‡" if (row.floor_share or 0.0) > 1.005 else ""
     times = (time_text(ours) + mark, time_text(row.ours.ci95_us), time_text(row.floor_us), floor)
     rest = (ratio_text(row.ratio), error, bytes_text(row.ours.workspace_bytes) if ours else NONE)
     return (row.name, row.ours.family or NONE, *times, *theirs, *rest)
@@ -181,6 +185,10 @@ def _notes(results: Results) -> list[str]:
         )
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
+    if any(row.ours.noisy for row in results.rows):
+        notes.append(NOISY_NOTE)
+    if any((row.floor_share or 0.0) > 1.005 for row in results.rows):
+        notes.append("‡ beats the floor: Winograd multiplies less; else the calibration was too low")
     remarks = dict.fromkeys(row.ours.note for row in results.rows if row.ours.note and row.ours.cold_us)
     for remark in remarks:
         notes.append(f"{', '.join(row.name for row in results.rows if row.ours.note == remark)}: {remark}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.errors import DeviceError
+from tilewright.errors import DeviceError, StoreError
 from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 
 __all__ = ["Built", "Loaded", "Memory", "Resources", "Runtime", "list_devices", "open_runtime"]
@@ -61,9 +61,12 @@ def list_devices() -> list[Device | DeviceError]:
     found: list[Device | DeviceError] = []
     for kind in ("cuda", "opencl", "numpy"):
         try:
-            found += [_open(kind, index).device for index in range(_count(kind))]
-        except DeviceError as error:
-            found.append(error)
+            count = _count(kind)
+            found += [_open(kind, index).device for index in range(count)]
+            if not count:
+                found.append(DeviceError(f"{kind}: the driver has no device"))
+        except (DeviceError, StoreError) as error:  # OpenCL needs a cache folder
+            found.append(DeviceError(f"{kind}: {error}"))
     return found
 
 

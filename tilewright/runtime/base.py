@@ -112,6 +112,9 @@ class Runtime(Protocol):
     compiler: str
     unified: bool
 
+    def memory_bytes(self) -> int:
+        """All memory of the device."""
+
     @property
     def stream(self) -> int:
         """Handle of the stream that launches go to when none is given; 0 where there are none."""

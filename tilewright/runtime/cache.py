@@ -46,6 +46,8 @@ def secure_folder(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = path.lstat()
+    except FileExistsError:
+        raise StoreError(f"cache folder {path}: is a file; {fix}") from None
     except OSError as error:
         raise StoreError(f"cache folder {path}: {error.strerror or error}; {fix}") from error
     if stat.S_ISLNK(info.st_mode):

@@ -78,6 +78,11 @@ class CudaRuntime:
         """Make the stream that graphs are recorded on, and the events that time a run."""
         return self._gpu.create_stream(), [check(self._driver.cuEventCreate(0)) for _ in range(2)]
 
+    @in_context
+    def memory_bytes(self) -> int:
+        """All memory of the GPU."""
+        return int(check(self._driver.cuMemGetInfo())[1])
+
     @property
     def stream(self) -> int:
         """Handle of the current stream; another one while ``warm`` records a graph."""

@@ -12,16 +12,17 @@ import numpy as np
 
 from tilewright.device import Device, Rates
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import ArrayError, CompileError, OutOfMemory
+from tilewright.errors import ArrayError, CompileError, OutOfMemory, how_to_get
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.reference import numpy_pool, numpy_sums, problem_of
 from tilewright.kernels.source import full_source
 from tilewright.problem import Problem
 from tilewright.runtime import cache
 from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
+from tilewright.runtime.capacity import host_bytes
 
 CONVERSIONS = ("widen", "requant")  # kernels of adapted.cu
-NOTE = "slow: NumPy only; install pyopencl[pocl] for a CPU or cuda-core for a GPU"
+NOTE = f"slow: NumPy only; {how_to_get('opencl')}, or '.[cuda]' for a GPU"
 
 
 class NumpyRuntime:
@@ -40,6 +41,10 @@ class NumpyRuntime:
             clock_ghz=1.0, max_cluster=1, driver=self.compiler,
             rates=Rates(50.0, 5.0, 0.01, source="default"),
         )  # fmt: skip
+
+    def memory_bytes(self) -> int:
+        """All memory of the host."""
+        return host_bytes()
 
     @property
     def stream(self) -> int:

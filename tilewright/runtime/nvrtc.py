@@ -8,7 +8,7 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from tilewright.errors import CompileError, DeviceError
+from tilewright.errors import CompileError, DeviceError, how_to_get
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache
@@ -17,6 +17,7 @@ from tilewright.runtime.base import Built, Resources
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_LOST = re.compile(r"\(C75\d\d\)[^\n]*(?:serialized|ignored)[^\n]*")  # wgmma one by one, setmaxnreg ignored
 _FIGURES = {
     "registers": re.compile(r"Used (\d+) registers"),
     "shared": re.compile(r"(\d+) bytes smem"),
@@ -39,7 +40,7 @@ def import_core() -> Any:
 
         return early
     except ImportError as error:
-        raise DeviceError(f"no cuda.core: {error}; run pip install 'tilewright[cuda]'") from error
+        raise DeviceError(f"no cuda.core: {error}; {how_to_get('cuda')}") from error
 
 
 @lru_cache(maxsize=1)
@@ -55,7 +56,7 @@ def compiler() -> str:
 
         _, major, minor = nvrtc.nvrtcVersion()
     except Exception as error:  # the loader has errors of its own
-        raise DeviceError(f"no NVRTC: {error}; run pip install nvidia-cuda-nvrtc") from error
+        raise DeviceError(f"no NVRTC: {error}; {how_to_get('cuda')}") from error
     return f"nvrtc {major}.{minor}"
 
 
@@ -95,6 +96,8 @@ def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
         code = core.Program(source, "c++", options).compile("cubin", logs=log)
     except Exception as error:
         raise CompileError(f"{arch}: {_first_error(str(error))}") from error
+    if lost := _LOST.search(log.getvalue()):
+        raise CompileError(f"{arch}: {lost[0]}")
     resources = read_log(log.getvalue())
     if not resources:
         raise CompileError(f"{arch}: NVRTC reports no registers; install a newer nvidia-cuda-nvrtc")

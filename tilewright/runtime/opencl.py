@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import ArrayError, CompileError, DeviceError, OutOfMemory, RunError
+from tilewright.errors import (
+    ArrayError,
+    CompileError,
+    DeviceError,
+    OutOfMemory,
+    RunError,
+    StoreError,
+    how_to_get,
+)
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, rates
@@ -51,14 +59,17 @@ def import_opencl() -> Any:
         DeviceError: pyopencl is not installed or finds no OpenCL loader.
     """
     if "POCL_CACHE_DIR" not in os.environ:
-        os.environ["POCL_CACHE_DIR"] = str(cache.folder() / "pocl")
+        folder = cache.folder()
+        if not os.access(folder, os.W_OK):  # PoCL would hide its devices and not say why
+            raise StoreError(f"cache folder {folder}: no permission to write; set TILEWRIGHT_CACHE")
+        os.environ["POCL_CACHE_DIR"] = str(folder / "pocl")
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
     # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
     os.environ.setdefault("POCL_WORK_GROUP_METHOD", "loops")
     try:
         import pyopencl
     except ImportError as error:
-        raise DeviceError(f"no OpenCL: {error}; run pip install 'pyopencl[pocl]'") from error
+        raise DeviceError(f"no OpenCL: {error}; {how_to_get('opencl')}") from error
     return pyopencl
 
 
@@ -72,7 +83,9 @@ def devices() -> list[Any]:
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as error:
-        raise DeviceError(f"no OpenCL driver: {error}; run pip install 'pyopencl[pocl]'") from error
+        raise DeviceError(
+            f"no OpenCL driver: {error}; {how_to_get('opencl')}, or install your vendor's"
+        ) from error
     return sorted(found, key=lambda d: not d.type & cl.device_type.CPU)
 
 
@@ -85,7 +98,7 @@ class OpenclRuntime:
         found = [d for d in devices() if not cpu or d.type & self.cl.device_type.CPU]
         if index >= len(found):
             kind = "CPU" if cpu else "device"
-            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}; install 'pyopencl[pocl]'")
+            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}, see tilewright doctor")
         self._device = found[index]
         self.unified = bool(self._device.type & self.cl.device_type.CPU)
         self._context = self.cl.Context([self._device])
@@ -96,6 +109,10 @@ class OpenclRuntime:
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
+
+    def memory_bytes(self) -> int:
+        """All memory of the device."""
+        return int(self._device.global_mem_size)
 
     @property
     def stream(self) -> int:
@@ -185,6 +202,8 @@ class OpenclRuntime:
 
     def fill(self, memory: Memory, byte: int) -> None:
         """Set every byte, in order with launches."""
+        if not memory.nbytes:
+            return
         self._pending.append((memory,))
         pattern = np.full(1, byte, np.uint8)
         event = self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)

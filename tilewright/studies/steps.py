@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.errors import TilewrightError
+from tilewright.floor import floor_us
 from tilewright.peers import release
 from tilewright.profiling.modelled import modelled
 from tilewright.record import Measurement
@@ -87,7 +88,7 @@ def _row(step: Step, layer: Layer, lab: Lab) -> Row:
 
 def _measured(entry: Entry, figure: Measurement) -> Row:
     problem, device = entry.problem, entry.runtime.device
-    floor = device.floor_us(problem.flops, problem.bytes)
+    floor = floor_us(problem, device)
     return {
         "time_us": round(figure.cold_us, 3), "ci95_us": round(figure.ci95_us, 3),
         "gflops": problem.flops / figure.cold_us * 1e-3, "floor_us": round(floor, 3),

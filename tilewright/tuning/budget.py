@@ -26,6 +26,12 @@ class Budget:
     seconds: float = math.inf
     trials: int | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.seconds, (int, float)) or not self.seconds > 0:
+            raise BudgetError(f"budget: seconds={_short(self.seconds)}: must be a number above 0")
+        if self.trials is not None and (type(self.trials) is not int or self.trials < 1):
+            raise BudgetError(f"budget: trials={_short(self.trials)}: must be a whole number of 1 or more")
+
     @classmethod
     def parse(cls, text: str) -> Budget:
         """Read ``20s``, ``2m``, ``50trials`` or ``all``.
@@ -33,6 +39,8 @@ class Budget:
         Raises:
             BudgetError: if the text is none of these, or is zero.
         """
+        if not isinstance(text, str):
+            raise BudgetError(f"budget={_short(text)}: must be like 20s, 50trials or all")
         if text.strip().lower() == "all":
             return cls()
         match = _FORM.fullmatch(text.strip().lower())
@@ -51,3 +59,8 @@ class Budget:
         if self.trials is not None:
             return f"{self.trials}trials"
         return f"{self.seconds:g}s" if math.isfinite(self.seconds) else "all"
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else text[:97] + "..."

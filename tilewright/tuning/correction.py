@@ -18,9 +18,9 @@ from tilewright.kernels.family import Config, Param
 
 Floats = NDArray[np.float64]
 
-# Of log(time / estimate). Source: the likelihood of benchmarks/h100/trials.jsonl.gz.
-COMMON = 0.15  # standard deviation of what all configs of a problem share
-OWN = 0.13  # standard deviation of what differs among them
+# Of log(time / expected time). Source: the search replayed on benchmarks/h100/trials.jsonl.gz.
+COMMON = 0.12  # standard deviation of what all configs of a problem share
+OWN = 0.10  # standard deviation of what differs among them
 REACH = 4.0  # octaves of parameters, summed, over which the likeness of two errors falls by e
 NOISE = 0.02  # standard deviation of what no neighbour tells
 MOST = 400  # measured configs that are looked at, the fastest first
@@ -34,6 +34,7 @@ class Correction:
     def __init__(self, params: Sequence[Param]) -> None:
         self._params = params
         self._places: dict[Config, list[float]] = {}
+        self.gain = np.inf  # expected of the config chosen first, as a share of the best time
 
     def choose(
         self,
@@ -63,9 +64,12 @@ class Correction:
         free = np.arange(len(pool)) < len(fresh)
         best = min([log(best_us), *expected[len(fresh) :]])
         chosen: list[Config] = []
+        self.gain = np.inf if best == np.inf else 0.0
         for _ in range(min(count, len(fresh))):
             gain = _improvement(best - expected, np.sqrt(variance)) if best < np.inf else -expected
             pick = int(np.argmax(np.where(free, gain, -np.inf)))
+            if not chosen and best < np.inf:
+                self.gain = float(gain[pick])
             chosen.append(pool[pick])
             free[pick], best = False, min(best, expected[pick])
             # As if it were measured, and as expected: only what is uncertain changes.
@@ -93,13 +97,13 @@ class Correction:
         """Return one row of coordinates for each config."""
         for config in configs:
             if config not in self._places:
-                self._places[config] = _coordinates(self._params, config)
-        width = len(_coordinates(self._params, None))
+                self._places[config] = coordinates(self._params, config)
+        width = len(coordinates(self._params, None))
         return np.array([self._places[c] for c in configs]).reshape(len(configs), width)
 
 
-def _coordinates(params: Sequence[Param], config: Config | None) -> list[float]:
-    """Sizes in octaves; a choice as one coordinate for each option, so that any two are 1 apart."""
+def coordinates(params: Sequence[Param], config: Config | None) -> list[float]:
+    """Place a config: sizes in octaves; for a choice a coordinate of each option, any two 1 apart."""
     row: list[float] = []
     for param in params:
         value = config[param.name] if config else 1
@@ -112,11 +116,16 @@ def _coordinates(params: Sequence[Param], config: Config | None) -> list[float]:
 
 def _covariance(a: Floats, b: Floats) -> Floats:
     """Return the covariance of the errors of two lists of configs."""
-    apart = np.zeros((len(a), len(b)))
-    for mine, other in zip(a.T, b.T, strict=True):
-        apart += np.abs(mine[:, None] - other)
-    covariance: Floats = COMMON**2 + OWN**2 * np.exp(-apart / REACH)
+    covariance: Floats = COMMON**2 + OWN**2 * np.exp(-apart(a, b) / REACH)
     return covariance
+
+
+def apart(a: Floats, b: Floats) -> Floats:
+    """Return the distance of every row of ``a`` from every row of ``b``: coordinate by coordinate, summed."""
+    distance = np.zeros((len(a), len(b)))
+    for mine, other in zip(a.T, b.T, strict=True):
+        distance += np.abs(mine[:, None] - other)
+    return distance
 
 
 def _improvement(ahead: Floats, deviation: Floats) -> Floats:

@@ -53,6 +53,7 @@ class TuneResult:
         finalists: the re-measured finalists, fastest first.
         seconds: everything, from the start of the workers to the last measurement.
         resumed: outcomes taken from the store, not run again.
+        stopped: why the search ended.
     """
 
     best: Record | None
@@ -60,6 +61,7 @@ class TuneResult:
     finalists: tuple[Record, ...]
     seconds: float
     resumed: int
+    stopped: str = ""
 
     @property
     def winner(self) -> Record:

@@ -26,18 +26,20 @@ def choose(records: Iterable[Record], deterministic: bool = False) -> list[Recor
     return [r for r in ordered if cold_us(r) <= NEAR * cold_us(ordered[0])]
 
 
-def compare(worker: Worker, chosen: list[Record], max_s: float) -> list[Record]:
+def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: float = 0.0) -> list[Record]:
     """Measure finalists in turns until they separate; the fastest that is right in full is the winner.
 
     Args:
         worker: where they run.
         chosen: their records of the search.
         max_s: seconds for the measurements.
+        patience_s: seconds more if they are noisy.
 
     Returns:
         New records, best first; the winner's "stage" is WINNER, everyone else's RUNNER_UP.
     """
-    limits = Limits(drop=True, separate=True, max_rounds=300, max_s=max_s, relative=0.005)
+    limits = Limits(drop=True, separate=True, max_rounds=300, max_s=max_s, relative=0.005,
+                    patience_s=patience_s)  # fmt: skip
     try:
         rows = {row.config: row for row in worker.final([Config.parse(r.config) for r in chosen], limits)}
     except RunError:

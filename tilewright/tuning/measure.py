@@ -39,7 +39,8 @@ class Limits:
     Attributes:
         min_rounds: rounds before anyone is dropped or anything stops.
         max_rounds: cap on rounds.
-        max_s: cap on seconds, checked once a round (one round always happens).
+        max_s: cap on seconds, checked once a round; three times as many before ``min_rounds`` are done.
+        patience_s: seconds to go on where someone's figure is still noisy.
         relative: a half width below this share of the median is small enough.
         absolute_us: a half width below this is small enough, in us.
         drop: stop timing a contestant whose interval lies wholly above the best's.
@@ -51,6 +52,7 @@ class Limits:
     min_rounds: int = _MIN_INTERVAL
     max_rounds: int = 200
     max_s: float = 2.0
+    patience_s: float = 0.0
     relative: float = 0.01
     absolute_us: float = 0.3
     drop: bool = False
@@ -129,7 +131,10 @@ def measure(
         for name in order.sample(alive, len(alive)):
             times[name].append(clock.timed(contestants[name], True))
         alive = _still_in(times, alive, done, limits, best_us)
-        if now() >= end or _settled(times, alive, done, limits):
+        late_s = now() - end
+        if late_s >= 0 and not _goes_on(times, alive, done, late_s, limits):
+            break
+        if _settled(times, alive, done, limits):
             break
     return {n: summary(times[n], _warm(contestants[n], clock, times[n], limits)) for n in contestants}
 
@@ -154,6 +159,15 @@ def _still_in(
         ceiling = min(best_us, *(high for _, _, high in stats.values()))
         kept = [name for name in kept if stats[name][1] <= ceiling]
     return kept
+
+
+def _goes_on(
+    times: Mapping[str, list[float]], alive: list[str], done: int, late_s: float, limits: Limits
+) -> bool:
+    """Say whether too little is known to stop, though it is ``late_s`` after the cap."""
+    if done < limits.min_rounds:
+        return late_s < 2 * limits.max_s
+    return late_s < limits.patience_s and any(summary(times[name]).noisy for name in alive)
 
 
 def _settled(times: Mapping[str, list[float]], alive: list[str], done: int, limits: Limits) -> bool:

@@ -27,6 +27,10 @@ class Strategy(Protocol):
         """Return the least time that it expects, before any measurement; infinity if it expects nothing."""
         ...
 
+    def gain(self) -> float:
+        """Return by which share of the best time what it proposed last may be faster; infinity: anything."""
+        ...
+
 
 class Records(Protocol):
     """The part of the store that the tuner uses."""
@@ -95,6 +99,10 @@ class Proposals:
                 if len(found) >= count:
                     break
         return found
+
+    def gain(self) -> float:
+        """Return the largest gain that any strategy expects of what it proposed last."""
+        return max((strategy.gain() for strategy in self._strategies), default=0.0)
 
     def tell(self, record: Record) -> None:
         """Pass an outcome on to every strategy."""

@@ -15,6 +15,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.tuning import search
+from tilewright.tuning.experience import shipped
 from tilewright.tuning.proposals import MakeStrategy, Proposals, batch_size
 from tilewright.tuning.space import space
 
@@ -65,6 +66,8 @@ def replay(
 ) -> Replay | None:
     """Search the recorded configs of one problem as if they were being measured.
 
+    Of the trials that come with the package, those of the layer itself are kept from the search.
+
     Args:
         problem: the layer.
         device: the device that the records are of.
@@ -85,13 +88,14 @@ def replay(
     if best is None or not math.isfinite(_cold_us(known[best])):
         return None
     legal = [_recorded(family, problem, device, known) for family in families]
+    others = shipped(device.key).besides(problem)
     best_us = _cold_us(known[best])
     shares, times, passed_over = [], list[float](), 0
     for count in counts:
         searchers = [
             make(strategy, family, problem, device, seed)
             if make
-            else search.make(strategy, family, problem, device, seed, among)
+            else search.make(strategy, family, problem, device, seed, among, others)
             for family, among in zip(families, legal, strict=True)
         ]
         proposals = Proposals(searchers, lambda config: True, names)

@@ -6,17 +6,18 @@ A strategy proposes batches and is told what became of them; it never sees a dev
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from math import inf
+from math import exp, inf
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import Estimate, Record
+from tilewright.record import Record
 from tilewright.tuning import model
 from tilewright.tuning.correction import Correction
+from tilewright.tuning.experience import Experience, shipped
 from tilewright.tuning.proposals import Strategy
 from tilewright.tuning.space import Space, space
 
@@ -30,47 +31,53 @@ FAILED = 2.0  # a config that failed counts as this many times slower than estim
 
 
 class Ranked:
-    """Estimates of one space, found by sampling and then climbing from the best of the sample."""
+    """Expected times of one space's configs, found by sampling and climbing from the best of the sample.
+
+    The model estimates; ``experience``, what other layers showed of its errors, corrects.
+    """
 
     def __init__(
-        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
-    ) -> None:
+        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
+        experience: Experience | None = None,
+    ) -> None:  # fmt: skip
         self._family, self._problem, self._device, self._among = family, problem, device, among
         self.space: Space = space(family, problem, device)
-        self.seen: dict[Config, Estimate] = {}
+        self.seen: dict[Config, float] = {}
+        known = shipped(device.key) if experience is None else experience
+        self._bias = known.of(family, problem, device)
         self._expanded: set[Config] = set()
-        for config in among or ():
-            self.add(config)
-        for _ in range(SAMPLES if among is None else 0):
-            self.add(self.space.sample(rng))
-        for _ in range(ROUNDS if among is None else 0):
-            self.climb()
+        self.add(among or ())
+        if among is None:
+            self.add([self.space.sample(rng) for _ in range(SAMPLES)])
+            for _ in range(ROUNDS):
+                self.climb()
 
-    def add(self, config: Config) -> None:
-        """Estimate a config once."""
-        if config not in self.seen:
-            self.seen[config] = model.estimate(self._family, self._problem, self._device, config)
+    def add(self, configs: Iterable[Config]) -> None:
+        """Work out the expected times of configs, of each once."""
+        fresh = [config for config in dict.fromkeys(configs) if config not in self.seen]
+        for config, error in zip(fresh, self._bias.errors(fresh), strict=True):
+            estimate = model.estimate(self._family, self._problem, self._device, config)
+            self.seen[config] = estimate.total_us * exp(error)
 
     def climb(self) -> None:
-        """Estimate the neighbours of the best configs whose neighbours are not known yet."""
-        for config in [c for c in self.order()[:BEAM] if c not in self._expanded]:
-            self._expanded.add(config)
-            for near in self.space.neighbours(config):
-                self.add(near)
+        """Add the neighbours of the best configs whose neighbours are not known yet."""
+        best = [c for c in self.order()[:BEAM] if c not in self._expanded]
+        self._expanded.update(best)
+        self.add(near for config in best for near in self.space.neighbours(config))
 
     def near(self, config: Config) -> tuple[Config, ...]:
         """Return the neighbours of a config; none where the search is kept to given configs."""
         return self.space.neighbours(config) if self._among is None else ()
 
     def order(self) -> list[Config]:
-        """Return the configs seen, best estimate first."""
-        return sorted(self.seen, key=lambda c: (self.seen[c].total_us, c.items))
+        """Return the configs seen, those expected to be fastest first."""
+        return sorted(self.seen, key=lambda c: (self.seen[c], c.items))
 
 
 def rank(
     problem: Problem, device: Device, family: Family, count: int, seed: int = 0
-) -> list[tuple[Config, Estimate]]:
-    """Return the ``count`` configs that the model likes best, best first, without a measurement."""
+) -> list[tuple[Config, float]]:
+    """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
     ranked = Ranked(family, problem, device, random.Random(seed))
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
@@ -80,6 +87,10 @@ class Blind:
 
     def promise_us(self) -> float:
         """Expect nothing."""
+        return inf
+
+    def gain(self) -> float:
+        """Expect anything."""
         return inf
 
     def tell(self, record: Record) -> None:
@@ -133,25 +144,32 @@ class Model:
     starts = 4
 
     def __init__(
-        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
-    ) -> None:
-        self._ranked = Ranked(family, problem, device, rng, among)
+        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
+        experience: Experience | None = None,
+    ) -> None:  # fmt: skip
+        self._ranked = Ranked(family, problem, device, rng, among, experience)
         self._correction = Correction(self._ranked.space.params)
         self._times: dict[Config, float] = {}
         self._failed: set[Config] = set()
         self._proposed: set[Config] = set()
         self._waiting: dict[Config, None] = {}
         self._best_us = inf  # of any family
+        self._gain = inf
 
     def promise_us(self) -> float:
         """Return the least time that the model expects."""
-        return min((e.total_us for e in self._ranked.seen.values()), default=inf)
+        return min(self._ranked.seen.values(), default=inf)
 
     def propose(self, count: int) -> list[Config]:
         """Return the most promising configs that were not proposed yet."""
+        self._gain = 0.0
         near = self._choose(self._near_best(), round(count * self.climbing)) if self._times else []
         fresh = (config for config in self._ranked.order() if config not in self._proposed)
         return near + self._choose(list(islice(fresh, POOL * max(count, 8))), count - len(near))
+
+    def gain(self) -> float:
+        """Return what the best of the configs proposed last is expected to gain on the best time."""
+        return self._gain
 
     def tell(self, record: Record) -> None:
         """Remember a measured time, or a failure."""
@@ -165,7 +183,7 @@ class Model:
             return
         self._proposed.add(config)
         self._waiting.pop(config, None)
-        self._ranked.add(config)
+        self._ranked.add([config])
         if record.measurement:
             self._times[config] = record.measurement.cold_us
         else:
@@ -175,23 +193,21 @@ class Model:
         """Return the neighbours of the fastest configs."""
         starts = sorted(self._times, key=lambda c: (self._times[c], c.items))[: self.starts]
         pool = [near for start in starts for near in self._ranked.near(start)]
-        for config in pool:
-            self._ranked.add(config)
+        self._ranked.add(pool)
         return pool
 
     def _choose(self, pool: list[Config], count: int) -> list[Config]:
         """Choose among the configs of a pool that were not proposed yet."""
         fresh = [c for c in dict.fromkeys(pool) if c not in self._proposed]
-        measured = {c: FAILED * self._estimate_us(c) for c in self._failed} | self._times
+        expected = self._ranked.seen
+        measured = {c: FAILED * expected[c] for c in self._failed} | self._times
         chosen = self._correction.choose(
-            fresh, self._estimate_us, measured, list(self._waiting), self._best_us, count
+            fresh, expected.__getitem__, measured, list(self._waiting), self._best_us, count
         )
+        self._gain = max(self._gain, self._correction.gain)
         self._proposed.update(chosen)
         self._waiting.update(dict.fromkeys(chosen))
         return chosen
-
-    def _estimate_us(self, config: Config) -> float:
-        return self._ranked.seen[config].total_us
 
 
 class Local(Model):
@@ -201,18 +217,22 @@ class Local(Model):
 
 
 def make(
-    strategy: str, family: Family, problem: Problem, device: Device, seed: int = 0, among: Among = None
-) -> Strategy:
+    strategy: str, family: Family, problem: Problem, device: Device, seed: int = 0, among: Among = None,
+    experience: Experience | None = None,
+) -> Strategy:  # fmt: skip
     """Build a strategy by name; the same seed gives the same proposals.
 
     ``among`` keeps it to the given configs: those that were recorded, when a search is replayed.
+    ``experience`` is what it knows of other layers; None: what comes with the package.
 
     Raises:
         ConfigError: if the name is not one of ``STRATEGIES``.
     """
-    kinds: dict[str, type[All] | type[Random] | type[Model]] = {
-        "all": All, "random": Random, "model": Model, "local": Local
-    }  # fmt: skip
-    if strategy not in kinds:
-        raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")
-    return kinds[strategy](family, problem, device, random.Random(seed), among)
+    guided: dict[str, type[Model]] = {"model": Model, "local": Local}
+    blind: dict[str, type[All] | type[Random]] = {"all": All, "random": Random}
+    rng = random.Random(seed)
+    if strategy in guided:
+        return guided[strategy](family, problem, device, rng, among, experience)
+    if strategy in blind:
+        return blind[strategy](family, problem, device, rng, among)
+    raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import ConfigError, DeviceError, ProblemError
+from tilewright.errors import ConfigError, DeviceError, ProblemError, how_to_get
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
@@ -40,6 +40,9 @@ MOST_HINTS = 12  # of the store, tried first
 _MOST_COMPILERS = 15
 _GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
 _TRIAL_S = 0.4  # of one trial on a CPU
+_PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
+# A search that expects less than this share of the best time to be gained, so many times on end, is over.
+ENOUGH, ENOUGH_TIMES = 0.001, 3
 
 
 def tune(
@@ -81,7 +84,7 @@ def tune(
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     kind, index = _selected(device)
-    wanted = Budget.parse(budget) if isinstance(budget, str) else budget
+    wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
     named = kernels.pick(kernels.FAMILIES, families)
     with Worker(Job(str(problem), kind, index, seed)) as worker:
         run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named)
@@ -124,7 +127,7 @@ class _Run:
         self.start = time.monotonic()
         self.device = worker.device
         if self.device.backend == "numpy":
-            raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; install pyopencl[pocl]")
+            raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
         self.gpu = self.device.lanes == 32
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
@@ -137,6 +140,9 @@ class _Run:
         self.records: list[Record] = []
         self.known: dict[str, Record] = {}
         self.resumed = 0
+        self.prepare_s = self.trial_s = 0.0  # what the references, and the last trial, took
+        self.idle = 0  # proposals on end that promised nothing
+        self.stopped = ""
 
     @property
     def elapsed_s(self) -> float:
@@ -144,9 +150,15 @@ class _Run:
         return time.monotonic() - self.start
 
     @property
+    def compare_s(self) -> float:
+        """Seconds for measuring the finalists against each other."""
+        return min(0.1 * self.budget.seconds, 1.0 if self.gpu else 2.5)
+
+    @property
     def reserve_s(self) -> float:
-        """Seconds kept for comparing the finalists."""
-        return min(0.2 * self.budget.seconds, 2.0 if self.gpu else 5.0)
+        """Seconds kept for the finalists: also for the full check, which makes two more references."""
+        checks_s = min(1.2 * self.prepare_s, 0.3 * self.budget.seconds)
+        return self.compare_s + max(self.compare_s, checks_s)
 
     @property
     def search_s(self) -> float:
@@ -162,7 +174,7 @@ class _Run:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
         try:
-            ready = side.submit(self.worker.prepare)  # while the strategy thinks and the compilers start
+            ready = side.submit(self._prepare)  # while the strategy thinks and the compilers start
             families = self.families.values()
             strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
             self._resume(strategies)
@@ -172,9 +184,16 @@ class _Run:
             side.shutdown(wait=False)
         finalists = self._finalists()
         best = next((r for r in finalists if r.context["stage"] == WINNER), None)
-        result = TuneResult(best, tuple(self.records), tuple(finalists), self.elapsed_s, self.resumed)
+        done = tuple(self.records), tuple(finalists)
+        result = TuneResult(best, *done, self.elapsed_s, self.resumed, self.stopped)
         self.say(result)
         return result
+
+    def _prepare(self) -> None:
+        """Have the references made."""
+        start = time.monotonic()
+        self.worker.prepare()
+        self.prepare_s = time.monotonic() - start
 
     def _hints(self) -> list[Config]:
         """Return what won elsewhere and is legal here, likeliest first."""
@@ -219,7 +238,7 @@ class _Run:
         batches: deque[_Batch] = deque()
         size = batch_size(self.budget.trials, 2 * cores)
         try:
-            while self._time_left() > 0 and not self.ahead.closed:
+            while not self._over() and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 while len(batches) < (2 if self.gpu and size > 1 else 1):
                     batch = self._propose(proposals, size, batches)
@@ -227,16 +246,24 @@ class _Run:
                         break
                     batches.append(_Batch(batch, self.ahead.submit(batch)))
                 if not batches:
+                    self.stopped = "all configs tried" if self.budget.trials is None else "all trials done"
+                    return
+                if self.idle >= ENOUGH_TIMES:
+                    self.stopped = f"no config is expected to be {ENOUGH:.1%} faster"
                     return
                 ready.result()
                 self._try_batch(batches.popleft(), proposals)
+            self.stopped = "the time was used up"
         finally:
             self.ahead.close()
 
     def _propose(self, proposals: Proposals, size: int, waiting: Iterable[_Batch]) -> list[Config]:
         """Ask for the next batch, no larger than the trials that are left."""
         if self.budget.trials is None:
-            return proposals.next(size)
+            batch = proposals.next(size)
+            hopeless = math.isfinite(self.budget.seconds) and proposals.gain() < ENOUGH
+            self.idle = self.idle + 1 if hopeless else 0
+            return batch
         left = self.budget.trials - len(self.records) - sum(len(b.configs) for b in waiting)
         return proposals.next(min(size, left))
 
@@ -250,9 +277,11 @@ class _Run:
                 compiled = future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
             except (FutureTimeout, CancelledError):
                 continue
-            if self._time_left() <= 0:
+            if self._over():
                 return
+            start = time.monotonic()
             record = self._keep(self._try(config, compiled))
+            self.trial_s = time.monotonic() - start
             self.records.append(record)
             proposals.tell(record)
             best = self.best_us if math.isfinite(self.best_us) else None
@@ -297,6 +326,10 @@ class _Run:
         grace = 0.0 if math.isfinite(self.best_us) else max(10.0, self.budget.seconds)
         return self.search_s + grace - self.elapsed_s
 
+    def _over(self) -> bool:
+        """Whether there is no time for another trial that takes as long as the last."""
+        return self._time_left() <= (self.trial_s if math.isfinite(self.best_us) else 0.0)
+
     def _share(self) -> float:
         if self.budget.trials is not None:
             return min(1.0, len(self.records) / self.budget.trials)
@@ -312,7 +345,8 @@ class _Run:
             if not chosen:
                 break
             self.say(Comparing(tuple(r.config for r in chosen), self.elapsed_s))
-            compared = compare(self.worker, chosen, 0.5 * self.reserve_s)
+            spare_s = self.budget.seconds - self.elapsed_s - self.reserve_s
+            compared = compare(self.worker, chosen, self.compare_s, min(max(spare_s, 0.0), _PATIENCE_S))
             done = [self._keep(r) for r in compared] + done
             if any(r.context["stage"] == WINNER for r in done):
                 break

@@ -62,7 +62,9 @@ def _roofline(results: Results) -> str:
         if row.ours.cold_us:
             rate = problem.flops / row.ours.cold_us * 1e-6
             points.append(Point(intensity, rate, 0, about(row)))
-    return roofline(points, ("tilewright", "fastest peer"), rates["read_gbs"], rates["f32_tflops"])
+    peaks = results.device.get("peak_tflops") or {}  # of the dtypes measured
+    peak = max(peaks.values(), default=rates["f32_tflops"])
+    return roofline(points, ("tilewright", "fastest peer"), rates["read_gbs"], peak)
 
 
 def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
@@ -83,7 +85,7 @@ def _error(row: BenchRow) -> Bar:
 def _number(text: str) -> float | None:
     """Read back what a cell prints, to sort by."""
     factors = {"%": 0.01, "k": 1024.0, "M": 1024.0**2, "G": 1024.0**3}
-    bare = text.rstrip("†")
+    bare = text.rstrip("†~‡")
     factor = factors.get(bare[-1:], 1.0)
     try:
         return float(bare.rstrip("%kMG").replace(",", "")) * factor

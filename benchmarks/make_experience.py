@@ -1,0 +1,30 @@
+"""Make the trials that ship from the committed ones: ``python benchmarks/make_experience.py``.
+
+Of each family and layer the fastest configs and some of the others (see ``tilewright/tuning/experience.py``).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tilewright import trials  # noqa: E402
+from tilewright.tuning.experience import learn  # noqa: E402
+
+
+def main() -> None:
+    """Thin every ``benchmarks/*/trials.jsonl.gz``."""
+    for path in sorted((ROOT / "benchmarks").glob("*/trials.jsonl.gz")):
+        device, records = trials.read(path)
+        kept = {(str(e.problem), str(config)) for e in learn(records).lessons for config, _ in e.times_us}
+        some = [record for record in records if (record.problem, record.config) in kept]
+        to = ROOT / "tilewright" / "data" / "experience" / f"{path.parent.name}.jsonl.gz"
+        to.parent.mkdir(exist_ok=True)
+        print(f"{to.relative_to(ROOT)}: {trials.write(to, device, some)} of {len(records)} trials")
+
+
+if __name__ == "__main__":
+    main()

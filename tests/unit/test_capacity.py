@@ -1,0 +1,48 @@
+"""Whether a problem's arrays find room is told from sizes alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright.errors import ProblemError
+from tilewright.problem import Problem
+from tilewright.runtime import capacity
+
+LAYER = Problem.parse("n1c1024h32w32k1024r1s1-f32")  # x, w and y of 4 MiB
+
+
+def runtime(unified: bool, nbytes: int) -> Any:
+    device = SimpleNamespace(name="the device")
+    return SimpleNamespace(device=device, unified=unified, memory_bytes=lambda: nbytes)
+
+
+def test_the_host_is_known_and_a_container_is_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert capacity.host_bytes() > 1 << 28
+    monkeypatch.setattr(capacity, "_LIMIT", tmp_path / "max")
+    for text, found in (("1000000", 1_000_000), ("max", None)):
+        (tmp_path / "max").write_text(text)
+        assert found is None or capacity.host_bytes() == found
+    assert capacity.host_bytes() > 1 << 28
+
+
+def test_inputs_twice_outputs_twice_and_three_of_f64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "host_bytes", lambda: 1 << 40)
+    capacity.require_room(LAYER, runtime(False, 48 << 20))
+    with pytest.raises(ProblemError, match=r"x 4.0 MiB, w 4.0 MiB, y 4.0 MiB, .* 48.0 MiB; the device has"):
+        capacity.require_room(LAYER, runtime(False, (48 << 20) - 1))
+
+
+def test_a_cpu_has_the_host_s_copies_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "host_bytes", lambda: 64 << 20)
+    capacity.require_room(LAYER, runtime(True, 0))
+    capacity.require_room(LAYER)
+    monkeypatch.setattr(capacity, "host_bytes", lambda: (64 << 20) - 1)
+    capacity.require_room(LAYER)
+    with pytest.raises(ProblemError, match="this machine has 64.0 MiB of memory"):
+        capacity.require_room(LAYER, runtime(True, 0))

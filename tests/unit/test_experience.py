@@ -1,0 +1,92 @@
+"""What trials of other layers say of the model's error."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tuning_fakes import outcome
+
+from tilewright import trials
+from tilewright.device import for_architecture
+from tilewright.kernels import family
+from tilewright.problem import Problem
+from tilewright.tuning import model, search
+from tilewright.tuning.experience import KEPT, NEAREST, Experience, Lesson, learn, shipped
+
+DIRECT = family("direct")
+DEVICE = for_architecture("sm_90")
+HERE = Problem.parse("n1c256h14w14k256r3s3p1-f32")
+THERE = Problem.parse("n1c128h28w28k128r3s3p1-f32")
+TRIALS = Path(__file__).parents[2] / "tilewright" / "data" / "experience" / "h100.jsonl.gz"
+
+
+def lesson(problem: Problem, factor: float, count: int = 20) -> Lesson:
+    """Trials that were ``factor`` times slower than the model's estimate."""
+    configs = [config for config, _ in search.rank(problem, DEVICE, DIRECT, count)]
+    times = [(c, factor * model.estimate(DIRECT, problem, DEVICE, c).total_us) for c in configs]
+    return Lesson(problem, "direct", tuple(times))
+
+
+@pytest.fixture(scope="module")
+def configs() -> list:
+    return [config for config, _ in search.rank(HERE, DEVICE, DIRECT, 10)]
+
+
+def test_nothing_is_known_without_trials(configs: list) -> None:
+    assert not Experience().of(DIRECT, HERE, DEVICE).errors(configs).any()
+    assert not shipped(for_architecture("sm_80").key).lessons
+    other = Experience([lesson(THERE, 2.0)])
+    assert not other.of(family("gemm"), HERE, DEVICE).errors([]).any()
+    assert not other.of(DIRECT, Problem.parse(str(HERE).replace("f32", "f16")), DEVICE).errors(configs).any()
+
+
+def test_an_error_elsewhere_is_expected_here_in_part(configs: list) -> None:
+    near = Experience([lesson(THERE, 2.0)]).of(DIRECT, HERE, DEVICE).errors(configs)
+    far = Experience([lesson(Problem.parse("n1c3h224w224k64r7s7p3u2-f32"), 2.0)])
+    assert (near > 0.0).all() and (near < math.log(2.0)).all()
+    assert (far.of(DIRECT, HERE, DEVICE).errors(configs) < near).all()
+    same = Experience([lesson(HERE, 2.0)]).of(DIRECT, HERE, DEVICE).errors(configs)
+    assert (same > near).all() and same.max() == pytest.approx(math.log(2.0), rel=0.1)
+
+
+def test_only_the_nearest_layers_are_looked_at(configs: list) -> None:
+    near = [lesson(HERE, 1.0, 2)] * NEAREST
+    with_far = Experience([lesson(Problem.parse("n1c3h224w224k64r7s7p3u2-f32"), 9.0), *near])
+    assert np.allclose(with_far.of(DIRECT, HERE, DEVICE).errors(configs), 0.0)
+
+
+def test_a_layer_is_kept_from_its_own_trials_in_any_layout() -> None:
+    both = Experience([lesson(HERE.with_layout("nhwc"), 2.0, 2), lesson(THERE, 2.0, 2)])
+    assert [e.problem for e in both.besides(HERE).lessons] == [THERE]
+
+
+def test_the_fastest_and_some_others_are_learnt() -> None:
+    configs = [config for config, _ in search.rank(HERE, DEVICE, DIRECT, 100)]
+    records = [outcome(config, 10.0 + i, HERE) for i, config in enumerate(configs)]
+    records.append(outcome(search.rank(HERE, DEVICE, DIRECT, 101)[-1][0], None, HERE))
+    (learnt,) = learn(records).lessons
+    times = [us for _, us in learnt.times_us]
+    assert len(times) <= KEPT and times[: KEPT // 2] == [10.0 + i for i in range(KEPT // 2)]
+    assert times == sorted(times) and times[-1] > 90.0
+
+
+def test_the_search_expects_what_it_was_taught(configs: list) -> None:
+    """A config that was three times slower than estimated on a like layer falls behind."""
+    bad = configs[0]
+    slow = Lesson(HERE, "direct", ((bad, 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us),))
+    ranked = search.Ranked(DIRECT, HERE, DEVICE, random.Random(0), configs, Experience([slow]))
+    assert ranked.order()[0] != bad
+    assert ranked.seen[bad] > model.estimate(DIRECT, HERE, DEVICE, bad).total_us
+
+
+def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
+    device, _ = trials.read(TRIALS)
+    known = shipped(device.key)
+    assert {e.family for e in known.lessons} >= {"direct", "gemm", "winograd", "winograd4", "small"}
+    for each in known.lessons:
+        assert family(each.family).refuses(each.problem, device) is None
+        assert 0 < len(each.times_us) <= KEPT

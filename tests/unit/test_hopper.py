@@ -1,0 +1,334 @@
+"""The hopper family: what it takes, what it compiles to, and that its warps never wait for ever.
+
+Its index arithmetic runs on a CPU in tests/device/test_hopper_family.py; its answers are checked on a GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+import re
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tilewright.device import for_architecture
+from tilewright.errors import ConfigError
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.kernels.hopper_tile import Line, lines, sizes
+from tilewright.problem import Problem
+from tilewright.tuning import model
+from tilewright.tuning.search import rank
+from tilewright.tuning.space import Space
+
+H100 = for_architecture("sm_90")
+HOPPER = family("hopper")
+R12 = Problem.parse("n1c512h7w7k512r3s3p1-f16-nhwc")
+BASE = dict(x=0, wm=1, wn=1, bn=56, mb=1, chunks=8, pieces=0, stages=9, xs=1, cm=1, sc=8, sg=1, combine=0)
+LAYERS = (
+    "n1c512h7w7k512r3s3p1-f16-nhwc",
+    "n1c256h34w34k512r3s3p1-i8-nhwc",
+    "n1c64h56w56k64r3s3p1-bf16-nhwc+bias+relu",
+    "n4096c4096h1w1k4096r1s1-f16-nhwc",
+    "n32c256h14w14k256r3s3p1-f16-nhwc2nchw+add+silu",
+    "n1c512h14w14k512r3s3p1u2-f16",
+    "n2c40h19w13k100r5s3p2d2g2-bf16+maxpool2",
+    "n1c3h224w224k64r7s7p3u2-i8-nhwc",
+)
+
+
+def _config(**change: int) -> Config:
+    return Config.make("hopper", BASE | change)
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize("text", LAYERS)
+def test_compiles_with_sums_in_registers_and_products_under_way_together(text: str) -> None:
+    """The model's first choice and a random one: what spills or is serialised is a CompileError."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem = Problem.parse(text)
+    assert HOPPER.refuses(problem, H100) is None
+    chosen = Space(HOPPER, problem, H100).sample(random.Random(text))
+    for config in (rank(problem, H100, HOPPER, 1)[0][0], chosen):
+        for program in HOPPER.blueprint(problem, H100, config).programs:
+            assert 0 < compile_cuda(program, H100.arch).registers <= 255
+
+
+def test_the_main_loop_is_products(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    tools = [*Path(sysconfig.get_paths()["purelib"]).glob("nvidia/*/bin/cuobjdump")]
+    if not tools:
+        pytest.skip("no cuobjdump")
+    built = compile_cuda(HOPPER.blueprint(R12, H100, _config()), "sm_90")
+    (tmp_path / "hopper.cubin").write_bytes(built.binary)
+    command = [tools[0], "-sass", tmp_path / "hopper.cubin"]
+    text = subprocess.run(command, capture_output=True, text=True).stdout
+    lines = re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);", text)
+    at = [(int(place, 16), line) for place, line in lines]
+    back = [(int(m[1], 16), place) for place, line in at if (m := re.search(r"BRA.* 0x([0-9a-f]+)", line))]
+    bodies = [[line for place, line in at if start <= place <= end] for start, end in back if start < end]
+    body = min((b for b in bodies if any("HGMMA" in line for line in b)), key=len)
+    assert sum("HGMMA.64x56x16" in line for line in body) == 4
+    assert sum("DEPBAR" in line for line in body) == 1  # one wait a step
+    assert len(body) < 120
+    assert not any("MEMBAR.ALL.GPU" in line for _, line in at)  # the cluster meets without it
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("n1c64h56w56k64r3s3p1-f32-nhwc", "not f32"),
+        ("n1c64h40w40k64r17s3-f16-nhwc", "more than 15 rows"),
+        ("n1c12h56w56k64r3s3p1g4-f16-nhwc", "fewer than 8 channels"),
+    ],
+)
+def test_says_what_it_does_not_take(text: str, why: str) -> None:
+    assert why in str(HOPPER.refuses(Problem.parse(text), H100))
+
+
+def test_other_devices_are_told() -> None:
+    assert "sm_90" in str(HOPPER.refuses(R12, for_architecture("sm_80")))
+    assert "sm_90" in str(HOPPER.refuses(R12, dataclasses.replace(H100, lanes=16)))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (dict(bn=64, wm=4, mb=2, sc=1, xs=2), "registers"),
+        (dict(pieces=1, chunks=4), "swizzled"),
+        (dict(stages=18, wm=4), "shared"),
+        (dict(sc=8, cm=2), "copies"),
+        (dict(sc=4, sg=2), "combine_none"),
+        (dict(xs=3), "useless_patches"),
+        (dict(sc=4), "next_patch"),
+        (dict(sc=8, stages=18), "useless_stages"),
+    ],
+)
+def test_rules_are_named(change: dict[str, int], rule: str) -> None:
+    with pytest.raises(ConfigError, match=f"rule '({rule})'"):
+        HOPPER.check(R12, H100, _config(**change))
+
+
+def test_rows_share_the_places_around_them() -> None:
+    assert Line.of(7, 7, 3, 1, 1, 1) == Line(8, 1, 2)  # one place of padding between two rows
+    assert Line.of(14, 7, 3, 2, 1, 1) == Line(8, 2, 1)
+    assert Line.of(9, 9, 1, 1, 1, 0) == Line(9, 1, 0)
+    assert Line.of(9, 5, 1, 2, 1, 0) == Line(5, 1, 0)  # 1x1 and stride 2: one phase
+    assert Line.of(10, 8, 3, 1, 1, 0) == Line(10, 1, 2)  # no padding, nothing to share
+
+
+ODD = ("n3c8h9w5k8r3s2p1.0.0.2u2x1d2-f16-nhwc", "n2c8h5w6k8r4s3p4u3-i8-nhwc")
+
+
+@pytest.mark.parametrize("text", [*LAYERS, *ODD])
+def test_every_tap_of_every_output_is_its_place_on_the_raster(text: str) -> None:
+    """In the words of the kernel: the pixel that find_pixel finds where multiply_step looks."""
+    pr = Problem.parse(text)
+    view, rows, columns = lines(pr)
+    rng = random.Random(text)
+    outputs = [*itertools.islice(itertools.product(range(view.n), range(view.p), range(view.q)), 3000)]
+    for n, p, q in rng.sample(outputs, min(60, len(outputs))):
+        o = (n * rows.extent + p) * columns.extent + q
+        for r, s in itertools.product(range(pr.r), range(pr.s)):
+            moved_h, moved_w = r * pr.dilation[0], s * pr.dilation[1]
+            place = o + moved_h // pr.stride[0] * columns.extent + moved_w // pr.stride[1]
+            i, j = place // columns.extent % rows.extent, place % columns.extent
+            m = place // (columns.extent * rows.extent)
+            h = i * pr.stride[0] + moved_h % pr.stride[0] - pr.pad[0]
+            w = j * pr.stride[1] + moved_w % pr.stride[1] - pr.pad[2]
+            found = (m, h, w) if m < view.n and 0 <= h < view.h and 0 <= w < view.w else None
+            h, w = p * pr.stride[0] + moved_h - pr.pad[0], q * pr.stride[1] + moved_w - pr.pad[2]
+            assert found == ((n, h, w) if 0 <= h < view.h and 0 <= w < view.w else None)
+
+
+def test_sizes() -> None:
+    sz = sizes(R12, BASE)
+    assert (sz.patch, sz.steps, sz.k_tiles, sz.px_tiles, sz.blocks) == (80, 72, 8, 1, 64)
+    assert (sz.w_bytes, sz.x_bytes) == (8192, (80 * 16 + 16) * 8)
+    assert sz.shared_bytes == 9 * 8192 + 10368 + 320 + 224 + 4 * 8 * 7 * 68 + 16 * 10 + 16 + 1024
+    blueprint = HOPPER.blueprint(R12, H100, _config())
+    assert blueprint.specific and blueprint.launches[0].cluster == 8
+    assert blueprint.packed_bytes == R12.w_bytes
+
+
+def test_the_model_sees_the_sum_split_and_filters_shared() -> None:
+    def us(problem: Problem, **change: int) -> float:
+        HOPPER.check(problem, H100, _config(**change))
+        return model.estimate(HOPPER, problem, H100, _config(**change)).facts["l2_us"]
+
+    y12 = Problem.parse("n1c256h34w34k512r3s3p1-f16-nhwc")
+    assert us(y12, bn=80, sc=1, cm=4, xs=2) < us(y12, bn=80, sc=1, xs=2)
+    assert us(R12) < us(R12, sc=1, xs=2)
+
+
+# ------------------------------------------------------------------ the protocol of copies, step by step
+
+
+class Bar:
+    """An mbarrier: a phase ends when all have arrived and all bytes that were announced have come."""
+
+    def __init__(self, count: int) -> None:
+        self.count = self.pending = count
+        self.bytes = self.phase = 0
+
+    def arrive(self, announced: int = 0) -> None:
+        assert self.pending > 0, "more arrivals than the phase has"
+        self.bytes += announced
+        self.pending -= 1
+        self._turn()
+
+    def come(self, count: int) -> None:
+        self.bytes -= count
+        self._turn()
+
+    def over(self, parity: int) -> bool:
+        return self.phase % 2 != parity
+
+    def _turn(self) -> None:
+        if self.pending == self.bytes == 0:
+            self.pending, self.phase = self.count, self.phase + 1
+
+
+class Cluster:
+    """Blocks that share filters, run in any order: each role is a generator that yields when it must wait."""
+
+    def __init__(
+        self, rng: random.Random, copies: int, teams: int, buffers: tuple[int, int], steps: range, taps: int
+    ) -> None:
+        stages, xs = buffers
+        first, last = steps.start, steps.stop
+        self.rng, self.copies, self.teams, self.stages, self.xs = rng, copies, teams, stages, xs
+        self.first, self.last, self.taps = first, last, taps
+        blocks = range(copies)
+        self.w_full = [[Bar(1) for _ in range(stages)] for _ in blocks]
+        self.w_empty = [[Bar(teams * copies) for _ in range(stages)] for _ in blocks]
+        self.x_full = [[Bar(1) for _ in range(xs)] for _ in blocks]
+        self.x_empty = [[Bar(teams) for _ in range(xs)] for _ in blocks]
+        self.w = [[[-1] * copies for _ in range(stages)] for _ in blocks]  # the step that each part is of
+        self.x = [[-1] * xs for _ in blocks]
+        self.readers: set[tuple[int, str, int, int]] = set()
+        self.gone: set[int] = set()
+        self.under_way: list[Callable[[], None]] = []
+
+    def send(self, block: int) -> Iterator[object]:
+        slot, parity = 0, 1
+        for i in range(self.last - self.first):
+            if i >= self.stages:
+                while not self.w_empty[block][slot].over(parity):
+                    yield
+            self.w_full[block][slot].arrive(self.copies)
+            for to in range(self.copies):
+                self._write(to, "w", slot)
+                self.w[to][slot][block] = -1
+                self.under_way.append(lambda to=to, slot=slot, i=i: self._part(to, slot, block, i))
+            yield
+            slot, parity = (0, parity ^ 1) if slot + 1 == self.stages else (slot + 1, parity)
+
+    def _part(self, to: int, slot: int, block: int, i: int) -> None:
+        assert to not in self.gone
+        self.w[to][slot][block] = self.first + i
+        self.w_full[to][slot].come(1)
+
+    def copy(self, block: int) -> Iterator[object]:
+        slot, parity = 0, 1
+        for i, step in enumerate(range(self.first // self.taps, (self.last - 1) // self.taps + 1)):
+            if i >= self.xs:
+                while not self.x_empty[block][slot].over(parity):
+                    yield
+            self._write(block, "x", slot)
+            self.x[block][slot] = -1
+            self.under_way.append(lambda slot=slot, step=step: self._patch(block, slot, step))
+            yield
+            slot, parity = (0, parity ^ 1) if slot + 1 == self.xs else (slot + 1, parity)
+
+    def _patch(self, block: int, slot: int, step: int) -> None:
+        self.x[block][slot] = step
+        self.x_full[block][slot].arrive()
+
+    def _write(self, block: int, which: str, slot: int) -> None:
+        assert block not in self.gone
+        assert all(reader[:3] != (block, which, slot) for reader in self.readers), "written while it is read"
+
+    def multiply(self, block: int, team: int) -> Iterator[object]:
+        slot = parity = x_slot = x_parity = was = x_was = 0
+        tap, fresh = self.first % self.taps, True
+        for step in range(self.first, self.last):
+            while fresh and not self.x_full[block][x_slot].over(x_parity):
+                yield
+            while not self.w_full[block][slot].over(parity):
+                yield
+            assert self.w[block][slot] == [step] * self.copies and self.x[block][x_slot] == step // self.taps
+            self.readers |= {(block, "w", slot, team), (block, "x", x_slot, team)}
+            yield
+            if step > self.first:
+                self.readers -= {(block, "w", was, team)} if was != slot else set()
+                if step - 1 + self.stages < self.last:
+                    for to in range(self.copies):
+                        assert to not in self.gone, "arrives at a block that is gone"
+                        self.w_empty[to][was].arrive()
+                if fresh:
+                    self.readers -= {(block, "x", x_was, team)} if x_was != x_slot else set()
+                    self.x_empty[block][x_was].arrive()
+            was, x_was, fresh = slot, x_slot, False
+            slot, parity = (0, parity ^ 1) if slot + 1 == self.stages else (slot + 1, parity)
+            tap += 1
+            if tap == self.taps:
+                tap, fresh = 0, True
+                x_slot, x_parity = (0, x_parity ^ 1) if x_slot + 1 == self.xs else (x_slot + 1, x_parity)
+        self.readers -= {r for r in self.readers if r[0] == block and r[3] == team}
+
+    def run(self) -> None:
+        roles = {}
+        for b in range(self.copies):
+            roles[b] = [self.send(b), self.copy(b), *(self.multiply(b, t) for t in range(self.teams))]
+        idle = 0
+        while roles:
+            assert idle < 2000, "all wait"
+            if self.under_way and self.rng.random() < 0.5:
+                self.under_way.pop(self.rng.randrange(len(self.under_way)))()
+                idle = 0
+                continue
+            block = self.rng.choice([*roles])
+            role = self.rng.choice(roles[block])
+            before = self._progress(roles[block])
+            try:
+                next(role)
+            except StopIteration:
+                roles[block].remove(role)
+            if not roles[block]:
+                self.gone.add(block)
+                del roles[block]
+                idle = 0
+            else:
+                idle = 0 if before != self._progress(roles[block]) else idle + 1
+        assert not self.under_way
+
+    def _progress(self, roles: list[Iterator[object]]) -> tuple[int, int, int]:
+        return len(self.under_way), len(self.readers), len(roles)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_one_waits_for_ever_and_no_buffer_is_written_while_it_is_read(seed: int) -> None:
+    rng = random.Random(seed)
+    taps, stages, first = rng.choice([1, 1, 2, 9]), rng.randint(2, 5), rng.randint(0, 10)
+    last = first + rng.randint(1, 30)
+    xs = rng.randint(1 if first // taps == (last - 1) // taps else 2, 3)  # the rule next_patch
+    Cluster(rng, rng.choice([1, 2, 4]), rng.choice([1, 2]), (stages, xs), range(first, last), taps).run()
+
+
+def test_one_buffer_for_two_patches_would_wait_for_ever() -> None:
+    with pytest.raises(AssertionError, match="all wait"):
+        Cluster(random.Random(0), 1, 1, (3, 1), range(10), 5).run()

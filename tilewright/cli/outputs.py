@@ -1,0 +1,81 @@
+"""Where a command's results go: files checked before the work that fills them; ``-`` is standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.cli.options import OptionError
+
+TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
+
+
+def check(files: Mapping[str, Path | None]) -> bool:
+    """Check that the output files of a command can be written; return whether one is standard output.
+
+    Raises:
+        OptionError: one is a folder, its folder is missing, there is no permission, or two are one.
+    """
+    given = {option: file for option, file in files.items() if file is not None}
+    taken: dict[object, str] = {}
+    for option, file in given.items():
+        if is_stdout(file) and option not in TO_STDOUT:
+            raise OptionError(f"{option} -: standard output takes text alone here; name a file")
+        place = "-" if is_stdout(file) else _writable(file, option)
+        if place in taken and not _endless(place):
+            raise OptionError(f"{option} {file}: {taken[place]} goes there already; name another file")
+        taken[place] = option
+    return "-" in taken
+
+
+def _endless(place: object) -> bool:
+    """Whether a file takes whatever comes: /dev/null, a pipe."""
+    return isinstance(place, Path) and place.exists() and not place.is_file()
+
+
+def is_stdout(file: Path | None) -> bool:
+    """Whether a file is standard output."""
+    return str(file) == "-"
+
+
+def write(file: Path, content: str | bytes, option: str) -> None:
+    """Write an output file whole: aside first, then renamed; a pipe or a device as it is."""
+    data = content.encode() if isinstance(content, str) else content
+    if is_stdout(file):
+        sys.stdout.write(data.decode())
+        return
+    aside = _aside(file)
+    try:
+        aside.write_bytes(data)
+        if aside != file:
+            aside.replace(file.resolve())
+    except OSError as error:
+        if aside != file:
+            aside.unlink(missing_ok=True)
+        raise OptionError(f"{option} {file}: {error.strerror or error}") from None
+
+
+def _aside(file: Path) -> Path:
+    """Return the file to write first: itself where nothing can be put beside it, or it is none to replace."""
+    real = file.resolve()
+    if (real.exists() and not real.is_file()) or not os.access(real.parent, os.W_OK):
+        return file
+    return real.with_name(f".tilewright-{os.getpid()}")
+
+
+def _writable(file: Path, option: str) -> Path:
+    """Return the file itself, behind any links."""
+    try:
+        if file.is_dir():
+            why = "is a folder; name a file"
+        elif not file.parent.is_dir():
+            why = f"the folder {file.parent} does not exist"
+        elif not os.access(file if file.exists() else file.parent, os.W_OK):
+            why = "no permission to write there"
+        else:
+            return file.resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, links in a circle
+        why = getattr(error, "strerror", None) or str(error)
+    raise OptionError(f"{option} {file}: {why}")

@@ -1,0 +1,104 @@
+"""Ctrl-C and SIGTERM: the command says in a line that it was stopped, and writes what it has.
+
+Both raise KeyboardInterrupt where Python is. A kernel may hold the main thread in the driver for minutes;
+a second thread, woken through a pipe, then does what the command would have done, and ends the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import typer
+
+LAYERS = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
+STOPPED = "stopped before the end; what was tuned and compiled so far is kept"
+PATIENCE_S = 2.0  # until the second thread takes over
+
+_at_end: list[Callable[[], None]] = []
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+def status(error: BaseException | None) -> int:
+    """Return the exit status that says which signal it was: 130 after Ctrl-C, 143 after SIGTERM."""
+    return 143 if isinstance(error, Terminated) else 130
+
+
+def stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    """Have a command say in one line that it was stopped, whatever it was doing."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        with _listening():
+            try:
+                command(*args, **options)
+            except KeyboardInterrupt as error:
+                _say(STOPPED)
+                raise typer.Exit(status(error)) from None
+
+    return run
+
+
+@contextmanager
+def at_end(report: Callable[[], None]) -> Iterator[None]:
+    """Within it, a process that must be ended from outside calls ``report`` first."""
+    _at_end.append(report)
+    try:
+        yield
+    finally:
+        _at_end.remove(report)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _listening() -> Iterator[None]:
+    """Raise on both signals, and watch that it is heard; signals are the main thread's, nothing else's."""
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = threading.Event()
+
+    def raise_it(number: int, frame: FrameType | None) -> None:
+        heard.set()
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
+    awake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(awake, heard), daemon=True).start()
+    for number in ours:
+        signal.signal(number, raise_it)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, usual[number])
+        signal.set_wakeup_fd(before)
+        os.close(waker)  # ends the watcher
+
+
+def _watch(awake: int, heard: threading.Event) -> None:
+    """End the process if a signal came and the main thread does not hear it."""
+    while number := os.read(awake, 1):
+        if number[0] in (signal.SIGINT, signal.SIGTERM) and not heard.wait(PATIENCE_S):
+            for report in _at_end or [functools.partial(_say, STOPPED)]:
+                report()
+            sys.stdout.flush()
+            os._exit(143 if number[0] == signal.SIGTERM else 130)
+        heard.clear()
+    os.close(awake)

@@ -1,0 +1,114 @@
+"""The floor: a time that no kernel that multiplies and adds as the formula says can beat on a device.
+
+    floor = empty kernel + max(multiply-adds / peak of the dtype, bytes / read bandwidth)
+
+Only products with what lies in the image count, not with its padding; and of the input only what an output
+hangs on. Fast algorithms (Winograd) do fewer multiplications, and may be faster than this. Rates are the best
+ever seen of the device (``calibrate.py``), for tensor cores those of datasheets at the highest clock.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tilewright.device import Device
+from tilewright.problem import DTYPE_BYTES, Problem
+
+# Products of f16 or bf16 that the tensor cores of a unit add up in f32 a cycle, of i8 twice as many; all with
+# dense operands. Source: NVIDIA's white papers of V100, A100, H100, and B200's data sheet.
+_TENSOR = {"sm_70": 512, "sm_80": 1024, "sm_87": 1024, "sm_90": 2048, "sm_100": 4096, "sm_103": 4096}
+_TENSOR_OF_OTHERS = 512  # Turing and later
+# Rates over that of f16, in which accurate takes three products for one; f8 before sm_89 is widened to f16.
+_OVER_F16 = {"f16": 1.0, "bf16": 1.0, "i8": 2.0, "q8": 2.0, "f8": 2.0, "tf32": 0.5, "accurate": 1 / 3}
+# Rate of f64 over that of f32, with tensor cores where they take it. Source: the same, and the CUDA
+# programming guide's table of arithmetic throughput.
+_F64 = {"sm_60": 0.5, "sm_70": 0.5, "sm_75": 1 / 32, "sm_80": 1.0, "sm_90": 1.0, "sm_100": 0.5}
+_F64_OF_OTHERS = 1 / 64
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least time of a layer on a device, and what it is made of; all in us."""
+
+    empty_us: float
+    arithmetic_us: float
+    memory_us: float
+
+    @property
+    def us(self) -> float:
+        """The whole of it."""
+        return self.empty_us + max(self.arithmetic_us, self.memory_us)
+
+
+def floor(problem: Problem, device: Device) -> Floor:
+    """Return the floor of a layer."""
+    return Floor(
+        empty_us=device.rates.empty_us,
+        arithmetic_us=least_flops(problem) / (peak_tflops(device, problem.kind) * 1e6),
+        memory_us=least_bytes(problem, device) / (device.rates.read_gbs * 1e3),
+    )
+
+
+def floor_us(problem: Problem, device: Device) -> float:
+    """Return the floor of a layer in us."""
+    return floor(problem, device).us
+
+
+def peak_tflops(device: Device, kind: str) -> float:
+    """Return the most multiply-adds of a ``Problem.kind``, 1e12 flops/s, 2 each; of tensor cores if they can.
+
+    f16, bf16 and f8 are multiplied as f32 outside of tensor cores; i8 four at a time (dot4), f64 on a CPU in
+    vectors half as long.
+    """
+    f32 = device.rates.f32_tflops
+    if device.backend != "cuda":
+        return f32 * {"f64": 0.5, "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
+    plain = f32 * {"f64": _F64.get(device.arch, _F64_OF_OTHERS), "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
+    number = int(re.sub(r"\D", "", device.arch) or 0)
+    faster = _OVER_F16 if number >= 89 else _OVER_F16 | {"f8": 1.0}
+    if kind not in faster or (number < 80 and kind in ("bf16", "tf32", "accurate")):
+        return plain
+    products = _TENSOR.get(device.arch, _TENSOR_OF_OTHERS if number >= 75 else 0) * faster[kind]
+    return max(plain, 2 * products * device.units * device.clock_ghz / 1e3)
+
+
+def least_flops(problem: Problem) -> int:
+    """Return the multiplies and adds of the convolution, those with padding left out."""
+    pr = problem
+    rows = sum(map(len, _taps(pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0])))
+    columns = sum(map(len, _taps(pr.w, pr.s, pr.q, pr.stride[1], pr.dilation[1], pr.pad[2])))
+    return 2 * pr.n * pr.k * pr.cg * rows * columns
+
+
+def least_bytes(problem: Problem, device: Device) -> int:
+    """Return the fewest bytes that pass main memory: what is read once, and on a CPU what is written.
+
+    A GPU's last cache takes what is written, as much as it has room for: it need not go on before the
+    kernel ends. A CPU's reads the lines of y first.
+    """
+    pr = problem
+    rows = _touched(_taps(pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0]))
+    columns = _touched(_taps(pr.w, pr.s, pr.q, pr.stride[1], pr.dilation[1], pr.pad[2]))
+    x_bytes = pr.n * pr.c * rows * columns * DTYPE_BYTES[pr.dtype]
+    more = pr.bias_bytes * pr.epilogue.bias + pr.z_bytes * pr.epilogue.add + pr.scale_bytes
+    y_bytes = max(0, pr.y_bytes - device.l2_bytes) if device.lanes == 32 else pr.y_bytes
+    return x_bytes + pr.w_bytes + more + y_bytes
+
+
+def _taps(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> list[range]:
+    """Return for each tap of a side the places in the image that the outputs read with it."""
+    found = []
+    for tap in range(taps):
+        first = tap * dilation - before
+        low = max(0, -(first // stride))  # the first output whose place is 0 or more
+        high = min(outputs, (extent - 1 - first) // stride + 1)
+        found.append(range(first + low * stride, first + max(low, high) * stride, stride))
+    return found
+
+
+def _touched(places: list[range]) -> int:
+    """Count the places that any tap reads; of very many, no more than one tap does."""
+    if sum(map(len, places)) > 1 << 20:
+        return max(map(len, places))
+    return len(set().union(*places))

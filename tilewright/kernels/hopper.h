@@ -1,0 +1,182 @@
+// The dialect of Hopper's tensor cores and copy engine: beside dialect.h and tensor.h the one place where CUDA C++
+// and OpenCL C differ.
+//
+//   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
+//   piece_at                    where a product looks for 16 bytes of a tile: row `row`, side 0 or 1 of the 32 bytes
+//                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
+//   multiply                    sums += A B, 64 x WG_N outputs of a warpgroup, 32 bytes of the sum deep
+//   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
+//   read4 fresh4                four sums from shared memory, from global memory where another block has written them
+//
+// A tile in shared memory is rows of CHUNKS pieces of 16 bytes, along the sum.  SWIZZLED 0: pieces apart, piece c of
+// row i at c * NEXT + 16 i; any row can be the first one of a tile.  SWIZZLED 1: rows of 8 pieces, 128 bytes each,
+// piece c of row i at 128 i + 16 (c ^ i % 8): the tensor cores take bits 7 .. 9 of a place for i % 8, so that here
+// too any row can be the first one.
+//
+// On CUDA there are also the barriers of asynchronous copies (PTX ISA, "mbarrier"): a barrier's phase is over when so
+// many have arrived and all bytes that were announced have come; waiting for parity 0 is waiting for the end of its
+// first, third, ... phase.
+//   bar_init, bar_init_done     count of arrivals of each phase; then seen by the copy engine and the cluster
+//   bar_wait bar_arrive bar_arrive_at      the latter on a barrier of another block of the cluster
+//   bar_expect                  arrive, and announce bytes
+//   bar_after_copies            arrive when this thread's copies so far (copy16) have come
+//   bulk_copy                   bytes from global memory, that arrive on a barrier; to all blocks of `mask`
+//                               at the same place, for a cluster (COPIES > 1)
+//   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
+//   CLUSTER_ARRIVE CLUSTER_WAIT the blocks of a cluster wait for each other
+//
+// Elsewhere a thread multiplies by itself what the tensor cores would give it, looking where they would look: slow,
+// but the same sums of the same bytes.
+
+#include "types.h"
+
+INLINE int piece_at(int start, int next, int row, int side) {
+#if SWIZZLED
+    int at = start + side * 16 + row * 128;
+    return at ^ (at >> 7 & 7) << 4;
+#else
+    return start + side * next + row * 16;
+#endif
+}
+
+#ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
+
+#include "wgmma.h"
+
+typedef unsigned shared_t;
+#define TILE_ARRAY(name)                                     \
+    extern __shared__ __align__(1024) unsigned char name##_store[]; \
+    const shared_t name = ((unsigned)__cvta_generic_to_shared(name##_store) + 1023) / 1024 * 1024
+
+// The descriptor of piece_at: 8 rows lie 16 or 128 bytes apart, the next 8 follow them; `next` to the other side.
+INLINE unsigned long long tile_at(shared_t place, int next) {
+    unsigned long long start = (place & 0x3ffff) >> 4;
+    return SWIZZLED ? start | 1ull << 16 | 64ull << 32 | 1ull << 62
+                    : start | (unsigned long long)(next >> 4) << 16 | 8ull << 32;
+}
+INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int thread) {
+    wg_multiply_add(sums, tile_at(shared + a, a_next), tile_at(shared + b, b_next));
+}
+
+INLINE void copy16(shared_t shared, int to, const unsigned char *from, int keep) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared + to), "l"(from), "r"(keep ? 16 : 0) : "memory");
+}
+INLINE int read_int(shared_t shared, int at) {
+    int v;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(shared + at) : "memory");
+    return v;
+}
+INLINE void write_int(shared_t shared, int at, int v) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared + at), "r"(v) : "memory");
+}
+INLINE void write16(shared_t shared, int at, const unsigned v[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared + at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
+INLINE void write1(shared_t shared, int at, acc_t v) { write_int(shared, at, *(int *)&v); }
+INLINE void write2(shared_t shared, int at, acc_t v, acc_t w) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared + at), "r"(*(int *)&v), "r"(*(int *)&w) : "memory");
+}
+INLINE void set4(acc_t v[4], uint4 bits) {
+    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
+}
+INLINE void read4(acc_t v[4], shared_t shared, int at) {
+    uint4 bits;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(shared + at) : "memory");
+    set4(v, bits);
+}
+INLINE acc_t read1(shared_t shared, int at) {
+    int bits = read_int(shared, at);
+    return *(acc_t *)&bits;
+}
+INLINE void fresh4(acc_t v[4], const acc_t *p) { set4(v, __ldcg((const uint4 *)p)); }
+
+INLINE shared_t of_block(shared_t place, int rank) {  // the same place in another block of the cluster
+    shared_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(place), "r"(rank));
+    return there;
+}
+
+INLINE void bar_init(shared_t bar, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+INLINE void bar_init_done(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+}
+INLINE void bar_wait(shared_t bar, int parity) {
+    int done;
+    do {
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                     : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+    } while (!done);
+}
+INLINE void bar_arrive(shared_t bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+INLINE void bar_arrive_at(shared_t bar, int rank) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(of_block(bar, rank)) : "memory");
+}
+INLINE void bar_expect(shared_t bar, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+INLINE void bar_after_copies(shared_t bar) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
+INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, unsigned mask) {
+#if COPIES > 1
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(bar), "h"((unsigned short)mask) : "memory");
+#else
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
+#endif
+}
+INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, int rank) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(of_block(to, rank)), "r"(from), "r"(bytes), "r"(of_block(bar, rank)) : "memory");
+}
+#if CLUSTER > 1  // relaxed: nothing but initialised barriers is handed over (release would wait for all of memory)
+#define CLUSTER_ARRIVE() asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory")
+#define CLUSTER_WAIT() asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory")
+#else
+#define CLUSTER_ARRIVE()
+#define CLUSTER_WAIT()
+#endif
+
+#else  // -------------------------------------------------------------------------- OpenCL C
+
+#define WG_WORDS (WG_N / 2)
+typedef __local uchar *shared_t;
+#define TILE_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
+
+INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
+#if DTYPE == 4
+    return dot4((int)a, (int)b, sum);
+#else
+    return sum + widened(a & 0xffff) * widened(b & 0xffff) + widened(a >> 16) * widened(b >> 16);
+#endif
+}
+INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int b_next, int thread) {
+    for (int e = 0; e < WG_WORDS; e++) {
+        int row = thread / 32 * 16 + thread % 32 / 4 + e / 2 % 2 * 8, column = e / 4 * 8 + thread % 4 * 2 + e % 2;
+        for (int i = 0; i < 8; i++)
+            sums[e] = dot_word(*(__local uint *)(shared + piece_at(a, a_next, row, i / 4) + i % 4 * 4),
+                               *(__local uint *)(shared + piece_at(b, b_next, column, i / 4) + i % 4 * 4), sums[e]);
+    }
+}
+INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep) {
+    uint4 v = keep ? vload4(0, (const __global uint *)from) : (uint4)(0);
+    vstore4(v, 0, (__local uint *)(shared + to));
+}
+#define read_int(shared, at) (*(__local int *)((shared) + (at)))
+#define write_int(shared, at, v) (*(__local int *)((shared) + (at)) = (v))
+#define read1(shared, at) (*(__local acc_t *)((shared) + (at)))
+#define write1(shared, at, v) (*(__local acc_t *)((shared) + (at)) = (v))
+#define write16(shared, at, v) vstore4(vload4(0, v), 0, (__local uint *)((shared) + (at)))
+#define write2(shared, at, v, w) (write1(shared, at, v), write1(shared, (at) + 4, w))
+#define read4(v, shared, at) vstore4(vload4(0, (__local acc_t *)((shared) + (at))), 0, v)
+INLINE void fresh4(acc_t v[4], const volatile __global acc_t *p) {
+    for (int i = 0; i < 4; i++) v[i] = p[i];
+}
+
+#endif

@@ -1,0 +1,258 @@
+"""The hopper family: implicit GEMM on the tensor cores of sm_90a; some warps copy, others multiply."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.hopper_tile import (
+    AS_IS,
+    COPIED,
+    GATHERED,
+    PIECES,
+    SWIZZLED,
+    WAYS,
+    Sizes,
+    Values,
+    chunks_of,
+    k_group,
+    most_patches,
+    pooled_rows,
+    raster,
+    registers,
+    registers_at_most,
+    run,
+    sizes,
+    ways,
+)
+from tilewright.kernels.hopper_work import work_of
+from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, each, tap_chunks
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    LAST,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    ceil_div,
+    image_defines,
+    may_combine,
+    up_to,
+)
+from tilewright.problem import DTYPES, Problem
+
+SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
+WIDTHS = {
+    1: (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256),  # of i8
+    2: (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256),
+}
+MOST_FILTER = 15  # rows or columns
+FEWEST = 8  # channels of one of several groups
+CHUNKS = (2, 4, 8, 16)
+
+
+class Hopper(Family):
+    """Convolutions in f16, bf16 and i8 on sm_90a."""
+
+    name = "hopper"
+    races = False  # until it has been verified on a GPU; tried where it is named
+    dtypes = ("f16", "bf16", "i8")
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take what fits the tensor cores of sm_90."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if device.lanes != 32 or (device.backend == "cuda" and device.arch != "sm_90"):
+            return "it is made for the tensor cores of sm_90"
+        if max(problem.r, problem.s) > MOST_FILTER:
+            return f"the filter has more than {MOST_FILTER} rows or columns"
+        if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST:
+            return f"groups of fewer than {FEWEST} channels leave most of a product empty"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        clusters = up_to(device.max_cluster, (1, 2, 4, 8))
+        found = ways(problem)
+        whole = {chunks_of(problem, GATHERED)} if GATHERED in found else set()
+        chunks = tuple(sorted({*up_to(max(2, 2 * tap_chunks(problem) - 1), CHUNKS), *whole}))
+        return (
+            Param("x", found, "how the input is read", tuple(WAYS[way] for way in found)),
+            Param("wm", (1, 2, 3, 4), "warpgroups of a block over channels, 64 each"),
+            Param("wn", (1, 2, 3, 4), "warpgroups of a block over pixels"),
+            Param("bn", up_to(raster(problem) + 15, WIDTHS[16 // each(problem)]), "pixels of a warpgroup"),
+            Param("mb", (1, 2, 3), "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),
+            Param("pieces", (0, 1), "how they lie in shared memory", PIECES),
+            Param("stages", (2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24), "steps of filters in flight"),
+            Param("xs", (1, 2, 3, 4, 6, 8), "patches of the input in flight"),
+            Param("cm", clusters, "blocks of a cluster that share filters"),
+            Param("sc", clusters, "shares of the sum across a cluster, added up in its shared memory"),
+            Param("sg", SHARES, "shares of the sum across the grid"),
+            Param("combine", (NONE, TWO_PASS, LAST), "how the grid's shares meet",
+                  tuple(COMBINE_NAMES[i] for i in (NONE, TWO_PASS, LAST))),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
+        return _blueprint(problem, config.values, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count what one block and one thread do."""
+        return work_of(problem, device, config.values)
+
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """Spell out what a copy of the input takes."""
+        if config["x"] != COPIED:
+            return {}
+        return {"copied_bytes": f"the input in nhwc, whole pieces of 16 bytes: {copied_bytes(problem):,}"}
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """Products of 32 bytes are summed together; these, then shares, one after the other."""
+        cf = config.values
+        shares = cf["sc"] * cf["sg"]
+        return ceil_div(sizes(problem, cf).steps, shares) * cf["chunks"] // 2 + shares
+
+
+def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
+    """Whether steps of so many pieces make up the sum, without many that are empty."""
+    if way == GATHERED:
+        return chunks == chunks_of(pr, way) and pieces != SWIZZLED
+    return chunks in up_to(max(2, 2 * tap_chunks(pr) - 1), CHUNKS)
+
+
+def _pools(pr: Problem, way: int, nb: int, sc: int, combine: int) -> bool:
+    """Whether whoever has whole sums can pool them."""
+    pool = pr.epilogue.pool
+    if pool is None or combine == TWO_PASS:
+        return True
+    return combine == NONE and sc == 1 and pool.pad == 0 and pooled_rows(pr, nb, way) > 0
+
+
+_BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "stages", "xs")
+_ANY = dict(x=0, wm=1, wn=1, bn=8, mb=1, chunks=2, pieces=0, stages=2, xs=1, cm=1, sc=1, sg=1)
+
+
+def _sizes(pr: Problem, **values: int) -> Sizes:
+    """Sizes that follow from some of the tunables."""
+    return sizes(pr, _ANY | values)
+
+
+def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
+    """Say whether the buffers fit; ``values`` are those of _BUFFERS."""
+    cf = dict(zip(_BUFFERS, values, strict=True))
+    block = _sizes(pr, **cf, sc=sc).shared_bytes + 1024  # a flag, in room of its own
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+RULES = (
+    Rule("block", lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads,
+         "more threads than a block may have"),
+    Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
+    Rule("gather", lambda problem, x, chunks, pieces: _steps_of(problem, x, chunks, pieces),
+         "what is gathered is one step, pieces apart"),
+    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
+         "warpgroups without pixels"),
+    Rule("resident", lambda device, wm, wn, mb: 128 * (wm * wn + 1) * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("registers", lambda problem, device, x, wm, wn, bn, mb: registers(problem, dict(x=x, bn=bn)) <=
+         registers_at_most(dict(wm=wm, wn=wn, mb=mb), device.regs_per_unit),
+         "more registers than a thread or a unit has"),
+    Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks == 8,
+         "the tensor cores know swizzled rows of 128 bytes"),
+    Rule("stages", lambda problem, x, chunks, stages: stages <= max(2, _sizes(
+        problem, x=x, chunks=chunks).steps), "more buffers than steps"),
+    Rule("patches", lambda problem, x, chunks, xs: xs <= _sizes(problem, x=x, chunks=chunks).csteps,
+         "more buffers than runs of channels"),
+    Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs: _fits_shared(
+        problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs),
+        "more shared memory than a block may have"),
+    Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs, sc:
+         _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs, sc=sc),
+         "shares of a cluster meet in shared memory, beside the buffers"),
+    Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
+         "a cluster whose blocks have no pixels"),
+    Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
+    Rule("shares", lambda problem, x, chunks, sc, sg: sc * sg <= _sizes(problem, x=x, chunks=chunks).steps,
+         "shares of the sum without steps"),
+    Rule("useless_stages", lambda problem, x, chunks, stages, sc, sg: stages <= 2 or stages <= ceil_div(
+        _sizes(problem, x=x, chunks=chunks).steps, sc * sg), "more buffers than steps of a share"),
+    Rule("useless_patches", lambda problem, x, chunks, xs, sc, sg: xs <= most_patches(
+        problem, dict(x=x, chunks=chunks, sc=sc, sg=sg)), "more buffers than runs of channels of a share"),
+    Rule("next_patch", lambda problem, x, chunks, xs, sc, sg: xs > 1 or most_patches(
+        problem, dict(x=x, chunks=chunks, sc=sc, sg=sg)) == 1,
+        "a patch is given back when the first products of the next one are under way"),
+    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
+         "shares across the grid need combining"),
+    Rule("pool", lambda problem, x, wn, bn, sc, combine: _pools(problem, x, bn * wn, sc, combine),
+         "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
+)  # fmt: skip
+
+
+def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
+    if not aligned and cf["x"] == AS_IS:
+        cf = cf | dict(x=COPIED)  # to a buffer that is
+    sz = sizes(pr, cf)
+    launches, workspace = _launches(pr, sz, cf)
+    parts: tuple[Blueprint, ...] = ()
+    if cf["x"] == COPIED:
+        parts = (Blueprint("nhwc.cu", tuple(copy_defines(pr).items()), (), packed_bytes=0),)
+    return Blueprint(
+        source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
+        packed_bytes=_packed_bytes(pr, sz),
+        pack=(
+            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
+            ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * each(pr)), ("PACK_COLUMNS", 0),
+            ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
+        ),
+        workspace=workspace, parts=parts, specific=True,
+    )  # fmt: skip
+
+
+def _packed_bytes(pr: Problem, sz: Sizes) -> int:
+    return pr.groups * sz.k_tiles * sz.steps * sz.w_bytes
+
+
+def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
+    combine, copied = cf["combine"], cf["x"] == COPIED
+    tiles = pr.groups * sz.k_tiles * sz.px_tiles
+    main = Launch(
+        "hopper", (sz.blocks, 1, 1), (sz.threads, 1, 1),
+        ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
+         "partial", "arrived"), shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
+    )  # fmt: skip
+    sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * tiles * sz.kb * sz.nb}.get(combine, 1)
+    workspace = [
+        Buffer("partial", 4 * sums),
+        Buffer("arrived", 4 * (tiles * cf["sc"] if combine == LAST else 1), zeroed=True),
+    ]
+    launches = [main]
+    if copied:
+        workspace.append(Buffer("copied", copied_bytes(pr)))
+        launches.insert(0, copy(pr))
+    if combine == TWO_PASS:
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    return tuple(launches), tuple(workspace)
+
+
+def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+    tiles = pr.groups * sz.k_tiles * sz.px_tiles
+    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
+    most_bytes = max(copied_bytes(pr), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz))
+    view = sz.view
+    return image_defines(pr, view) | dict(
+        DTYPE=DTYPES.index(pr.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
+        CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), STAGES=cf["stages"], X_STAGES=cf["xs"],
+        MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"],
+        COMBINE=cf["combine"], WR=sz.columns.extent, HR=sz.rows.extent, PATCH=sz.patch,
+        PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=tap_chunks(pr), STEPS=sz.steps,
+        K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles, P_TILES=1, Q_TILES=sz.px_tiles,
+        CS=1, K_FASTEST=1, N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
+        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=int(pr.layout_in == "nhwc"), X_WAY=cf["x"], RUN=run(pr, cf),
+        Y_VECTOR=int(pr.kg % run(pr, cf) == 0 and aligned),
+        SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
+    )  # fmt: skip

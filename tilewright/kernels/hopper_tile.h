@@ -1,0 +1,137 @@
+// Tiles of the hopper family: where things lie in shared memory, patches of x, products of a step, the tile of sums.
+//
+//   shared memory   filters: STAGES tiles of KB rows           then tables of where places of a patch are in x and
+//                   patches: X_STAGES of PLACES rows           outputs in y, rows of sums from the cluster (SC > 1),
+//                   (at the end the tile of sums over both)    barriers
+
+#define TEAMS (WM * WN)
+#define THREADS (128 * TEAMS + 128)
+#define X_THREADS 96
+#define KB (64 * WM)
+#define NB (WG_N * WN)
+#define HB 1  // the tile of pixels, as tile.h has it: one row
+#define WB NB
+#define GATHERS (X_WAY == 2)
+#define TAPS (GATHERS ? 1 : R * S)           // steps of a patch
+#define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
+#define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
+#define W_BYTES (KB * CHUNKS * 16)
+#define EACH (16 / (int)sizeof(in_t))        // numbers of a piece
+#define PLACES (PHASES_H * PHASES_W * PATCH)
+#define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
+#define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
+#define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
+#define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
+#define OUTS_FROM (TABLE_FROM + PLACES * 4)
+#define MEET_FROM (OUTS_FROM + (NB * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
+#define BARS_FROM (MEET_FROM + (SC > 1 ? SC * MINE * PITCH * 4 : 0))
+#define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
+#define W_EMPTY(slot) W_FULL(STAGES + (slot))
+#define X_FULL(slot) W_FULL(2 * STAGES + (slot))
+#define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
+#define FIRST W_FULL(2 * (STAGES + X_STAGES))
+#define MEET W_FULL(2 * (STAGES + X_STAGES) + 1)
+#define KT (K < KB ? (K + 7) / 8 * 8 : KB)   // channels of the tile of sums
+#define FAST (Y_NHWC ? KT : NB)              // it is [SLOW][PITCH], no two banks of a warp the same
+#define SLOW (Y_NHWC ? NB : KT)
+#define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
+#define TILE_BYTES (SLOW * PITCH * 4)
+#define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
+#define TILE_ROWS (NB < Q ? 0 : (NB - Q) / WR + 1)  // whole rows of the sum in a tile that begins with one
+#define POOL_TILES ((YP + WINDOWS(TILE_ROWS) - 1) / WINDOWS(TILE_ROWS))  // of an image, where the tile is pooled
+#define WAITS_LATE 1
+
+#include "tile.h"
+#include "hopper.h"
+
+typedef struct {
+    int channels, px0;    // first output: of the group, and in the raster
+    int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
+    int first, last;      // steps
+    const GLOBAL unsigned char *x, *w;
+    Place at;             // for tile.h
+} Block;
+
+INLINE Block find_block(int id, const GLOBAL in_t *x, const GLOBAL unsigned char *w) {
+    Block b;
+    b.copy = id % COPIES;
+    b.sc = id / COPIES % SC;
+    b.sg = id / CLUSTER % SG;
+    int rest = id / CLUSTER / SG, k_tile = rest % K_GROUP;
+    rest /= K_GROUP;
+    int px_tile = rest % (PX_TILES / COPIES) * COPIES + b.copy;
+    rest /= PX_TILES / COPIES;
+    k_tile += rest % (K_TILES / K_GROUP) * K_GROUP;
+    int group = rest / (K_TILES / K_GROUP), share = b.sg * SC + b.sc;
+    b.channels = k_tile * KB;
+    b.px0 = POOL_HERE ? (px_tile / POOL_TILES * HR + px_tile % POOL_TILES * FORWARD(TILE_ROWS)) * WR : px_tile * NB;
+    b.first = share * STEPS / SPLITS, b.last = (share + 1) * STEPS / SPLITS;
+    b.x = (const GLOBAL unsigned char *)x + (GATHERS ? 0 : (offset_t)group * (CC * 16));
+    b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
+    b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
+    return b;
+}
+
+// Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
+INLINE int find_pixel(int px0, int row) {
+    const int place = px0 + row % PATCH, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
+    const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
+    return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * CC) : -1;
+}
+
+// Which pixel of y an output of the raster is; -1 if it is none.
+INLINE int find_output(int o) {
+    const int q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+    return q < Q && p < P && n < N ? (n * P + p) * Q + q : -1;
+}
+
+INLINE void find_places(shared_t shared, int px0) {
+    if (!GATHERS)
+        for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
+    for (int px = THREAD(0); px < NB; px += THREADS) write_int(shared, OUTS_FROM + px * 4, find_output(px0 + px));
+}
+
+#if GATHERS
+// Few channels: a place is an output, its row of the patch all taps and channels under it, without gaps.
+INLINE void gather(shared_t shared, const GLOBAL in_t *x, int px0, int group) {
+    const int step_c = X_NHWC ? 1 : H * W, step_w = X_NHWC ? GROUPS_ * C : 1;
+    NO_UNROLL for (int row = THREAD(0); row < NB; row += THREADS) {
+        const int o = px0 + row, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+        const int h = p * STR_H - PAD_T, v = q * STR_W - PAD_L;
+        const GLOBAL in_t *from = x + n * ((offset_t)H * W * (GROUPS_ * C)) + (h * W + v) * (offset_t)step_w + group * C * step_c;
+        unsigned taps = 0;  // bit r: row r of the filter meets the image; bit 16 + s: column s
+        UNROLL for (int r = 0; r < R; r++) taps |= (unsigned)(n < N && (unsigned)(h + r * DIL_H) < H) << r;
+        UNROLL for (int s = 0; s < S; s++) taps |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
+        UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++) {
+            unsigned words[4] = {0, 0, 0, 0};
+            UNROLL for (int e = 0; e < EACH; e++) {
+                const int i = chunk * EACH + e, r = i / C / S, s = i / C % S;
+                const unsigned need = 1u << r % 16 | 1u << (16 + s);
+                const offset_t off = (offset_t)(r * DIL_H * W + s * DIL_W) * step_w + (offset_t)(i % C) * step_c;
+                const unsigned bits = i < R * S * C && (taps & need) == need ? from[off] : 0;
+                words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
+            }
+            write16(shared, X_FROM + chunk * X_NEXT + row * 16, words);
+        }
+    }
+}
+#endif
+
+// Copy channels `step` of a patch, by `count` threads.
+INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, int step, int thread, int count) {
+    UNROLL_BY(8) for (int item = thread; item < PLACES * CHUNKS; item += count) {
+        const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
+        const int pixel = read_int(shared, TABLE_FROM + row * 4), keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
+        const int place = SWIZZLED ? row * 128 + (chunk ^ row % 8) * 16 : chunk * X_NEXT + row * 16;
+        copy16(shared, to + place, x + (keep ? (offset_t)(pixel + c) * 16 : 0), keep);
+    }
+}
+
+// Multiply what a step has staged.
+INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
+    const int r = GATHERS ? 0 : tap / S * DIL_H, s = GATHERS ? 0 : tap % S * DIL_W;
+    const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
+    const int a = w_slot * W_BYTES + team % WM * (64 * ROW), b = X_FROM + x_slot * X_BYTES + row * ROW;
+    UNROLL for (int i = 0; i < CHUNKS / 2; i++)
+        multiply(sums, shared, a + i * (SWIZZLED ? 32 : 2 * W_NEXT), W_NEXT, b + i * (SWIZZLED ? 32 : 2 * X_NEXT), X_NEXT, thread);
+}

@@ -1,0 +1,53 @@
+"""Counts of the hopper kernel, for the model: instructions, cycles of the tensor cores, bytes."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Work
+from tilewright.kernels.hopper_tile import COPIED, GATHERED, Values, most_patches, registers, run, sizes
+from tilewright.kernels.nhwc import copied_bytes, each
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.problem import DTYPE_BYTES, Problem
+
+COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
+LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle
+MEETING = 700.0  # issue slots that the meeting of a cluster in shared memory takes as long as (guess)
+EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count what one block and one thread do."""
+    sz, combine = sizes(pr, cf), cf["combine"]
+    shares = cf["sc"] * cf["sg"]
+    steps, patches = ceil_div(sz.steps, shares), most_patches(pr, cf)
+    teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
+    read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
+    products = steps * teams * cf["chunks"] / 2
+    w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
+    out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
+    runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
+    size = DTYPE_BYTES[pr.dtype]
+    copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
+    gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
+    copy_items = patches * sz.places * cf["chunks"] / 96 / (teams + 1)  # by three warps; of an average one
+    return Work(
+        blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
+        shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
+        fma=products * 4 / (teams + 1), shared_loads=0.0, global_loads=0.0,
+        staging=60.0 + (gathering if gathered else copy_items * 8.0) + steps * 16.0,
+        epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
+        + (MEETING if cf["sc"] > 1 else 0.0),
+        wavefronts=0.6 * (products * read + (x_bytes + w_bytes) / LINE),
+        load_bytes=w_bytes / cf["cm"] + (2.0 * size * pr.cg * sz.nb if gathered else x_bytes),
+        store_sectors=tile * out_bytes / 32 / cf["sc"],
+        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
+        cluster=1, shares=cf["sg"],  # a cluster's shares meet by bulk copies, in ``epilogue``
+        combine=COMBINE_NAMES[combine],
+        partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
+        useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
+        register_intensity=0.0,
+        block_intensity=2.0 * tile * cf["chunks"] * each(pr) / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
+        more_launches=int(copied), more_bytes=float(pr.x_bytes + copied_bytes(pr)) if copied else 0.0,
+        tensor_cycles=products * max(EIGHTH * cf["bn"] / 8, read),
+        turn_cycles=COPY_CYCLES / cf["stages"],
+    )  # fmt: skip

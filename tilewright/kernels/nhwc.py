@@ -1,0 +1,40 @@
+"""The kernel that copies an input to nhwc in whole chunks of 16 bytes, before a family that reads those."""
+
+from __future__ import annotations
+
+from tilewright.kernels.family import Launch
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
+
+COPY_THREADS = 256
+
+
+def each(pr: Problem) -> int:
+    """Numbers of a chunk."""
+    return 16 // DTYPE_BYTES[pr.dtype]
+
+
+def tap_chunks(pr: Problem) -> int:
+    """Chunks of a pixel of one group."""
+    return ceil_div(pr.cg, each(pr))
+
+
+def copied_bytes(pr: Problem) -> int:
+    """Bytes of the input in nhwc, of whole chunks."""
+    return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr)
+
+
+def copy(pr: Problem) -> Launch:
+    """Return the launch: buffers x, copied."""
+    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * tap_chunks(pr)
+    tiles = ceil_div(pixels, 32) * ceil_div(chunks, 8)
+    blocks = ceil_div(pixels * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
+    return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
+
+
+def copy_defines(pr: Problem) -> dict[str, int]:
+    """Return the defines of nhwc.cu."""
+    return dict(
+        DTYPE=DTYPES.index(pr.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr),
+        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr) >= 1 << 31),
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""How much memory there is, and whether a problem's arrays find room: asked before any is allocated."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from tilewright.errors import ProblemError
+from tilewright.problem import Problem
+from tilewright.runtime.base import Runtime
+
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+_F64 = 8
+
+
+def host_bytes() -> int:
+    """Memory of the host, or of the container; a very large number where nobody says."""
+    found = [1 << 62]
+    with suppress(AttributeError, ValueError, OSError):  # no POSIX
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(OSError, ValueError):  # no limit reads "max"
+        found.append(int(_LIMIT.read_text(encoding="ascii")))
+    return min(found)
+
+
+def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
+    """Refuse a problem whose arrays, as they are checked, exceed the memory of the host or the device.
+
+    A check has two sets of inputs, two outputs and three arrays of f64 of the output's size. ``None``
+    for the runtime asks for what any device needs: the inputs on the host.
+
+    Raises:
+        ProblemError: says how much the arrays take and how much there is.
+    """
+    inputs = problem.x_bytes + problem.w_bytes + problem.z_bytes * problem.epilogue.add
+    checked = 2 * inputs + 2 * problem.y_bytes + 3 * _F64 * problem.y_elements
+    unified = runtime is not None and runtime.unified
+    _compare(problem, 2 * inputs + checked * unified, "this machine", host_bytes())
+    if runtime is not None and not unified:
+        _compare(problem, checked, runtime.device.name, runtime.memory_bytes())
+
+
+def _compare(problem: Problem, wanted: int, where: str, there: int) -> None:
+    if wanted > there:
+        sizes = zip("xwy", (problem.x_bytes, problem.w_bytes, problem.y_bytes), strict=True)
+        arrays = ", ".join(f"{name} {_text(nbytes)}" for name, nbytes in sizes)
+        raise ProblemError(
+            f"{problem}: too large: {arrays}, with the copies to check it {_text(wanted)}; "
+            f"{where} has {_text(there)} of memory; make the layer or its batch smaller"
+        )
+
+
+def _text(nbytes: int) -> str:
+    return f"{nbytes / (1 << 30):,.1f} GiB" if nbytes >= 1 << 27 else f"{nbytes / (1 << 20):,.1f} MiB"

@@ -1,0 +1,149 @@
+"""What trials of other layers on the same device say of the model's error on this one.
+
+The error, log(time / estimate), is taken for a Gaussian process over the parameters of a config and the
+sizes of its layer: alike configs of alike layers err alike. Here only its mean is asked for; what is
+measured of the layer itself corrects it further (see ``correction.py``).
+
+The trials come with the package, ``data/experience/*.jsonl.gz``, some of each family and layer; a device of
+which there are none is left to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from math import log2
+
+import numpy as np
+
+from tilewright.device import Device
+from tilewright.errors import StoreError, warn_once
+from tilewright.kernels.family import Config, Family
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.tuning import model
+from tilewright.tuning.correction import Floats, apart, coordinates
+
+# Source: the search replayed on benchmarks/h100/trials.jsonl.gz, each layer without its own trials.
+COMMON = 0.15  # standard deviation of the error that all configs of a layer share
+OWN = 0.2  # standard deviation of what differs among them
+LAYER = 0.05  # standard deviation of what a layer shares with no other
+NOISE = 0.1  # standard deviation of what no neighbour tells
+REACH = 8.0  # octaves of parameters, summed, over which the likeness of two errors falls by e
+LAYER_REACH = 12.0  # octaves of sizes, likewise
+NEAREST = 16  # layers that are looked at
+KEPT = 30  # trials of a family and layer that ship
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Trials of one family on one layer."""
+
+    problem: Problem
+    family: str
+    times_us: tuple[tuple[Config, float], ...]
+
+
+class Experience:
+    """Trials of many layers on one device."""
+
+    def __init__(self, lessons: Iterable[Lesson] = ()) -> None:
+        self.lessons = tuple(lessons)
+        self._made: dict[tuple[str, Problem], Bias] = {}
+
+    def besides(self, problem: Problem) -> Experience:
+        """Leave out what was learnt of a layer itself, in any layout."""
+        own = _whatever_layout(problem)
+        return Experience(e for e in self.lessons if _whatever_layout(e.problem) != own)
+
+    def of(self, family: Family, problem: Problem, device: Device) -> Bias:
+        """Return what is known of a family's error on a layer."""
+        if (family.name, problem) not in self._made:
+            self._made[family.name, problem] = Bias(family, problem, device, self._near(family, problem))
+        return self._made[family.name, problem]
+
+    def _near(self, family: Family, problem: Problem) -> list[Lesson]:
+        here = sizes(problem)
+        lessons = [e for e in self.lessons if e.family == family.name and e.problem.dtype == problem.dtype]
+        lessons.sort(key=lambda e: float(np.abs(sizes(e.problem) - here).sum()))
+        return lessons[:NEAREST]
+
+
+class Bias:
+    """The model's expected error on the configs of one family and layer."""
+
+    def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
+        taught = [(e.problem, c, us) for e in lessons for c, us in e.times_us]
+        self._params = family.params(problem, device)
+        self._empty = not taught
+        if not taught:
+            return
+        layers = np.array([sizes(layer) for layer, _, _ in taught])
+        self._places = np.array([coordinates(family.params(layer, device), c) for layer, c, _ in taught])
+        estimates = np.array([model.estimate(family, layer, device, c).total_us for layer, c, _ in taught])
+        errors = np.log(np.array([us for _, _, us in taught]) / estimates)
+        alike = np.exp(-apart(layers, layers) / LAYER_REACH)
+        known = _covariance(self._places, self._places, alike)
+        known += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
+        self._near = np.exp(-apart(sizes(problem)[None], layers) / LAYER_REACH)
+        self._weights = np.linalg.solve(known, errors)
+
+    def errors(self, configs: Sequence[Config]) -> Floats:
+        """Return the expected log(time / estimate) of each config; 0 where nothing is known."""
+        if self._empty or not configs:
+            return np.zeros(len(configs))
+        asked = np.array([coordinates(self._params, c) for c in configs])
+        expected: Floats = _covariance(asked, self._places, self._near) @ self._weights
+        return expected
+
+
+def _covariance(a: Floats, b: Floats, alike: Floats) -> Floats:
+    covariance: Floats = (COMMON**2 + OWN**2 * np.exp(-apart(a, b) / REACH)) * alike
+    return covariance
+
+
+def learn(records: Iterable[Record], kept: int = KEPT) -> Experience:
+    """Make lessons of right outcomes: of each family and layer the fastest, and some of all the others."""
+    times: dict[tuple[str, str], dict[Config, float]] = {}
+    for record in records:
+        if record.outcome == "correct" and record.measurement:
+            mine = times.setdefault((record.problem, record.family), {})
+            mine[Config.parse(record.config)] = record.measurement.cold_us
+    lessons = []
+    for (problem, family), known in sorted(times.items()):
+        order = sorted(known.items(), key=lambda item: (item[1], item[0].items))
+        rest = order[kept // 2 :]
+        some = order[: kept // 2] + rest[:: max(1, -(-len(rest) // max(1, kept - kept // 2)))]
+        lessons.append(Lesson(Problem.parse(problem), family, tuple(some)))
+    return Experience(lessons)
+
+
+@lru_cache(maxsize=8)
+def shipped(device_key: str) -> Experience:
+    """Return what comes with the package for a device; nothing where there is none, or it cannot be read."""
+    from tilewright import trials
+
+    folder = resources.files("tilewright") / "data" / "experience"
+    found: list[Record] = []
+    for item in sorted(folder.iterdir(), key=lambda item: item.name) if folder.is_dir() else ():
+        with resources.as_file(item) as path:
+            try:
+                device, records = trials.read(path)
+            except StoreError as error:
+                warn_once(f"shipped trials are skipped: {error}", "experience")
+                continue
+        found += records if device.key == device_key else []
+    return learn(found)
+
+
+def _whatever_layout(problem: Problem) -> Problem:
+    return replace(problem, layout_in="nchw", layout_out="nchw")
+
+
+def sizes(problem: Problem) -> Floats:
+    """Place a layer: its sizes in octaves, and its choices."""
+    pixels = problem.n * problem.p * problem.q
+    shape = [log2(problem.c), log2(problem.k), log2(max(1, pixels)), 2.0 * problem.r, 2.0 * problem.stride[0]]
+    return np.array([*shape, 2.0 * (problem.layout_in == "nhwc"), log2(problem.groups)])
