@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 DTYPE_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4, "f8": 1, "q8": 1}
 DTYPES = ("f64", "f32", "f16", "bf16", "i8")  # of inputs, that CUDA cores and CPUs compute
+LAYOUTS = ("nchw", "nhwc")
+MAX_EXTENT = 1 << 24
 MATHS = ("strict", "tf32", "accurate")  # the latter two of f32 tensors
 
 

@@ -20,6 +20,7 @@ from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, RunError
 from tilewright.kernels.bound import bound
 from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
 from tilewright.tuning.events import TuneResult
@@ -74,14 +75,16 @@ def test_conv2d_with_an_epilogue(words: str, options: dict[str, Any], device: st
 
 
 @pytest.mark.parametrize("device", ["numpy", None])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, "f8", "q8"])
 def test_conv2d_of_every_dtype(dtype: str, device: str | None) -> None:
     problem = Problem.parse(f"n2c4h7w9k6r3s2p1-{dtype}-nhwc+bias+add+relu+maxpool2")
     data = normal_inputs(problem, 4)
     options = dict(z=data.z, padding=1, activation="relu", pool="maxpool2", layout="nhwc", device=device)
+    options |= {} if data.scale is None else {"scale": data.scale}
     y = tw.conv2d(data.x, data.w, data.bias, **options)
     assert y.dtype == numpy_dtype(problem.dtype_out) and y.shape == problem.y_shape
     ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+    ref = numpy_requantised(problem, ref, data.scale) if problem.requantised else ref
     assert bound(problem, 1).allows(y, ref, size).all()
     out = np.empty_like(y)
     assert tw.conv2d(data.x, data.w, data.bias, out=out, **options) is out
@@ -250,6 +253,24 @@ def test_tensors() -> None:
     near(
         tw.conv2d(x[:, :, :, ::1].transpose(2, 3).contiguous().transpose(2, 3), w, b, padding=1).numpy(), want
     )
+
+
+def test_tensors_of_f8_and_requantised_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    x, w = (torch.from_numpy(a).to(torch.float8_e4m3fn) for a in (X, W))
+    y = tw.conv2d(x, w, padding=1)
+    assert y.dtype == torch.float16
+    want = torch.nn.functional.conv2d(x.float(), w.float(), padding=1)
+    assert torch.allclose(y.float(), want, rtol=2e-3, atol=2e-3)
+    whole, scale = torch.from_numpy((X * 30).astype(np.int8)), torch.linspace(0.001, 0.1, 6)
+    filters, shift = torch.from_numpy((W * 30).astype(np.int8)), torch.arange(-3, 3, dtype=torch.int32) * 99
+    last = whole.contiguous(memory_format=torch.channels_last)
+    for given in (whole, last):
+        y = tw.conv2d(given, filters, shift, scale=scale, activation="relu")
+        sums = torch.nn.functional.conv2d(whole.double(), filters.double(), shift.double()).relu()
+        want = (sums.float() * scale.view(1, -1, 1, 1)).round().clamp(-128, 127)
+        assert y.dtype == torch.int8 and torch.equal(y.float(), want)
+        assert y.is_contiguous(memory_format=torch.channels_last) == (given is last)
 
 
 def test_tensors_with_a_residual_in_channels_last() -> None:

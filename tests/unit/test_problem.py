@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -328,3 +329,38 @@ def test_wrong_config_names_its_part(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         Config.parse(text)
     assert WRONG_CONFIGS[text] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "math", "stored", "added", "out"),
+    [
+        ("n1c8h5w4k8r3s3-f8", "f8", "strict", "f8", "f16", "f16"),
+        ("n1c8h5w4k8r3s3-i8-nhwc+bias+relu+requant", "q8", "strict", "i8", "i32", "i8"),
+        ("n1c8h5w4k8r3s3-tf32+bias", "f32", "tf32", "f32", "f32", "f32"),
+        ("n1c8h5w4k8r3s3-accurate-nhwc", "f32", "accurate", "f32", "f32", "f32"),
+        ("n1c8h5w4k8r3s3-i8", "i8", "strict", "i8", "i32", "i32"),
+    ],
+)
+def test_kinds(text: str, dtype: str, math: str, stored: str, added: str, out: str) -> None:
+    p = Problem.parse(text)
+    assert (p.dtype, p.math, p.stored, p.dtype_added, p.dtype_out) == (dtype, math, stored, added, out)
+    assert str(p) == text and Problem.parse(str(p)) == p and p.with_dtype(p.kind) == p
+    assert p.scale_bytes == (32 if p.requantised else 0)
+    assert p.plain.math == "strict" and p.plain.dtype in DTYPES and p.plain.epilogue == p.epilogue
+    assert p.with_dtype("f16").plain == p.with_dtype("f16")
+
+
+def test_kinds_in_other_words() -> None:
+    plain = Problem.parse("n1c8h5w4k8r3s3-f32")
+    tf32 = Problem.parse("n1c8h5w4k8r3s3-f32-tf32")
+    assert replace(plain, dtype="tf32") == tf32 == plain.with_dtype("tf32")
+    assert Problem.parse("n1c8h5w4k8r3s3-q8") == Problem.parse("n1c8h5w4k8r3s3-i8+requant")
+    assert plain.with_dtype("tf32").with_dtype("f32") == plain != plain.with_dtype("tf32")
+    for text, says in (
+        ("n1c8h5w4k8r3s3-f16+requant", "sums of i8 alone are requantised"),
+        ("n1c8h5w4k8r3s3-i8+requant+relu", "no such epilogue"),
+        ("n1c8h5w4k8r3s3-f16-tf32", "made of f32 tensors, not f16"),
+        ("n1c8h5w4k8r3s3-i8+silu+requant", "stay whole numbers"),
+    ):
+        with pytest.raises(ProblemError, match=says):
+            Problem.parse(text)

@@ -1,0 +1,120 @@
+"""The one-line text of a layer: its grammar, and reading it into the fields of a Problem."""
+
+from __future__ import annotations
+
+import re
+
+from tilewright.epilogue import WORDS, Epilogue
+from tilewright.errors import ProblemError
+from tilewright.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
+
+REQUANT = "requant"
+
+# [] may be left out; sizes in any order, then -words, then +words in this order.
+GRAMMAR = f"""\
+  [n<batch>] c<in channels> h<height> [w<width>] k<out channels>
+  r<filter height> [s<filter width>] [u<stride>[x<stride w>]]
+  [p<pad> or p<pad h>x<pad w> or p<top>.<bottom>.<left>.<right>]
+  [d<dilation>[x<dilation w>]] [g<groups>]
+  -f64 -f32 -tf32 -accurate -f16 -bf16 -f8 -i8
+  -nchw -nhwc -nchw2nhwc -nhwc2nchw
+{WORDS}
+  +requant, last, of -i8"""
+EXAMPLE = "n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
+_HINT = f"write it like {EXAMPLE}; 'tilewright --help' has the grammar"
+
+_SIZES = re.compile(r"([a-z])([0-9]+(?:[x.][0-9]+)*)")
+
+
+def read(text: str) -> dict[str, object]:
+    """Read a problem string into the fields of a Problem.
+
+    Raises:
+        ProblemError: names the part that could not be read.
+    """
+    if not isinstance(text, str):
+        raise ProblemError(f"problem {short(text)}: must be text; {_HINT}")
+    body, *words = text.strip().split("+")
+    sizes, *names = body.split("-")
+    values = _parse_sizes(text, sizes) | _parse_names(text, names)
+    if words[-1:] == [REQUANT]:
+        if values.get("dtype") not in ("i8", "q8"):
+            raise _bad(text, "+" + REQUANT, "sums of i8 alone are requantised")
+        words.pop()
+        values["dtype"] = "q8"
+    try:
+        epilogue = Epilogue.parse(words)
+    except ProblemError as error:
+        raise ProblemError(f"problem {short(text)}: {error}") from None
+    return values | {"epilogue": epilogue}
+
+
+def _parse_sizes(text: str, sizes: str) -> dict[str, object]:
+    found: dict[str, list[int]] = {}
+    end = 0
+    for match in _SIZES.finditer(sizes):
+        if match.start() != end:
+            break
+        letter, end = match[1], match.end()
+        if letter not in "nchwkrspudg" or letter in found:
+            why = "given twice" if letter in found else "no such size"
+            raise _bad(text, match[0], why)
+        found[letter] = _numbers(text, letter, match[2])
+    if end != len(sizes) or not sizes:
+        raise _bad(text, sizes[end:] or text, "expected a letter and a number here")
+    missing = [name for name in "chkr" if name not in found]
+    if missing:
+        raise _bad(text, sizes, f"missing {', '.join(missing)}")
+    found.setdefault("w", found["h"])
+    found.setdefault("s", found["r"])
+    values: dict[str, object] = {name: found[name][0] for name in "nchwkrs" if name in found}
+    values["pad"] = _pad(found.get("p", [0]))
+    for letter, name in (("u", "stride"), ("d", "dilation")):
+        pair = found.get(letter, [1])
+        values[name] = (pair[0], pair[-1])
+    values["groups"] = found.get("g", [1])[0]
+    return values
+
+
+def _numbers(text: str, letter: str, digits: str) -> list[int]:
+    numbers = [int(d) if len(d) <= 9 else MAX_EXTENT + 1 for d in re.split(r"[x.]", digits)]
+    counts = {"p": (1, 2, 4), "u": (1, 2), "d": (1, 2)}.get(letter, (1,))
+    joint = "." if len(numbers) == 4 else "x"
+    if len(numbers) not in counts or joint.join(re.split(r"[x.]", digits)) != digits:
+        raise _bad(text, letter + digits, f"takes {' or '.join(map(str, counts))} numbers")
+    return numbers
+
+
+def _pad(p: list[int]) -> tuple[int, int, int, int]:
+    if len(p) == 4:
+        return (p[0], p[1], p[2], p[3])
+    return (p[0], p[0], p[-1], p[-1])
+
+
+def _parse_names(text: str, names: list[str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name in names:
+        ends = name.split("2") if "2" in name else [name, name]
+        if name in MATHS:
+            new: dict[str, object] = {"math": name}
+        elif name in NAMES:
+            new = {"dtype": name}
+        elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
+            new = {"layout_in": ends[0], "layout_out": ends[1]}
+        else:
+            known = [*NAMES, *LAYOUTS, MATHS[0]]
+            raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
+        if set(new) & set(values):
+            raise _bad(text, "-" + name, "given twice")
+        values |= new
+    return values
+
+
+def _bad(text: str, part: str, why: str) -> ProblemError:
+    return ProblemError(f"problem {short(text)}: cannot read {short(part)} ({why}); {_HINT}")
+
+
+def short(value: object) -> str:
+    """Return a value as part of one line of bearable length."""
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
