@@ -65,6 +65,8 @@ def conv2d(
     device: str | None = None,
     layout: str = "nchw",
     deterministic: bool = False,
+    math: str = "strict",
+    scale: Array = None,
 ) -> Array:
     """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) in one kernel, the fastest known.
 
@@ -73,12 +75,13 @@ def conv2d(
     tuned runs the model's best guess, unverified; ``tw.tune`` finds better, and checks it.
 
     Args:
-        x: input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``; float64, float32, float16, bfloat16
-            or int8. A NumPy array (bfloat16: of ml_dtypes); a PyTorch tensor, in channels_last too; a
-            CuPy array. On the CPU an array with gaps is copied first, on a GPU it is refused.
+        x: input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``; float64, float32, float16, bfloat16,
+            float8_e4m3fn or int8. A NumPy array (bfloat16, float8: of ml_dtypes); a PyTorch tensor, in
+            channels_last too; a CuPy array. On the CPU an array with gaps is copied first, on a GPU it is
+            refused.
         w: filter of x's dtype, always (K, C / groups, R, S).
-        bias: (K,), or None; of the output's dtype, which is x's, but int32 for int8.
-        z: residual of the output's dtype, shaped as the convolution is before any pool; or None.
+        bias: (K,), or None; of the output's dtype, which is x's, but int32 for int8 and float16 for float8.
+        z: residual of the bias's dtype, shaped as the convolution is before any pool; or None.
         alpha: factor of the convolution.
         beta: factor of z.
         activation: None, "relu", "leaky" (slope 0.01), ("leaky", 0.1), "silu", "relu6", ("clamp", 0, 6);
@@ -93,6 +96,10 @@ def conv2d(
         device: None: where x is. "numpy" or "opencl:N" choose how CPU arrays are computed.
         layout: "nchw" or "nhwc", of x, z and the output.
         deterministic: only kernels that give the same bits each time.
+        math: how float32 is multiplied: "strict"; "tf32": factors rounded to 11 bits; "accurate": on tensor
+            cores, as exact as strict but for denormals (see ``Problem``).
+        scale: (K,) float32: the sums v of int8 are requantised, clamp(round(scale[k] * v), -128, 127), and
+            the output is int8; halves are rounded to the even number.
 
     Returns:
         The output: (N, K, P, Q), or (N, P, Q, K).
@@ -113,12 +120,14 @@ def conv2d(
         ((1, 3, 1, 1), 6.0)
     """
     seen_x, seen_w = look("x", x), look("w", w)
-    seen_bias, seen_z, seen_out = beside = look_at(bias=bias, z=z, out=out)
+    seen_bias, seen_z, seen_out, seen_scale = beside = look_at(bias=bias, z=z, out=out, scale=scale)
     same_home(seen_x, seen_w, *(a for a in beside if a is not None))
     epilogue = epilogue_of(seen_bias, seen_z, alpha, beta, activation, pool)
-    problem = problem_of(seen_x, seen_w, epilogue, stride, padding, dilation, groups, layout)
+    problem = problem_of(
+        seen_x, seen_w, epilogue, stride, padding, dilation, groups, layout, math, scale is not None
+    )
     layer = _layer(dispatch(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
-    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out)
+    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out, seen_scale)
 
 
 def plan(

@@ -11,7 +11,7 @@ from tilewright.dtypes import FULL
 from tilewright.epilogue import Epilogue, Pool
 from tilewright.errors import ArrayError, ConfigError, DeviceError, ProblemError
 from tilewright.kernels.family import Config
-from tilewright.problem import DTYPES, LAYOUTS, Problem
+from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.runtime import Runtime, open_runtime
 
 ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
@@ -115,7 +115,7 @@ def _shown(value: object) -> str:
 
 def problem_of(
     x: Seen, w: Seen, epilogue: Epilogue, stride: object, padding: object, dilation: object, groups: object,
-    layout: object,
+    layout: object, math: object = MATHS[0], requantised: bool = False,
 ) -> Problem:  # fmt: skip
     """Read a layer from its arrays and arguments.
 
@@ -128,8 +128,12 @@ def problem_of(
     count = whole(groups)
     if count is None or count < 1:
         raise ProblemError(f"groups={groups!r}: must be an integer of 1 or more")
-    if x.dtype not in DTYPES:
-        known = ", ".join(FULL[short] for short in DTYPES)
+    if math not in MATHS:
+        raise ProblemError(f"math={_shown(math)}: must be one of {', '.join(MATHS)}")
+    if requantised and x.dtype != "i8":
+        raise ArrayError(f"scale: requantises sums of int8, but x is {FULL[x.dtype]}; leave it out")
+    if x.dtype not in STORED:
+        known = ", ".join(FULL[short] for short in STORED)
         raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}")
     typed(w, x.dtype, ", as x is")
     axes = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
@@ -147,8 +151,8 @@ def problem_of(
     lies = "nhwc" if layout == "nhwc" or x.channels_last else "nchw"
     return Problem(
         n=n, c=channels, h=extent[0], w=extent[1], k=k, r=r, s=s, groups=count, stride=steps, dilation=spread,
-        pad=pads(padding, extent, (r, s), steps, spread), dtype=x.dtype, layout_in=lies, layout_out=lies,
-        epilogue=epilogue,
+        pad=pads(padding, extent, (r, s), steps, spread), dtype="q8" if requantised else x.dtype,
+        layout_in=lies, layout_out=lies, epilogue=epilogue, math=str(math),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.dtypes import FULL, SHORT, name_of, numpy_dtype
 from tilewright.errors import ArrayError
-from tilewright.problem import DTYPE_BYTES, DTYPES
+from tilewright.problem import DTYPE_BYTES, STORED
 
 Array = Any  # numpy.ndarray, torch.Tensor or cupy.ndarray
 Shape = tuple[int, ...]
@@ -35,7 +35,7 @@ class Seen:
         array: the array itself (a detached view of a tensor).
         library: numpy, torch or cupy.
         place: cpu, or cuda:N.
-        dtype: f64, f32, f16, bf16, i8 or i32.
+        dtype: f64, f32, f16, bf16, f8, i8 or i32.
         shape: sizes as the caller sees them.
         strides: in elements, as the caller sees them.
         address: of the first element.
@@ -171,7 +171,7 @@ def _dtype(name: str, array: Array, library: str) -> str:
     """Return the short name of an array's dtype."""
     full = name_of(array.dtype)
     if full not in SHORT:
-        known = ", ".join(FULL[short] for short in (DTYPES if name in ("x", "w") else FULL))
+        known = ", ".join(FULL[short] for short in (STORED if name in ("x", "w") else FULL))
         call = _cast(name, library, "f32")
         raise ArrayError(f"{name}: dtype {full} was given; must be one of {known}: call e.g. {call}")
     return SHORT[full]
@@ -179,8 +179,8 @@ def _dtype(name: str, array: Array, library: str) -> str:
 
 def _cast(name: str, library: str, dtype: str) -> str:
     """Return the call that converts an array."""
-    if dtype == "bf16" and library == "numpy":
-        return f"{name}.astype(ml_dtypes.bfloat16)"
+    if dtype in ("bf16", "f8") and library == "numpy":
+        return f"{name}.astype(ml_dtypes.{FULL[dtype]})"
     return _CAST[library].format(name, FULL[dtype])
 
 
@@ -231,8 +231,11 @@ def on_host(array: Array) -> Array:
     """Return a CPU array as a NumPy array over the same bytes."""
     if hasattr(array, "ctypes"):
         return array
-    if name_of(array.dtype) == "bfloat16":  # torch hands out none
-        return array.view(sys.modules["torch"].int16).numpy().view(numpy_dtype("bf16"))
+    torch, name = sys.modules["torch"], name_of(array.dtype)  # which hands out none of these
+    if name == "bfloat16":
+        return array.view(torch.int16).numpy().view(numpy_dtype("bf16"))
+    if name == "float8_e4m3fn":
+        return array.view(torch.int8).numpy().view(numpy_dtype("f8"))
     return array.numpy()
 
 

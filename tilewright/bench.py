@@ -153,7 +153,7 @@ class Bench:
     def document(self, rows: Sequence[BenchRow], budget: str = "") -> dict[str, Any]:
         """Return the results file of rows (see ``report.results``)."""
         device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
-        peaks = {problem.dtype: peak_tflops(device, problem.dtype) for problem in problems}
+        peaks = {problem.kind: peak_tflops(device, problem.kind) for problem in problems}
         floors = [floor_us(problem, device) for problem in problems]  # the rates may have risen since
         return {
             "device": {
@@ -180,13 +180,14 @@ class Bound:
         self._x, self._w = self._place(inputs.x), self._place(inputs.w)
         self._bias = self._place(inputs.bias) if problem.epilogue.bias else None
         self._z = None if inputs.z is None else self._place(inputs.z)
+        self._scale = None if inputs.scale is None else self._place(inputs.scale)
         self._packed = plan.pack(self._w)
         self._y = runtime.alloc(problem.y_bytes)
         runtime.fill(self._y, 0xFF)
 
     def run(self) -> None:
         """Enqueue one run."""
-        self.plan.run(self._x, self._packed, self._y, self._bias, self._z)
+        self.plan.run(self._x, self._packed, self._y, self._bias, self._z, scale=self._scale)
 
     def once(self) -> Array:
         """Run, and return y on the host."""

@@ -23,6 +23,8 @@ _NEAR = 1.25  # slower than the peer's best by more than this in a quick timing:
 # element. In f32: sums in any order, Winograd included, but not products in TF32 (3e-4), bf16 or f16; in f64
 # not f32; in f16 and bf16 each step of an epilogue may round, but sums may not be kept in the dtype.
 _LIMITS = {"f64": (1e-13, 2e-12), "f32": (5e-5, 1e-3), "f16": (1e-3, 1e-2), "bf16": (8e-3, 8e-2)}
+# In tf32 factors may be cut off, not only rounded; accurate is no worse than f32; f8 adds up in some 14 bits.
+_LIMITS |= {"tf32": (1.5e-3, 1e-2), "accurate": _LIMITS["f32"], "f8": (2e-3, 2e-2)}
 
 
 @dataclass
@@ -99,15 +101,15 @@ def wrong(y: Array, truth: Array, problem: Problem) -> str:
     error = _error(y, truth)
     if not np.isfinite(error).all():
         return f"{int((~np.isfinite(error)).sum())} elements are not finite or were not written"
-    if problem.dtype == "i8":
+    if problem.whole:
         differing = int((error != 0).sum())
         return f"{differing} of {error.size} sums of whole numbers differ" if differing else ""
-    most_rms, most_of_one = _LIMITS[problem.dtype]
+    most_rms, most_of_one = _LIMITS[problem.kind]
     size = _size(problem)
     rms, most = math.sqrt(float((error**2).mean())) / size, float(error.max()) / size
     if rms > most_rms or most > most_of_one:
         what = f"error {rms:.1e} rms, {most:.1e} at most, of an output's size"
-        return f"{what}; {problem.dtype} stays below {most_rms:.0e}, {most_of_one:.0e}"
+        return f"{what}; {problem.kind} stays below {most_rms:.0e}, {most_of_one:.0e}"
     return ""
 
 

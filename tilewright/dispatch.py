@@ -21,7 +21,7 @@ from tilewright.errors import (
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.family import Config, Family
-from tilewright.problem import Problem
+from tilewright.problem import DTYPES, Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
 from tilewright.sources import source_keys
@@ -34,6 +34,7 @@ GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_HINTS = 2  # shipped or imported winners, verified in turn until one is right
 ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
+OF_TENSOR_CORES = ("mma", "wgmma", "hopper")  # families
 # Said of a config that was not checked here: a check takes seconds, since the reference is slow.
 UNVERIFIED = " (not verified)"
 
@@ -125,11 +126,19 @@ def _first_that_works(
     last: TilewrightError | None = None
     for config, note in _choices(problem, runtime, store, deterministic, families):
         try:
-            return Plan.make(runtime, problem, config, note)
+            told = "; ".join(filter(None, (note, _instead(problem, config))))
+            return Plan.make(runtime, problem, config, told)
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
+
+
+def _instead(problem: Problem, config: Config) -> str:
+    """Say what a kernel computes with, where that is another dtype or math than the problem's."""
+    if problem.kind in DTYPES or config.family in (*OF_TENSOR_CORES, REFERENCE.family):
+        return ""
+    return f"{config.family} computes {problem.kind} in {problem.plain.dtype}, without tensor cores"
 
 
 def _choices(

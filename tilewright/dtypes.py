@@ -1,6 +1,7 @@
-"""What a problem's dtypes are called in NumPy, PyTorch and CuPy: float64 float32 float16 bfloat16 int8 int32.
+"""What a problem's dtypes are called in NumPy, PyTorch and CuPy: float64 float32 float16 bfloat16 int8 int32
+float8_e4m3fn.
 
-NumPy has no bfloat16: that of the package ml_dtypes is used, and imported when it is asked for.
+NumPy has no bfloat16 and no float8: those of the package ml_dtypes are used, and imported when asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ FULL = {
     "bf16": "bfloat16",
     "i8": "int8",
     "i32": "int32",
+    "f8": "float8_e4m3fn",
 }
 SHORT = {full: short for short, full in FULL.items()}
 
@@ -27,8 +29,8 @@ def numpy_dtype(short: str) -> Any:
     """Return the NumPy dtype of ``f32``, ``bf16``, …"""
     import numpy as np
 
-    if short == "bf16":
+    if short in ("bf16", "f8"):
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(getattr(ml_dtypes, FULL[short]))
     return np.dtype(FULL[short])

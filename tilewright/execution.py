@@ -140,6 +140,7 @@ class Plan:
         bias: Memory | None = None,
         z: Memory | None = None,
         stream: int | None = None,
+        scale: Memory | None = None,
     ) -> None:
         """Enqueue the launches on bound memory; does not wait.
 
@@ -147,20 +148,22 @@ class Plan:
             x: input of ``problem.x_shape`` in the problem's dtype.
             packed_w: what ``pack`` returned.
             y: output of ``problem.y_shape`` in ``problem.dtype_out``.
-            bias: K numbers of that dtype, if and only if the problem has a bias.
+            bias: K numbers of ``problem.dtype_added``, if and only if the problem has a bias.
             z: residual of ``problem.z_shape`` in that dtype, if and only if the problem adds one.
             stream: caller's stream handle (CUDA); None: the runtime's.
+            scale: K f32, if and only if the problem is requantised.
 
         Raises:
-            ArrayError: bias or z is missing or superfluous.
+            ArrayError: bias, z or scale is missing or superfluous.
             RunError: the device refused a launch.
         """
-        epilogue = self.problem.epilogue
-        if (bias is None) == epilogue.bias or (z is None) == epilogue.add:
-            raise _unwanted(self.problem, bias, z)
+        given = dict(bias=bias, z=z, scale=scale)
+        if any((given[name] is None) == want for name, want in wanted(self.problem).items()):
+            raise _unwanted(self.problem, given)
         if self.problem.n == 0:
             return
-        bound = {"x": x, "w": packed_w, "y": y, "bias": bias or self._unused(), "z": z or self._unused()}
+        bound = {"x": x, "w": packed_w, "y": y}
+        bound |= {name: memory or self._unused() for name, memory in given.items()}
         variant = self._variant_for(bound)
         for launch in variant.blueprint.launches:
             memories = [bound.get(name) or variant.workspace[name] for name in launch.args]
@@ -174,16 +177,18 @@ class Plan:
         z: Any = None,
         out: Any = None,
         stream: int | None = None,
+        scale: Any = None,
     ) -> Any:
         """Run on arrays: NumPy on a CPU (waits for the answer), CUDA arrays on a GPU (does not).
 
         Args:
             x: array of ``problem.x_shape`` in the problem's dtype, contiguous.
             packed_w: what ``pack`` returned.
-            bias: array of K numbers in ``problem.dtype_out``, if the problem has a bias.
+            bias: array of K numbers in ``problem.dtype_added``, if the problem has a bias.
             z: array of ``problem.z_shape`` in that dtype, if the problem adds a residual.
-            out: array of ``problem.y_shape`` in that dtype to write; None: a new one.
+            out: array of ``problem.y_shape`` in ``problem.dtype_out`` to write; None: a new one.
             stream: caller's stream handle (CUDA); None: the runtime's.
+            scale: array of K float32, if the problem is requantised.
 
         Returns:
             The output array.
@@ -197,7 +202,8 @@ class Plan:
         y_memory = self._wrap("out", y, pr.y_shape)
         b_memory = None if bias is None else self._wrap("bias", bias, (pr.k,))
         z_memory = None if z is None else self._wrap("z", z, pr.z_shape)
-        self.run(x_memory, packed_w, y_memory, b_memory, z_memory, stream)
+        s_memory = None if scale is None else self._wrap("scale", scale, (pr.k,))
+        self.run(x_memory, packed_w, y_memory, b_memory, z_memory, stream, s_memory)
         if self.device.backend != "cuda":
             self.runtime.synchronize()
             if not self.runtime.unified:
@@ -208,7 +214,7 @@ class Plan:
         given = tuple(getattr(array, "shape", ()))
         dtype = getattr(array, "dtype", type(array).__name__)
         text = self._names.get(dtype) or self._names.setdefault(dtype, name_of(dtype))
-        want = FULL[self.problem.dtype if name in ("x", "w") else self.problem.dtype_out]
+        want = FULL[dtype_of(self.problem, name)]
         if text != want:
             raise ArrayError(f"{name}: dtype {text} was given; must be {want}")
         if given != shape:
@@ -250,10 +256,21 @@ class Plan:
         return _Variant(blueprint, built, loaded, workspace)
 
 
-def _unwanted(problem: Problem, bias: Memory | None, z: Memory | None) -> ArrayError:
+def wanted(problem: Problem) -> dict[str, bool]:
+    """Say which inputs beside x and w a problem has."""
+    return dict(bias=problem.epilogue.bias, z=problem.epilogue.add, scale=problem.requantised)
+
+
+def dtype_of(problem: Problem, name: str) -> str:
+    """Return the dtype of an argument: x, w, bias, z, scale; or of y."""
+    stored, added = problem.stored, problem.dtype_added
+    return dict(x=stored, w=stored, bias=added, z=added, scale="f32").get(name, problem.dtype_out)
+
+
+def _unwanted(problem: Problem, given: Mapping[str, Memory | None]) -> ArrayError:
     """Return the error of an input that is missing or superfluous."""
-    name, given = ("bias", bias) if (bias is None) == problem.epilogue.bias else ("z", z)
-    what = "missing" if given is None else "given, but the problem has none"
+    name = next(name for name, want in wanted(problem).items() if (given[name] is None) == want)
+    what = "missing" if given[name] is None else "given, but the problem has none"
     return ArrayError(f"{name}: is {what} ({problem})")
 
 

@@ -15,10 +15,15 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Products of f16 or bf16 that the tensor cores of a unit add up in f32 a cycle, of i8 twice as many; all with
-# dense operands. Source: NVIDIA's white papers of V100, A100, H100, and B200's data sheet.
+# Products of f16 or bf16 that the tensor cores of a unit add up in f32 a cycle, dense. Source: NVIDIA's
+# white papers of V100, A100, H100, and B200's data sheet.
 _TENSOR = {"sm_70": 512, "sm_80": 1024, "sm_87": 1024, "sm_90": 2048, "sm_100": 4096, "sm_103": 4096}
 _TENSOR_OF_OTHERS = 512  # Turing and later
+# Since which architecture, and how many products to one of f16; accurate makes three of tf32 for one.
+_SHARES = {
+    "f16": (70, 1.0), "bf16": (80, 1.0), "i8": (72, 2.0), "f8": (89, 2.0), "tf32": (80, 0.5),
+    "accurate": (80, 0.5 / 3),
+}  # fmt: skip
 # Rate of f64 over that of f32, with tensor cores where they take it. Source: the same, and the CUDA
 # programming guide's table of arithmetic throughput.
 _F64 = {"sm_60": 0.5, "sm_70": 0.5, "sm_75": 1 / 32, "sm_80": 1.0, "sm_90": 1.0, "sm_100": 0.5}
@@ -43,7 +48,7 @@ def floor(problem: Problem, device: Device) -> Floor:
     """Return the floor of a layer."""
     return Floor(
         empty_us=device.rates.empty_us,
-        arithmetic_us=least_flops(problem) / (peak_tflops(device, problem.dtype) * 1e6),
+        arithmetic_us=least_flops(problem) / (peak_tflops(device, problem.kind) * 1e6),
         memory_us=least_bytes(problem, device) / (device.rates.read_gbs * 1e3),
     )
 
@@ -53,20 +58,22 @@ def floor_us(problem: Problem, device: Device) -> float:
     return floor(problem, device).us
 
 
-def peak_tflops(device: Device, dtype: str) -> float:
-    """Return the most multiply-adds in a dtype, 1e12 flops/s, 2 each: of tensor cores where they take it.
+def peak_tflops(device: Device, kind: str) -> float:
+    """Return the most multiply-adds of a kind, 1e12 flops/s, 2 each: of tensor cores where they take it.
 
-    f16 and bf16 are multiplied as f32 outside of tensor cores; i8 four at a time (dot4), f64 on a CPU in
+    f16, bf16 and f8 are multiplied as f32 outside of tensor cores; i8 four at a time (dot4), f64 on a CPU in
     vectors half as long.
     """
+    dtype = "i8" if kind == "q8" else kind
     f32 = device.rates.f32_tflops
     if device.backend != "cuda":
         return f32 * {"f64": 0.5, "i8": 4.0}.get(dtype, 1.0)
     plain = f32 * {"f64": _F64.get(device.arch, _F64_OF_OTHERS), "i8": 4.0}.get(dtype, 1.0)
-    if dtype not in ("f16", "bf16", "i8"):
+    made = int(re.sub(r"\D", "", device.arch) or 0)
+    since, share = _SHARES.get(dtype, (0, 0.0))
+    if made < since or not share:
         return plain
-    newer = int(re.sub(r"\D", "", device.arch) or 0) >= 75
-    products = _TENSOR.get(device.arch, _TENSOR_OF_OTHERS if newer else 0) * (2 if dtype == "i8" else 1)
+    products = _TENSOR.get(device.arch, _TENSOR_OF_OTHERS if made >= 75 else 0) * share
     return max(plain, 2 * products * device.units * device.clock_ghz / 1e3)
 
 

@@ -23,7 +23,7 @@ from tilewright.arrays import (
 )
 from tilewright.device import Device
 from tilewright.errors import ArrayError
-from tilewright.execution import Plan
+from tilewright.execution import Plan, dtype_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
@@ -125,14 +125,20 @@ class LayerPlan:
         """
         seen = look("w", w)
         self._at_home(seen)
-        typed(seen, self.problem.dtype, f" for {self._name}")
+        typed(seen, self.problem.stored, f" for {self._name}")
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
             memory = self.plan.pack(in_place(seen), current_stream(seen))
         return Packed(memory, self.problem, self.config, self.device.key)
 
     def __call__(
-        self, x: Array, packed_w: Packed, bias: Array = None, z: Array = None, out: Array = None
+        self,
+        x: Array,
+        packed_w: Packed,
+        bias: Array = None,
+        z: Array = None,
+        out: Array = None,
+        scale: Array = None,
     ) -> Array:
         """Run the layer.
 
@@ -141,9 +147,11 @@ class LayerPlan:
                 tensor may also be (N, C, H, W) in channels_last, and so are z and the answer then. On a
                 CPU an input with gaps is copied first; on a GPU it is refused.
             packed_w: what ``pack`` returned.
-            bias: shape (K,) in ``problem.dtype_out``, if and only if the problem has a bias.
+            bias: shape (K,) in ``problem.dtype_added``, if and only if the problem has a bias.
             z: residual of shape ``problem.z_shape`` in that dtype, if and only if the problem adds one.
-            out: output of shape ``problem.y_shape`` in that dtype to write; None: a new one of x's library.
+            out: output of shape ``problem.y_shape`` in ``problem.dtype_out`` to write; None: a new one of
+                x's library.
+            scale: shape (K,) in float32, if and only if the problem is requantised.
 
         Returns:
             ``out``, or the new array. On CUDA it is computed on the caller's current stream.
@@ -158,14 +166,15 @@ class LayerPlan:
             )
         if (packed_w.problem, packed_w.config) != (self.problem, self.config):
             raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")
-        beside = look_at(bias=bias, z=z, out=out)
+        beside = look_at(bias=bias, z=z, out=out, scale=scale)
         return self.run(look("x", x), packed_w.memory, *beside)
 
     def run(
-        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None
-    ) -> Array:
+        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None,
+        scale: Seen | None = None,
+    ) -> Array:  # fmt: skip
         """Run on arrays that were looked at; a filter that is not packed yet is packed on the way."""
-        self._fit(x, w, bias, z, out)
+        self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
         source, seen_as_nchw = self._input(x)
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
         residual = None if z is None else self._residual(z, turned)
@@ -177,26 +186,23 @@ class LayerPlan:
             lane = self._lane(stream)
             packed = self._repack(lane, w, stream) if isinstance(w, Seen) else w
             shift = None if bias is None else in_place(bias)
-            lane.plan(source, packed, shift, residual, target, stream)
+            factors = None if scale is None else in_place(scale)
+            lane.plan(source, packed, shift, residual, target, stream, factors)
         return result
 
-    def _fit(
-        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None
-    ) -> None:
+    def _fit(self, x: Seen, w: Seen | Memory, **given: Seen | None) -> None:
         """Refuse what is elsewhere, of another dtype, or lies over the output."""
         pr, filters = self.problem, (w,) if isinstance(w, Seen) else ()
-        beside = tuple(a for a in (bias, z, out) if a is not None)
+        beside = {name: seen for name, seen in given.items() if seen is not None}
         self._at_home(x)
-        same_home(x, *filters, *beside)
-        why = f" for {self._name}"
-        for seen in (x, *filters):
-            typed(seen, pr.dtype, why)
-        for seen in beside:
-            typed(seen, pr.dtype_out, why)
-        if bias is not None:
-            shaped(bias, (pr.k,), f"{self._name}: one for each filter")
-        if out is not None:
-            writable(out, x, bias, z, *filters)
+        same_home(x, *filters, *beside.values())
+        for name, seen in (("x", x), *(("w", seen) for seen in filters), *beside.items()):
+            typed(seen, dtype_of(pr, name), f" for {self._name}")
+        for name in ("bias", "scale"):
+            if name in beside:
+                shaped(beside[name], (pr.k,), f"{self._name}: one for each filter")
+        if out := beside.pop("out", None):
+            writable(out, x, *beside.values(), *filters)
 
     def _at_home(self, seen: Seen) -> None:
         if seen.place != self._home:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from tilewright.epilogue import NOTHING, WORDS, Epilogue
 from tilewright.errors import ProblemError
+from tilewright.kinds import DTYPE_BYTES, DTYPES, KINDS, MATHS, NAMES, STORED
 
-DTYPE_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4}
-DTYPES = ("f64", "f32", "f16", "bf16", "i8")  # of inputs
 LAYOUTS = ("nchw", "nhwc")
-MATHS = ("strict",)
+REQUANT = "requant"
 MAX_EXTENT = 1 << 24
+
+__all__ = ["DTYPES", "DTYPE_BYTES", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "NAMES", "STORED", "Problem"]
 
 # [] may be left out; sizes in any order, then -words, then +words in this order.
 GRAMMAR = f"""\
@@ -23,8 +24,9 @@ GRAMMAR = f"""\
   r<filter height> [s<filter width>] [u<stride>[x<stride w>]]
   [p<pad> or p<pad h>x<pad w> or p<top>.<bottom>.<left>.<right>]
   [d<dilation>[x<dilation w>]] [g<groups>]
-  -f64 -f32 -f16 -bf16 -i8      -nchw -nhwc -nchw2nhwc -nhwc2nchw
-{WORDS}"""
+  -f64 -f32 -tf32 -accurate -f16 -bf16 -f8 -i8      -nchw -nhwc -nchw2nhwc -nhwc2nchw
+{WORDS}
+  +requant (of -i8 alone)"""
 EXAMPLE = "n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
 _HINT = f"write it like {EXAMPLE}; 'tilewright --help' has the grammar"
 
@@ -36,8 +38,20 @@ class Problem:
     """One layer: y = pool(act(alpha * conv + beta * z + bias)), conv[n,k,p,q] = sum of x * w over c,r,s.
 
     Sizes are counts of elements. ``c`` and ``k`` count all groups together, so the filter is
-    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right). ``dtype`` is that of x and w; y, the
-    bias and z have it too, but for i8, which sums into i32.
+    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right). ``dtype`` is that of x and w:
+
+    - f64, f32, f16, bf16: y, the bias and z have it too. i8: they are i32, as its sums are.
+    - f8 is e4m3 (float8_e4m3fn), summed in f32; y, the bias and z are f16.
+    - q8, written ``-i8…+requant``: y is i8, clamp(round(scale[k] * (f32) v), -128, 127) of what i8 alone
+      would give, v; ``scale`` are K f32, the product is rounded to f32, then to the nearest even integer.
+
+    ``math`` says how f32 tensors are multiplied:
+
+    - strict: every product and every sum in f32.
+    - tf32, written ``-tf32``: x and w are rounded to tf32 (11 bits) first.
+    - accurate, written ``-accurate``: on tensor cores, each number as the sum of two of tf32, three products
+      of these, sums promoted to f32 every 8 products: an error no larger than strict's. Not the same
+      in that denormals of x and w may count as 0. Never chosen where it is not asked for.
 
     Raises:
         ProblemError: if a size is out of range or the output would be empty.
@@ -65,6 +79,9 @@ class Problem:
     epilogue: Epilogue = NOTHING
 
     def __post_init__(self) -> None:
+        if self.dtype in MATHS[1:]:  # named as dtypes are
+            object.__setattr__(self, "math", self.dtype)
+            object.__setattr__(self, "dtype", "f32")
         _check_sizes(self)
         _check_names(self)
         if self.dtype != "f64" and self.epilogue:
@@ -93,9 +110,39 @@ class Problem:
         return self.epilogue.pool.out(self.q) if self.epilogue.pool else self.q
 
     @property
+    def stored(self) -> str:
+        """Dtype of the arrays x and w."""
+        return KINDS[self.dtype].stored
+
+    @property
+    def dtype_added(self) -> str:
+        """Dtype of bias and z."""
+        return KINDS[self.dtype].added
+
+    @property
     def dtype_out(self) -> str:
-        """Dtype of y, bias and z."""
-        return "i32" if self.dtype == "i8" else self.dtype
+        """Dtype of y."""
+        return KINDS[self.dtype].out
+
+    @property
+    def whole(self) -> bool:
+        """Whether all sums are whole numbers."""
+        return self.dtype in ("i8", "q8")
+
+    @property
+    def requantised(self) -> bool:
+        """Whether sums of i8 become i8, by a scale for each output channel."""
+        return self.dtype == "q8"
+
+    @property
+    def kind(self) -> str:
+        """What its string says of dtype and math: one of NAMES."""
+        return self.dtype if self.math == "strict" else self.math
+
+    @property
+    def plain(self) -> Problem:
+        """The same layer of the same numbers in a dtype of DTYPES, strict, not requantised."""
+        return replace(self, dtype=KINDS[self.dtype].plain, math="strict")
 
     @property
     def cg(self) -> int:
@@ -155,7 +202,7 @@ class Problem:
     @property
     def bias_bytes(self) -> int:
         """Bytes of the bias, were there one."""
-        return self.k * DTYPE_BYTES[self.dtype_out]
+        return self.k * DTYPE_BYTES[self.dtype_added]
 
     @property
     def z_elements(self) -> int:
@@ -165,22 +212,30 @@ class Problem:
     @property
     def z_bytes(self) -> int:
         """Bytes of the residual z, were there one."""
-        return self.z_elements * DTYPE_BYTES[self.dtype_out]
+        return self.z_elements * DTYPE_BYTES[self.dtype_added]
+
+    @property
+    def scale_bytes(self) -> int:
+        """Bytes of the scales; 0 if nothing is requantised."""
+        return 4 * self.k * self.requantised
 
     @property
     def bytes(self) -> int:
         """Fewest bytes to move: every input once and the output once."""
         more = self.bias_bytes * self.epilogue.bias + self.z_bytes * self.epilogue.add
-        return self.x_bytes + self.w_bytes + self.y_bytes + more
-
-    def with_dtype(self, dtype: str) -> Problem:
-        """Return the same layer in another dtype; the numbers of its epilogue are those of its text."""
-        epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
-        return replace(self, dtype=dtype, epilogue=epilogue)
+        return self.x_bytes + self.w_bytes + self.y_bytes + self.scale_bytes + more
 
     def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
         """Return the same layer with other layouts (the output's defaults to the input's)."""
         return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
+
+    def with_dtype(self, name: str) -> Problem:
+        """Return the same layer with another dtype or math, one of NAMES.
+
+        The numbers of its epilogue are those of its text.
+        """
+        epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
+        return replace(self, dtype=name, math="strict", epilogue=epilogue)
 
     def __str__(self) -> str:
         return _format(self)
@@ -225,7 +280,7 @@ def _check_sizes(p: Problem) -> None:
 
 def _check_names(p: Problem) -> None:
     for name, value, known in (
-        ("dtype", p.dtype, DTYPES),
+        ("dtype", p.dtype, NAMES),
         ("layout_in", p.layout_in, LAYOUTS),
         ("layout_out", p.layout_out, LAYOUTS),
         ("math", p.math, MATHS),
@@ -236,7 +291,9 @@ def _check_names(p: Problem) -> None:
         raise ProblemError(f"epilogue={_short(p.epilogue)}: must be an Epilogue, e.g. Epilogue(bias=True)")
     if p.y_p < 1 or p.y_q < 1:
         raise ProblemError(f"+{p.epilogue.pool}: larger than the {p.p}x{p.q} image: no window fits")
-    if p.dtype == "i8" and not p.epilogue.whole:
+    if p.math != "strict" and p.dtype != "f32":
+        raise ProblemError(f"math={p.math}: is made of f32 tensors, not {p.dtype}")
+    if p.whole and not p.epilogue.whole:
         raise ProblemError(f"{p.epilogue}: sums of i8 stay whole numbers: bias, add, relu, maxpool alone")
 
 
@@ -254,11 +311,11 @@ def _format(p: Problem) -> str:
     text += "u" + _pair(p.stride) if p.stride != (1, 1) else ""
     text += "d" + _pair(p.dilation) if p.dilation != (1, 1) else ""
     text += f"g{p.groups}" if p.groups != 1 else ""
-    text += f"-{p.dtype}"
+    text += f"-{p.stored if p.requantised else p.kind}"
     if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
         same = p.layout_in == p.layout_out
         text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
-    return text + p.epilogue.text(p.dtype)
+    return text + p.epilogue.text(p.dtype) + (f"+{REQUANT}" if p.requantised else "")
 
 
 def _parse(text: str) -> Problem:
@@ -267,6 +324,11 @@ def _parse(text: str) -> Problem:
     body, *words = text.strip().split("+")
     sizes, *names = body.split("-")
     values = _parse_sizes(text, sizes) | _parse_names(text, names)
+    if words[-1:] == [REQUANT]:
+        if values.get("dtype") not in ("i8", "q8"):
+            raise _bad(text, "+" + REQUANT, "sums of i8 alone are requantised")
+        words.pop()
+        values["dtype"] = "q8"
     try:
         epilogue = Epilogue.parse(words)
     except ProblemError as error:
@@ -320,14 +382,14 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for name in names:
         ends = name.split("2") if "2" in name else [name, name]
-        if name in DTYPES:
-            new: dict[str, object] = {"dtype": name}
-        elif name in MATHS:
-            new = {"math": name}
+        if name in MATHS:
+            new: dict[str, object] = {"math": name}
+        elif name in NAMES:
+            new = {"dtype": name}
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            known = [*DTYPES, *LAYOUTS, *MATHS]
+            known = [*NAMES, *LAYOUTS, MATHS[0]]
             raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")

@@ -147,7 +147,7 @@ def _one_of(suite: str, name: str) -> list[Layer]:
 def _changed(layer: Layer, dtype: str | None, layout: str | None, batch: int | None, both: bool) -> Layer:
     """Replace what was asked for; a plain problem stays its own name, others say their batch and layout."""
     try:
-        problem = layer.problem.with_dtype(dtype or layer.problem.dtype)
+        problem = layer.problem.with_dtype(dtype) if dtype else layer.problem
         problem = replace(problem, n=batch) if batch is not None else problem
         problem = problem.with_layout(layout) if layout is not None else problem
     except ProblemError as error:

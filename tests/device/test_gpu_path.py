@@ -23,6 +23,7 @@ from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
 from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
 from tilewright.tuning.space import Space
@@ -65,6 +66,25 @@ SHAPES = (
     "n1c48h7w7k50r3s3p1-i8-nhwc+bias+add+relu",
     "n2c3h11w9k36r3s3p1u2-i8-nhwc+maxpool2",
     "n1c40h8w8k20r1s1-i8",
+    "n1c40h9w8k36r1s1-f16+alpha0.5+add0.5",  # matrix products
+    "n2c33h7w5k130r1s1-f16-nhwc+bias+relu",
+    "n1c70h12w13k20r1s1u2-bf16-nchw2nhwc+silu",
+    "n1c24h9w8k33r3s3p1-tf32-nhwc",  # tensor cores on other numbers
+    "n2c7h13w11k17r3s3p1-tf32+bias+add0.5+relu",
+    "n1c3h12w13k20r7s7p3u2-tf32-nhwc+maxpool2",
+    "n2c16h6w7k40r3s2p1.0.0.1g2-tf32-nchw2nhwc+leaky0.5",
+    "n1c24h9w8k33r3s3p1-accurate-nhwc+add",
+    "n2c19h13w5k17r3s3p1-accurate-nhwc2nchw+bias+relu",
+    "n1c3h12w13k20r7s7p3u2-accurate",
+    "n3c12h6w7k40r1s1u2-accurate-nhwc+bias+avgpool2",
+    "n1c48h9w8k33r3s3p1-f8-nhwc+bias",
+    "n2c19h13w5k17r3s3p1-f8+add0.5+relu",
+    "n1c3h12w13k20r7s7p3u2-f8-nhwc2nchw+maxpool2",
+    "n2c32h6w7k40r3s2p1.0.0.1g2-f8-nhwc+leaky0.5",
+    "n1c48h7w7k52r3s3p1-i8-nhwc+bias+add+relu+requant",
+    "n2c3h11w9k36r3s3p1u2-i8-nhwc+maxpool2+requant",
+    "n2c40h8w7k21r1s1-i8+bias+requant",
+    "n1c64h7w7k50r3s3p1g2-i8-nhwc2nchw+maxpool3u2p1+requant",
 )
 COUNT = 3  # configs of a family on a shape
 
@@ -98,10 +118,11 @@ def _configs(family: Family, problem: Problem, runtime: Runtime) -> list[Config]
 
 def _data(problem: Problem) -> dict[str, Any]:
     rng = np.random.default_rng(7)
-    inputs, outputs = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
+    inputs, outputs = numpy_dtype(problem.stored), numpy_dtype(problem.dtype_added)
     shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
     numbers = {n: rng.integers(-4, 5, s) for n, s in shapes.items()}
-    return {n: a.astype(inputs if n in "xw" else outputs) for n, a in numbers.items()}
+    found = {n: a.astype(inputs if n in "xw" else outputs) for n, a in numbers.items()}
+    return found | {"scale": np.exp2(rng.integers(-4, 0, problem.k)).astype(np.float32)}
 
 
 def _put(runtime: Runtime, array: Any, shift: int) -> Memory:
@@ -119,9 +140,13 @@ def _agrees(plan: Plan, shift: int = 0) -> None:
     out = runtime.slice(runtime.alloc(y.nbytes + 64), shift, y.nbytes)
     runtime.fill(out, 0xFF)
     x, w = _put(runtime, data["x"], shift), _put(runtime, data["w"], shift)
-    plan.run(x, plan.pack(w), out, placed["bias"], placed["z"])
+    scale = _put(runtime, data["scale"], shift) if problem.requantised else None
+    plan.run(x, plan.pack(w), out, placed["bias"], placed["z"], scale=scale)
     runtime.download(out, y)
     ref, size = numpy_conv(problem, data["x"], data["w"], bias, z)
+    if problem.requantised:
+        ref = numpy_requantised(problem, ref, data["scale"])
+        assert len(np.unique(ref)) > min(4, ref.size // 8)
     if e.exact and plan.family.exact:
         assert np.array_equal(y, ref.astype(y.dtype)), plan.config
     else:
@@ -158,7 +183,7 @@ def test_named_configs(name: str, text: str, runtime: Runtime) -> None:
     problem = Problem.parse(text)
     if not NAMED[name].fits(problem):
         pytest.skip("made for other layers")
-    for shift in (0, 4):
+    for shift in (0, 4 if problem.dtype == "f32" else 2):
         _agrees(Plan.make(runtime, problem, NAMED[name].config(problem)), shift)
 
 

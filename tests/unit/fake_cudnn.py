@@ -163,7 +163,8 @@ class Cudnn:
     """The module ``cudnn``."""
 
     data_type = SimpleNamespace(
-        DOUBLE="f64", FLOAT="f32", HALF="f16", BFLOAT16="bf16", INT8="i8", INT32="i32"
+        DOUBLE="f64", FLOAT="f32", HALF="f16", BFLOAT16="bf16", INT8="i8", INT32="i32",
+        FP8_E4M3="f8",
     )
     heur_mode = SimpleNamespace(A="a", B="b", FALLBACK="c")
     notes = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "WINOGRAD", "FFT")

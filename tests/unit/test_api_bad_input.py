@@ -64,7 +64,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "x int": (
         conv(X.astype(int), W),
         ArrayError,
-        r"x: dtype int64 was given; must be one of float64, .*, int8: call e.g. x.astype\(np.float32\)",
+        r"x: dtype int64 was given; must be one of float64, .*e4m3fn: call e.g. x.astype\(np.float32\)",
     ),
     "x int32": (conv(X.astype("i4"), W), ArrayError, "x: dtype int32 was given; must be one of float64"),
     "x unsigned": (conv(X.astype("u1"), W), ArrayError, "x: dtype uint8"),

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 # Each part may import from parts of a lower rank, and from its own. A module that is not named belongs to
 # its package. A new kernel family needs no line here.
 ORDER = (
-    ("errors", "dtypes", "epilogue", "problem", "device", "floor", "record", "rows"),
+    ("errors", "dtypes", "kinds", "epilogue", "problem", "device", "floor", "record", "rows"),
     ("shapes", "fields", "kernels.family", "kernels.tile", "kernels.source"),
     ("kernels",),
     (

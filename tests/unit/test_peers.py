@@ -15,6 +15,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.epilogue import Epilogue
 from tilewright.errors import PeerError
 from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.peers import PEERS, Offer, Peer, Setting, applicable, base, eager, named, usual
 from tilewright.problem import Problem
 from tilewright.tuning.inputs import Inputs, normal_inputs
@@ -81,6 +82,8 @@ def refuses(peer: Peer, problem: Problem, where: device.Device = CPU) -> bool:
 def agrees(offer: Offer, problem: Problem, inputs: Inputs) -> None:
     """Every contestant gives the reference, twice, in the problem's layout and dtype."""
     wanted, _ = numpy_conv(problem, inputs.x, inputs.w, inputs.bias, inputs.z)
+    if problem.requantised:
+        wanted = numpy_requantised(problem, wanted, inputs.scale)
     for contestant in offer.contestants:
         contestant.run()
         y = contestant.output()
@@ -214,7 +217,7 @@ def torch_for_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [importlib.import_module(f"tilewright.peers.{name}") for name in ("cublas", "inductor")]
     for module in (pytorch, *others):
         monkeypatch.setattr(module, "no_cuda_torch", lambda peer: None)
-        monkeypatch.setattr(module, "strict", lambda: None)
+        monkeypatch.setattr(module, "as_asked", lambda problem: None)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
 
 
@@ -258,7 +261,8 @@ GEMMS = [
     "n1c32h8w7k48r1s1-f32+alpha0.5+bias+add0.25+silu", "n3c5h4w6k7r1s1-f32+alpha2+add+maxpool2",
     "n3c5h4w6k7r1s1-f32-nhwc+alpha0.5+bias+relu+avgpool2", "n1c64h1w1k33r1s1-f32+alpha0.5+bias+add+clamp0:6",
     "n2c20h4w3k10r4s3-f64+alpha0.5+bias", "n1c64h1w1k33r1s1-f16+bias+leaky0.1", "n4c64h1w1k33r1s1-bf16+add",
-    "n32c64h1w1k40r1s1-i8+bias+add+relu",
+    "n32c64h1w1k40r1s1-i8+bias+add+relu", "n32c64h1w1k40r1s1-i8+bias+relu+requant",
+    "n1c32h8w7k48r1s1-tf32-nhwc+bias", "n1c32h8w6k48r1s1-f8-nhwc+alpha0.5+bias+relu",
 ]  # fmt: skip
 
 
@@ -267,7 +271,8 @@ def test_cublas_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     problem = Problem.parse(text)
     offer, inputs = prepared(PEER["cublas"], problem, H100)
     pixel = ["nchw"] if problem.n * problem.p * problem.q == 1 else []
-    assert [c.layout for c in offer.contestants] == ["nchw", "nhwc", *pixel], offer.skipped
+    rows = ["nchw"] if problem.dtype != "f8" else []  # its second factor has to lie by columns
+    assert [c.layout for c in offer.contestants] == [*rows, "nhwc", *pixel], offer.skipped
     agrees(offer, problem, inputs)
 
 
@@ -282,15 +287,21 @@ def test_cublas_tells_what_its_gemm_computes(torch_for_gpu: None) -> None:
     assert details("n1c32h1w1k8r1s1-f32+alpha0.5+bias")[2] == "alpha0.5 fused, bias apart"
 
 
-def test_strict_bars_tf32_and_sums_in_the_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf32_only_where_it_is_asked_for_and_sums_never_in_the_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     matmul, names = torch.backends.cuda.matmul, ("fp16_reduced_precision", "bf16_reduced_precision")
     flags = ["allow_tf32", *(f"allow_{name}_reduction" for name in names)]
     before = {flag: getattr(matmul, flag) for flag in flags}
     try:
-        importlib.import_module("tilewright.peers.pytorch").strict()
-        assert not any(getattr(matmul, flag) for flag in flags)
-        assert not torch.backends.cudnn.allow_tf32
+        as_asked = importlib.import_module("tilewright.peers.pytorch").as_asked
+        layer = Problem.parse("n1c8h4w4k8r1s1-tf32")
+        as_asked(layer)
+        assert [getattr(matmul, flag) for flag in flags] == [True, False, False]
+        assert torch.backends.cudnn.allow_tf32
+        for kind in ("f32", "accurate", "f16"):
+            as_asked(layer.with_dtype(kind))
+            assert not any(getattr(matmul, flag) for flag in flags)
+            assert not torch.backends.cudnn.allow_tf32
     finally:
         for flag, value in before.items():
             setattr(matmul, flag, value)

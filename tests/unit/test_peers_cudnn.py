@@ -73,6 +73,9 @@ LAYERS = [
     "n1c4h5w6k8r3s3p1-f16+alpha0.5",
     "n1c4h5w6k8r3s3p1-bf16-nhwc+bias+add+relu",
     "n1c4h5w6k8r3s3p1-i8-nhwc+bias+add+relu",
+    "n1c4h5w6k8r3s3p1-i8-nhwc+bias+relu+maxpool2+requant",
+    "n1c4h5w6k8r3s3p1-accurate+bias",
+    "n1c4h5w6k8r3s3p1-f8-nhwc+bias+add+relu",
 ]
 
 
@@ -168,6 +171,16 @@ def test_loose_engines_are_not_even_built(fake: Cudnn) -> None:
     offer_of(Problem.parse(LAYERS[0].replace("f32", "f16")))  # f16 on tensor cores is summed in f32
     assert any(name.startswith("eng3") for name in fake.built)
     assert not any(name.startswith(("eng1", "eng7")) for name in fake.built)
+
+
+def test_tf32_lets_tensor_cores_in(fake: Cudnn) -> None:
+    problem = Problem.parse(LAYERS[0]).with_dtype("tf32")
+    offer, inputs = offer_of(problem)
+    agrees(offer, problem, inputs)
+    assert "cudnn nhwc eng1" in {c.name for c in offer.contestants}
+    assert not any(name.startswith("eng7") for name in fake.built)  # sums of less than f32
+    offer_of(problem.with_dtype("accurate"))  # beside strict f32
+    assert any("eng0" in name for name in fake.built)
 
 
 def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,8 @@ def test_overrides() -> None:
 def test_an_override_that_cannot_be_names_the_layer() -> None:
     with pytest.raises(ProblemError, match="layer n1c8h5w5k4r3s3-f32.silu: .*sums of i8"):
         shapes.load(["n1c8h5w5k4r3s3-f32+silu"], dtype="i8")
-    with pytest.raises(ProblemError, match="layer R12: dtype='f8': must be one of"):
-        shapes.load(["R12"], dtype="f8")
+    with pytest.raises(ProblemError, match="layer R12: dtype='f4': must be one of"):
+        shapes.load(["R12"], dtype="f4")
 
 
 @pytest.mark.parametrize(

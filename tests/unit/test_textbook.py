@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ LAYERS = (
     str(TOY), str(GEMM), str(GEMM) + "-nhwc+add0.5", "n1c3h224w224k64r7s7p3u2-f32",
     "n1c512h7w7k512r3s3p1-f32-nhwc+bias+relu", "n10000c4h40w40k16r7s7-f32+silu",
     "n8c25088h1w1k4096r1s1-f32", "n1c128h28w28k256r3s3p1u2-f32+bias+relu+maxpool3u2p1",
+    "n1c4096h64w64k4096r1s1-f16+alpha0.5+add0.5", "n1c4096h64w64k4096r1s1-bf16-nhwc+add",
 )  # fmt: skip
 H100 = for_architecture("sm_90")
 
@@ -55,7 +57,12 @@ def test_each_row_of_the_sources_tables_is_a_name() -> None:
     assert [name for name in NAMED if name.startswith("toy:")] == [f"toy:{x}" for x in table2 + table3]
     known = set(every(family("textbook"), TOY, H100))
     assert {find(f"toy:{name}", TOY) for name in table2 + table3} <= known
-    assert {find(name, GEMM) for name in NAMED} <= set(every(family("textbook"), GEMM, H100))
+    fitting = {one.config(GEMM) for one in NAMED.values() if one.fits(GEMM)}
+    assert len(fitting) == 12 and fitting <= set(every(family("textbook"), GEMM, H100))
+    half = GEMM.with_dtype("f16")
+    ladder = [name for name in NAMED if NAMED[name].fits(half)]
+    assert ladder == ["gemm:tensor-naive", "gemm:tensor-tiled"]
+    assert {find(name, half) for name in ladder} <= set(every(family("textbook"), half, H100))
 
 
 def test_a_transpose_is_a_launch_of_its_own() -> None:
@@ -95,11 +102,15 @@ def test_a_name_that_does_not_fit_says_which_do(text: str, layer: Problem, says:
         (dict(step=5, bw=32, bh=16, bk=1), "square"),
         (dict(step=1, bw=32, bh=32, bk=2), "block"),
         (dict(step=4, bw=8, bh=8, bk=2), "square"),
+        (dict(step=6, bw=32, bh=2, bk=1), "one_warp"),
+        (dict(step=7, bw=16, bh=2, bk=2), "warp"),
+        (dict(step=7, bw=32, bh=32, bk=1), "staging"),
     ],
 )
 def test_rules_by_name(changed: dict[str, int], rule: str) -> None:
+    layer = GEMM.with_dtype("f16") if changed["step"] > 5 else GEMM
     with pytest.raises(ConfigError, match=f"rule '{rule}'"):
-        family("textbook").check(GEMM, H100, Config.make("textbook", dict(pool=0) | changed))
+        family("textbook").check(layer, H100, Config.make("textbook", dict(pool=0) | changed))
 
 
 def test_large_windows_are_not_unrolled() -> None:
@@ -113,3 +124,23 @@ def test_a_family_says_why_it_refuses_a_given_config() -> None:
     groups = Problem.parse("n1c8h9w9k8r3s3g8-f32")
     with pytest.raises(ConfigError, match="textbook does not take .*: it computes one group, not 8"):
         family("textbook").check(groups, H100, find("toy:no-tiling", TOY))
+
+
+def test_tensor_steps_need_a_matrix_product_and_its_unit() -> None:
+    kind = family("textbook")
+    assert "matrix products alone" in str(kind.refuses(TOY.with_dtype("f16"), H100))
+    assert "no tensor cores" in str(kind.refuses(GEMM.with_dtype("f16"), replace(H100, tensor_macs=0)))
+
+
+@pytest.mark.parametrize("name", ["gemm:tensor-naive", "gemm:tensor-tiled"])
+def test_tensor_steps_multiply_on_tensor_cores(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from sass import instructions
+
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    half = GEMM.with_dtype("f16")
+    found = instructions(family("textbook").blueprint(half, H100, find(name, half)), "sm_90", tmp_path)
+    assert sum("HMMA.16816.F32" in line for line in found) >= (2 if "naive" in name else 16)
+    assert any("LDS" in line for line in found) == ("tiled" in name)

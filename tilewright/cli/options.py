@@ -16,7 +16,7 @@ from tilewright import shapes
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, TilewrightError, how_to_get
 from tilewright.kernels.family import Config
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import NAMES, Problem
 from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Device = Annotated[
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", help=f"Replace the layers' dtype: {', '.join(DTYPES)}."),
+    typer.Option("--dtype", metavar="TYPE", help=f"Replace the layers' dtype: {', '.join(NAMES)}."),
 ]
 Layout = Annotated[
     str | None,

@@ -105,7 +105,8 @@ class Bundle:
             "format": "tilewright-export", "schema": 1, "tilewright": __version__,
             "problem": str(problem), "flops": problem.flops, "bytes": problem.bytes,
             "shapes": {name: getattr(problem, f"{name}_shape") for name in "xwzy"},
-            "dtype": problem.dtype, "dtype_out": problem.dtype_out, "epilogue": asdict(problem.epilogue),
+            "dtype": problem.stored, "math": problem.math, "dtype_out": problem.dtype_out,
+            "epilogue": asdict(problem.epilogue),
             "device": {"name": self.device.name, "backend": self.device.backend, "arch": self.device.arch},
             "config": {"family": self.config.family, **self.config.values}, "config_text": str(self.config),
             "note": self.note, "deterministic": kernels.family(self.config.family).deterministic(self.config),
@@ -164,16 +165,18 @@ def _reads_packed(launch: Launch) -> Launch:
 
 
 def _buffers(problem: Problem, plan: Blueprint) -> tuple[Buffer, ...]:
-    pr, out = problem, problem.dtype_out
+    pr, out, added = problem, problem.dtype_out, problem.dtype_added
     bias = pr.bias_bytes if pr.epilogue.bias else UNUSED_BYTES
     residual = pr.z_bytes if pr.epilogue.add else UNUSED_BYTES
     found = [
-        Buffer("x", pr.x_bytes, False, f"input, {_sizes(pr.x_shape)} {pr.layout_in}, {pr.dtype}"),
-        Buffer("w", pr.w_bytes, False, f"filter, {_sizes(pr.w_shape)} kcrs, {pr.dtype}"),
-        Buffer("bias", bias, False, f"{pr.k} {out}" if pr.epilogue.bias else "bound, never read"),
-        Buffer("z", residual, False, f"residual, {out}" if pr.epilogue.add else "bound, never read"),
+        Buffer("x", pr.x_bytes, False, f"input, {_sizes(pr.x_shape)} {pr.layout_in}, {pr.stored}"),
+        Buffer("w", pr.w_bytes, False, f"filter, {_sizes(pr.w_shape)} kcrs, {pr.stored}"),
+        Buffer("bias", bias, False, f"{pr.k} {added}" if pr.epilogue.bias else "bound, never read"),
+        Buffer("z", residual, False, f"residual, {added}" if pr.epilogue.add else "bound, never read"),
         Buffer("y", pr.y_bytes, False, f"output, {_sizes(pr.y_shape)} {pr.layout_out}, {out}"),
     ]
+    if pr.requantised:
+        found.append(Buffer("scale", pr.scale_bytes, False, f"{pr.k} f32, of the requantised output"))
     if plan.pack is not None:
         found.append(Buffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))
     for b in plan.workspace:

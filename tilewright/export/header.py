@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright import __version__
 from tilewright.export.bundle import Bundle
 from tilewright.kernels.family import Launch
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import STORED, Problem
 
 _ACTIVATIONS = {"": 0, "relu": 1, "leaky": 2, "silu": 3, "clamp": 4}
 
@@ -70,10 +70,10 @@ def _sizes(pr: Problem) -> str:
         GROUPS=pr.groups, PAD_TOP=pr.pad[0], PAD_LEFT=pr.pad[2], STRIDE_H=pr.stride[0],
         STRIDE_W=pr.stride[1], DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         IN_NHWC=int(pr.layout_in == "nhwc"), OUT_NHWC=int(pr.layout_out == "nhwc"),
-        DTYPE=DTYPES.index(pr.dtype),
+        DTYPE=STORED.index(pr.stored),
     )  # fmt: skip
     body = ",\n".join(f"    TW_{name} = {value}" for name, value in values.items())
-    kinds = " ".join(f"{number} {name}" for number, name in enumerate(DTYPES))
+    kinds = " ".join(f"{number} {name}" for number, name in enumerate(STORED))
     return f"\n// The layer; TW_DTYPE is {kinds} (summed into i32).\nenum {{\n{body}\n}};"
 
 

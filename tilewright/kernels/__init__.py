@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.errors import ConfigError
+from tilewright.kernels.adapted import Adapted, AnyReference
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Family
 from tilewright.kernels.gemm import Gemm
@@ -13,7 +14,6 @@ from tilewright.kernels.grouped import Grouped
 from tilewright.kernels.hopper import Hopper
 from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.mma import Mma
-from tilewright.kernels.reference import Reference
 from tilewright.kernels.small import Small
 from tilewright.kernels.textbook import Textbook
 from tilewright.kernels.wgmma import Wgmma
@@ -22,7 +22,7 @@ from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
-    Mma(), Wgmma(), Hopper(), Textbook(), Reference(),
+    Mma(), Wgmma(), Hopper(), Adapted(), Textbook(), AnyReference(),
 )  # fmt: skip
 
 

@@ -23,7 +23,15 @@ _OUT = {
     "f16": (2.0**-11, 2.0**-25, 65520.0),
     "bf16": (2.0**-8, 2.0**-134, 2.0**128 - 2.0**119),
     "i32": (0.0, 0.25, math.inf),
+    "i8": (0.0, 0.25, math.inf),
 }
+
+# What a product may be off by, for its size: both factors rounded to the 11 bits of tf32; or what is left of
+# them by two numbers of 11 bits each, and the product of the second two.
+_PRODUCT = {"strict": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "accurate": 2.0**-21}
+# Tensor cores keep some 14 bits while they add up products of f8, of which a sum of f32 takes up 128 at most:
+# four instructions one after the other (measured on Hopper: DeepSeek-V3, arXiv:2412.19437, section 3.3.2).
+_U_F8, _CHAIN_F8 = 2.0**-13, 4
 
 # An activation takes an error at most so many times as large: the steepest that it is.
 _SILU_SLOPE = 1.1
@@ -58,17 +66,19 @@ def bound(problem: Problem, chain: int) -> Bound:
     """Return the bound of a kernel whose longest sequential chain of adds is ``chain``.
 
     Products are exact, or rounded once in an FMA, in the accumulator's precision u (f32 holds products
-    of f16 and bf16 whole): |error| <= 4 sqrt(chain) u size. alpha, beta z and the bias lengthen the
-    chain by a step each. An activation stretches the error by its steepest slope. The maximum of a
-    window is off by no more than the largest error in it, and its size is the largest there; the mean
-    by no more than their mean, and by the steps of its own sum. The reference has an error of its own.
+    of f16 and bf16 whole): |error| <= 4 sqrt(chain) u size, and more for tf32, accurate and f8 (above).
+    alpha, beta z and the bias lengthen the chain by a step each. An activation stretches the error by its
+    steepest slope. The maximum of a window is off by no more than the largest error in it, and its size is
+    the largest there; the mean by no more than their mean, and by the steps of its own sum. The reference
+    has an error of its own.
     """
     unit, least, overflow = _OUT[problem.dtype_out]
-    if problem.dtype == "i8":
+    if problem.whole:
         return Bound(0.0, unit, least, overflow)
     u = _U_F64 if problem.dtype == "f64" else _U_F32
     terms, more = problem.cg * problem.r * problem.s, _steps(problem)
-    error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(terms + more) * _U_F64
+    error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(terms + more) * _U_F64 + _PRODUCT[problem.math]
+    error += 4 * math.sqrt(_CHAIN_F8) * _U_F8 if problem.dtype == "f8" else 0.0
     slope, silu = _steepest(problem), problem.epilogue.act == "silu"
     return Bound(slope * error + (_SILU_UNITS * u if silu else 0.0), unit, least, overflow)
 

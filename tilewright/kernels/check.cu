@@ -1,4 +1,4 @@
-// check: y (out_t) against ref and size (f64) of the reference, each thread over its share of elements.
+// check: y (out_t; i8 if Y_I8) against ref and size (f64) of the reference, each thread over its share of elements.
 //
 //   bound = limits[0] * size + limits[1] * |ref| + limits[2]          error = |y - ref|
 //   limits[3]: where |ref| + bound reaches it, an infinity of ref's sign is no error
@@ -16,19 +16,26 @@
 #define LARGEST 1.7e308
 #define FINITE(v) ((v) >= -LARGEST && (v) <= LARGEST)
 #define SIZE_OF(v) ((v) < 0 ? -(v) : (v))
+#if DTYPE == 4 && Y_I8
+typedef signed char y_t;
+#else
+typedef out_t y_t;
+#endif
 #if DTYPE == 4
 #define ROUNDED(v) (v)
+#define LOADED(p) (*(p))
 #else
+#define LOADED(p) out_load(p)
 #define ROUNDED(v) (double)widened(narrowed((acc_t)(v)))
 #endif
 
-KERNEL(check)(GLOBAL const out_t *RESTRICT y, GLOBAL const double *RESTRICT ref,
+KERNEL(check)(GLOBAL const y_t *RESTRICT y, GLOBAL const double *RESTRICT ref,
               GLOBAL const double *RESTRICT size, GLOBAL const double *RESTRICT limits,
               GLOBAL double *RESTRICT found) {
     double worst = 0, worst_bound = 0, largest = 0;
     double over = 0, unequal = 0, not_written = 0, infinite = 0, missed = 0;
     FOR_EACH(i, ELEMENTS) {
-        double value = out_load(y + i), want = ref[i];
+        double value = LOADED(y + i), want = ref[i];
         if (!FINITE(want)) {
             missed += FINITE(value);
             continue;

@@ -1,7 +1,7 @@
 // mma: the sum over r,s,c of x[n,p*u+r*d-pad,q*u+s*d-pad,c] * w[k,r,s,c], then its epilogue, on tensor cores
 //
 // Implicit GEMM: pixels (n, p, q) of all images against filters, summed over the taps (r, s) and channels, without
-// the columns ever being written. f16, bf16: sums of f32. i8: sums of i32.
+// the columns ever being written. f16, bf16, tf32, f8: sums of f32. i8: sums of i32. See mma_product.h.
 //
 //   M x N is pixels x channels where y is nhwc, else channels x pixels: neighbours in y lie along N
 //
@@ -36,7 +36,9 @@
 
 #include "tile.h"
 #include "tensor.h"
+#include "mma_product.h"
 #include "mma_stage.h"
+#include "mma_finish.h"
 
 typedef struct {
     int lane, share, team;  // its lane, share of a step, and number among the threads of that share
@@ -64,7 +66,7 @@ INLINE void read_fragments(Fragment a[MT], Fragment b[NT], shared_t stage, Lane 
 }
 
 // Sum up the steps from `first` to before `last`.
-INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w, Place at,
+INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL x_t *x, const GLOBAL unsigned char *w, Place at,
                    Lane me, int first, int last) {
     Fragment a[FRAGMENTS][MT], b[FRAGMENTS][NT];
     FilterSource filter = find_filter(w, at, first);
@@ -87,7 +89,7 @@ INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL in_t *x, 
         stage_x(shared + free * STAGE_BYTES, &input, step + STAGES - 1, last);
         stage_w(shared + free * STAGE_BYTES, &filter, step + STAGES - 1, last);
         ASYNC_COMMIT();
-        UNROLL for (int k = 0; k < TURNS_K; k++) {
+        UNROLL_BY(PROMOTED && FRAGMENTS == 1 ? 1 : TURNS_K) for (int k = 0; k < TURNS_K; k++) {
             const int next = k + FRAGMENTS - 1;
             if (next == TURNS_K) {
                 ASYNC_WAIT(STAGES - 2);
@@ -96,10 +98,11 @@ INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL in_t *x, 
                 here = shared + slot * STAGE_BYTES;
             }
             read_fragments(a[next % FRAGMENTS], b[next % FRAGMENTS], here, me, next % TURNS_K);
+            PREPARE();
             UNROLL for (int i = 0; i < MT; i++)
                 UNROLL for (int j = 0; j < NT; j++) {
                     const int jj = i & 1 ? NT - 1 - j : j;
-                    multiply(acc[i][jj], &a[k % FRAGMENTS][i], &b[k % FRAGMENTS][jj], me.lane);
+                    MULTIPLIED(acc[i][jj], i, jj);
                 }
         }
         if (FRAGMENTS == 1) {
@@ -117,35 +120,10 @@ INLINE void pick(acc_t v[4], acc_t acc[MT][NT][8], int g) {
     UNROLL for (int i = 0; i < 4; i++) v[i] = acc[g / 2 / NT][g / 2 % NT][i / 2 * 4 + g % 2 * 2 + i % 2];
 }
 
-// Element k of pixel px, in y, z and partial sums.
-INLINE offset_t y_at(int k, int px) {
-    if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
-    return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
-                  : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
-}
-
-// Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
-INLINE void finish_out(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int m, int n,
-                       acc_t v[4]) {
-    const int k = at.k0 + (Y_NHWC ? n : m), px = at.q0 + (Y_NHWC ? m : n), group = at.group * K;
-    const int whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
-    y_t out[4];
-    y += SHARE_AT(at);
-    UNROLL for (int i = 0; i < 4; i++) {
-        int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
-        if (whole && (Y_VECTOR || (ki < K && pi < PIXELS))) {
-            offset_t to = y_at(group + ki, pi);
-            out[i] = y_of(EPILOGUE_HERE ? before_pool(v[i], bias, group + ki, z, to) : v[i]);
-            if (!Y_VECTOR) y[to] = out[i];
-        }
-    }
-    if (Y_VECTOR && whole) store4(y + y_at(group + k, px), out);
-}
-
 BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
-(const GLOBAL in_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
- GLOBAL unsigned *RESTRICT arrived) {
+(const GLOBAL x_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived SCALE_PARAMETER) {
     TILE_ARRAY(shared);
     Lane me = find_lane();
     Place at = find_place(GROUP(0));
@@ -198,6 +176,6 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
 #endif
     if (whole) UNROLL for (int g = 0; g < OUTS / SB / SC; g++) {
         int out = (g * SC + at.sc) * SB + me.share;
-        finish_out(y, bias, z, at, out_m(me, out), out_n(me, out), mine[g]);
+        finish_out(y, bias, z, at, out_m(me, out), out_n(me, out), mine[g] SCALE_ARGUMENT);
     }
 }

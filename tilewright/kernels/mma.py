@@ -7,16 +7,23 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.mma_tile import (
     AS_IS,
     COPIED,
+    COPIES,
+    E4M3,
     GATHERED,
     MOST_COPIES,
     MOST_LOADS,
+    MOST_PIECES,
+    PLAIN,
+    THREE,
     WAYS,
+    WIDENED,
     Sizes,
     Values,
     all_chunks,
     copies,
     each,
     pixels_on_m,
+    products,
     registers,
     run_chunks,
     sizes,
@@ -37,7 +44,7 @@ from tilewright.kernels.tile import (
     may_combine,
     up_to,
 )
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import DTYPES, MATHS, Problem
 
 MOST_FILTER = 15  # rows or columns: a thread keeps a bit of each, of both in one register
 FEWEST = 8  # channels of one of several groups
@@ -50,12 +57,15 @@ class Mma(Family):
 
     name = "mma"
     races = False  # until it has been verified on a GPU; tried where it is named
-    dtypes = ("f16", "bf16", "i8")
+    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits tensor cores, on a device that has them."""
         pr = problem
-        if reason := super().refuses(problem, device):
+        if pr.dtype == "f32" and pr.math == "strict":
+            known = ", ".join((*self.dtypes, *MATHS[1:]))
+            return f"it computes {known}, not f32: tensor cores have no such products"
+        if pr.dtype != "f32" and (reason := super().refuses(problem, device)):
             return reason
         if not device.tensor_macs:
             return "the device has no tensor cores with the products of sm_80"
@@ -103,15 +113,18 @@ class Mma(Family):
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
-        if config["x"] != COPIED:
+        if config["x"] not in COPIES:
             return {}
-        return {"copied_bytes": f"the input in nhwc, whole chunks of 16 bytes: {copied_bytes(problem):,}"}
+        nbytes = copied_bytes(problem, config["x"])
+        return {"copied_bytes": f"the input in nhwc, whole chunks of 16 bytes: {nbytes:,}"}
 
     def chain(self, problem: Problem, config: Config) -> int:
-        """One share of the sum, then the shares one after the other."""
+        """One share of the sum, then the shares one after the other; what is promoted at once is one step."""
         cf = config.values
         shares = cf["sb"] * cf["sc"] * cf["sg"]
-        return ceil_div(sizes(problem, cf).turns * cf["chunks"] * each(problem), shares) + shares
+        chunks = sizes(problem, cf).turns * cf["chunks"]
+        promoted = products(problem, cf["x"]) in (THREE, E4M3)
+        return ceil_div(chunks // 2 if promoted else chunks * each(problem, cf["x"]), shares) + shares
 
 
 def _resident(pr: Problem, device: Device, cf: Values) -> bool:
@@ -138,9 +151,17 @@ def _gathers(pr: Problem, cf: Values) -> bool:
     return cf["x"] != GATHERED or (sz.pb % sz.threads == 0 and loads <= MOST_LOADS)
 
 
+def _has_product(pr: Problem, device: Device, way: int) -> bool:
+    """Whether the device multiplies what this way of reading gives it; without CUDA it does it by itself."""
+    return products(pr, way) != E4M3 or device.backend != "cuda" or int(device.arch[3:].rstrip("af")) >= 89
+
+
 RULES = (
-    Rule("sums", lambda mt, nt: 2 <= mt * nt <= 20 or mt == nt == 1,
-         "more than 160 sums a thread do not fit its registers"),
+    Rule("e4m3", lambda problem, device, x: _has_product(problem, device, x),
+         "products of e4m3 came with sm_89: it must be widened"),
+    Rule("sums", lambda problem, x, mt, nt: 2 <= mt * nt <= MOST_PIECES[products(problem, x)]
+         or mt == nt == 1,
+         "more than 160 sums a thread do not fit its registers, nor 72 of accurate, 96 of f8"),
     Rule("m_pieces", lambda problem, mt: 16 * (mt - 1) < _outputs(problem)[0], "pieces without outputs"),
     Rule("n_pieces", lambda problem, nt: 16 * (nt - 1) < _outputs(problem)[1], "pieces without outputs"),
     Rule("m_warps", lambda problem, mt, wm: 16 * mt * (wm - 1) < _outputs(problem)[0],
@@ -159,6 +180,8 @@ RULES = (
         "a thread that gathers takes whole pixels, and all of its loads are unrolled"),
     Rule("shares_meet", lambda mt, nt, sb: 2 * mt * nt % sb == 0,
          "each share of a block finishes as many outputs"),
+    Rule("promoted", lambda problem, x, fd: fd == 1 or products(problem, x) not in (THREE, E4M3),
+         "a loop that is unrolled has more sums under way than there are registers"),
     Rule("fragments", lambda sb, fd, chunks: chunks % (2 * sb * fd) == 0,
          "each share takes whole buffers of a step's fragments, of two chunks each"),
     Rule("copies", lambda problem, x, mt, nt, wm, wn, sb, chunks: copies(
@@ -193,27 +216,43 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     sz = sizes(pr, cf)
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
-    if cf["x"] == COPIED:
-        parts = (Blueprint("nhwc.cu", tuple(_copy_defines(pr).items()), (), packed_bytes=0),)
+    if cf["x"] in COPIES:
+        parts = (Blueprint("nhwc.cu", tuple(_copy_defines(pr, cf["x"]).items()), (), packed_bytes=0),)
     return Blueprint(
         source="mma.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.turns),
-            ("PACK_C", pr.cg if cf["x"] == GATHERED else run_chunks(pr, cf["chunks"]) * each(pr)),
-            ("PACK_COLUMNS", int(pixels_on_m(pr))),
+            ("PACK_C", _run_channels(pr, cf)), ("PACK_COLUMNS", int(pixels_on_m(pr))),
+            *((("PACK_PRODUCTS", _moved_as(pr, cf["x"])),) if _moved_as(pr, cf["x"]) else ()),
         ),
         workspace=workspace, parts=parts,
     )  # fmt: skip
 
 
+def _run_channels(pr: Problem, cf: Values) -> int:
+    """Channels of a tap that are neighbours in the sum."""
+    way = cf["x"]
+    return pr.cg if way == GATHERED else run_chunks(pr, cf["chunks"], way) * each(pr, way)
+
+
+def _moved_as(pr: Problem, way: int) -> int:
+    """Return PACK_PRODUCTS and COPIED_AS: what is multiplied; 4: widened; 0: DTYPE says it."""
+    return 4 if way == WIDENED else products(pr, way)
+
+
+def _code(pr: Problem) -> int:
+    """Return DTYPE: that of sums and outputs, and of the input where PRODUCTS does not say."""
+    return DTYPES.index(pr.plain.dtype)
+
+
 def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, splits = cf["combine"], cf["sc"] * cf["sg"]
-    copied = cf["x"] == COPIED
+    copied, scale = cf["x"] in COPIES, ("scale",) * pr.requantised
     main = Launch(
         "mma", (sz.tiles * splits, 1, 1), (sz.threads, 1, 1),
         ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
-         "partial", "arrived"), shared_bytes=sz.shared_bytes, cluster=cf["sc"], chained=copied,
+         "partial", "arrived", *scale), shared_bytes=sz.shared_bytes, cluster=cf["sc"], chained=copied,
     )  # fmt: skip
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * sz.tiles * sz.tile}.get(combine, 0)
     workspace = [
@@ -222,11 +261,12 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     ]
     launches = [main]
     if copied:
-        workspace.append(Buffer("copied", copied_bytes(pr)))
-        launches.insert(0, _copy(pr))
+        workspace.append(Buffer("copied", copied_bytes(pr, cf["x"])))
+        launches.insert(0, _copy(pr, cf["x"]))
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+        name, args = "requant_shares" if scale else "sum_shares", ("partial", "bias", "z", "y", *scale)
+        launches.append(Launch(name, groups, block, args, chained=True))
     return tuple(launches), tuple(workspace)
 
 
@@ -234,35 +274,39 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
     return 16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"]
 
 
-def copied_bytes(pr: Problem) -> int:
+def copied_bytes(pr: Problem, way: int) -> int:
     """Bytes of the input in nhwc, of whole chunks."""
-    return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr)
+    return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr, way)
 
 
-def _copy(pr: Problem) -> Launch:
-    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * tap_chunks(pr)
+def _copy(pr: Problem, way: int) -> Launch:
+    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * tap_chunks(pr, way)
     tiles = ceil_div(pixels, 32) * ceil_div(chunks, 8)
     blocks = ceil_div(pixels * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
     return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
-def _copy_defines(pr: Problem) -> Values:
-    return dict(
-        DTYPE=DTYPES.index(pr.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr),
-        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr) >= 1 << 31),
+def _copy_defines(pr: Problem, way: int) -> Values:
+    moved = dict(COPIED_AS=_moved_as(pr, way)) if _moved_as(pr, way) else {}
+    return moved | dict(
+        DTYPE=_code(pr), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr, way),
+        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, way) >= 1 << 31),
     )  # fmt: skip
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
-    most_bytes = max(copied_bytes(pr), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
+    way, kind = cf["x"], products(pr, cf["x"])
+    most_bytes = max(copied_bytes(pr, way), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
-    return images | dict(
-        DTYPE=DTYPES.index(pr.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
-        FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"], X_WAY=cf["x"],
-        X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"]), CC=tap_chunks(pr), TURNS=sz.turns, STEPS=sz.turns,
+    more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | (dict(REQUANT=1) if pr.requantised else {})
+    return images | more | dict(
+        DTYPE=_code(pr), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
+        FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
+        X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
+        CC=tap_chunks(pr, way), TURNS=sz.turns, STEPS=sz.turns,
         CLUSTER=cf["sc"], SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
         K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, C=pr.cg, H=view.h, W=view.w, K=pr.kg,
         GROUPS_=pr.groups, R=pr.r, S=pr.s, STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0],

@@ -9,7 +9,7 @@
 // Padding, and pixels past the last one, are zeros: `taps` has a bit for each row r (r) and column s (16 + s) of
 // the filter that meets the image.
 
-#define EACH (16 / (DTYPE == 4 ? 1 : 2))  // numbers of a chunk
+#define EACH (16 / NUMBER_BYTES)          // numbers of a chunk
 #define ALL_CHUNKS (X_WAY == 2 ? (R * S * C + EACH - 1) / EACH : R * S * CC)
 #define ROWS_APART (THREADS / CHUNKS)     // pixels between two copies of a thread
 #define X_COPIES (X_WAY == 2 ? (PB + THREADS - 1) / THREADS : (PB + ROWS_APART - 1) / ROWS_APART)
@@ -50,7 +50,7 @@ INLINE unsigned tap_bits(int r, int s) { return 1u << r | 1u << (16 + s); }
 INLINE int copy_row(int j) { return X_WAY == 2 ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART; }
 INLINE int copy_pixel(int row) { return Y_NHWC ? row : COLUMN(row); }
 
-INLINE InputSource find_input(const GLOBAL in_t *x, Place at) {
+INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
     InputSource from;
     from.x = (const GLOBAL unsigned char *)x;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
@@ -69,7 +69,7 @@ INLINE InputSource find_input(const GLOBAL in_t *x, Place at) {
 #if X_WAY == 2
 INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
     if (step >= last) return;
-    const GLOBAL in_t *x = (const GLOBAL in_t *)from->x;
+    const GLOBAL x_t *x = (const GLOBAL x_t *)from->x;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         int row = copy_row(j);
         if (PB % THREADS && row >= PB) continue;

@@ -7,41 +7,54 @@ from dataclasses import dataclass
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
-AS_IS, COPIED, GATHERED = range(3)
-WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number")
+AS_IS, COPIED, GATHERED, WIDENED = range(4)
+WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
+        "copied to nhwc and widened to f16 by a first kernel")  # fmt: skip
+COPIES = (COPIED, WIDENED)
+PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS
+MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
 MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
 Values = dict[str, int]
 
 
-def each(pr: Problem) -> int:
+def products(pr: Problem, way: int) -> int:
+    """What is multiplied: the numbers as they are, rounded to tf32, three products for one, or e4m3."""
+    if pr.math != "strict":
+        return TF32 if pr.math == "tf32" else THREE
+    return E4M3 if pr.dtype == "f8" and way != WIDENED else PLAIN
+
+
+def each(pr: Problem, way: int = AS_IS) -> int:
     """Numbers of a chunk of 16 bytes."""
-    return 16 // DTYPE_BYTES[pr.dtype]
+    return 8 if way == WIDENED else 16 // DTYPE_BYTES[pr.dtype]
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
     """How the input can be read: whole chunks of channels as they are, else copied; few channels gathered."""
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
-    first = AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
-    return (first, GATHERED) if pr.cg * pr.r * pr.s <= MOST_GATHERED else (first,)
+    first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED,)
+    if pr.cg * pr.r * pr.s <= MOST_GATHERED:
+        first += (GATHERED,)
+    return (*first, WIDENED) if pr.dtype == "f8" else first
 
 
-def tap_chunks(pr: Problem) -> int:
+def tap_chunks(pr: Problem, way: int) -> int:
     """Chunks of one tap of one group."""
-    return ceil_div(pr.cg, each(pr))
+    return ceil_div(pr.cg, each(pr, way))
 
 
 def all_chunks(pr: Problem, way: int) -> int:
     """Chunks of the whole sum; what is gathered has no gaps between taps."""
     if way == GATHERED:
         return ceil_div(pr.cg * pr.r * pr.s, each(pr))
-    return pr.r * pr.s * tap_chunks(pr)
+    return pr.r * pr.s * tap_chunks(pr, way)
 
 
-def run_chunks(pr: Problem, chunks: int) -> int:
+def run_chunks(pr: Problem, chunks: int, way: int) -> int:
     """Chunks of a tap that are neighbours in the sum: those of a step, where a tap fills whole steps."""
-    return chunks if tap_chunks(pr) % chunks == 0 else tap_chunks(pr)
+    return chunks if tap_chunks(pr, way) % chunks == 0 else tap_chunks(pr, way)
 
 
 def pixels_on_m(pr: Problem) -> bool:
@@ -98,4 +111,9 @@ def copies(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, places of pixels, addresses."""
     gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # under way at once
+    kind = products(pr, cf["x"])
+    if kind == THREE:  # the second halves of fragments, and sums that are not promoted yet
+        gathers += 4 * (cf["mt"] + cf["nt"]) + 32 + (32 if cf["x"] == GATHERED else 0)
+    elif kind == E4M3:
+        gathers += 2 * cf["mt"] * cf["nt"] + 16
     return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + gathers + 42

@@ -5,12 +5,17 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Work
 from tilewright.kernels.mma_tile import (
-    COPIED,
+    COPIES,
+    E4M3,
     GATHERED,
+    PLAIN,
+    TF32,
+    THREE,
     Sizes,
     Values,
     each,
     pixels_on_m,
+    products,
     registers,
     sizes,
     tap_chunks,
@@ -20,7 +25,10 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 WAVEFRONT = 0.6  # of the model's, whose cycles were fitted to loads with conflicts; ldmatrix has none
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
-PRODUCT = 16 * 16 * 16  # products of f16 in two instructions m16n8k16, as long as two m16n8k32 of i8
+PRODUCT = 16 * 16 * 16  # products of f16 in two instructions m16n8k16; as long as two of i8 or tf32 take
+# By PRODUCTS: instructions m16n8 of a piece, sums of a thread beside them, instructions for its fragments.
+_ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
+_ISSUED_SM_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
@@ -34,17 +42,20 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     x_bytes, w_bytes = 16 * turns * cf["chunks"] * sz.pb, 16 * turns * cf["chunks"] * sz.kb
     filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
     gathered = cf["x"] == GATHERED
+    issued = _ISSUED_SM_90 if device.arch == "sm_90" else _ISSUED
+    multiplies, adds, prepares = issued[products(pr, cf["x"])]
     x_slots = sz.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if gathered else 6.0)
     x_first = sz.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
     meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
-    copied = cf["x"] == COPIED
-    copied_bytes = 16.0 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr) if copied else 0.0
+    copied = cf["x"] in COPIES
+    copied_bytes = 16.0 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr, cf["x"]) if copied else 0.0
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
     return Work(
         blocks=blocks, threads=sz.threads, registers=registers(pr, cf), resident=_resident(pr, device, cf),
         shared_bytes=sz.shared_bytes, steps=turns, buffers=cf["stages"],
-        fma=fragments * pieces * 2, shared_loads=reads, global_loads=0.0,
+        fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
+        shared_loads=reads, global_loads=0.0,
         staging=x_first + turns * (x_slots + 1.5 * filter_copies + 20.0),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
         wavefronts=WAVEFRONT * (4.0 * reads * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
@@ -57,7 +68,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),
         block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
         more_launches=int(copied), more_bytes=float(pr.x_bytes + copied_bytes) if copied else 0.0,
-        tensor_cycles=fragments * pieces * warps * PRODUCT / device.tensor_macs,
+        tensor_cycles=fragments * pieces * warps * PRODUCT * multiplies / 2 / device.tensor_macs,
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
 

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from tilewright.errors import ConfigError
 from tilewright.kernels.family import Config
 from tilewright.kernels.textbook import ROLLED, UNROLLED, Textbook, steps
-from tilewright.kernels.textbook_work import GEMM_COALESCED, GEMM_NAIVE, GEMM_UNCOALESCED, NAIVE, TILE, UNROLL
+from tilewright.kernels.textbook_work import (
+    GEMM_COALESCED,
+    GEMM_NAIVE,
+    GEMM_UNCOALESCED,
+    NAIVE,
+    TENSOR_NAIVE,
+    TENSOR_TILED,
+    TILE,
+    UNROLL,
+)
 from tilewright.problem import Problem
 
 
@@ -53,6 +62,10 @@ def _named() -> Iterator[Named]:
     yield Named("gemm:naive", naive, GEMM_NAIVE, square)
     yield Named("gemm:tiled-uncoalesced", apart, GEMM_UNCOALESCED, square)
     yield Named("gemm:tiled-coalesced", turned, GEMM_COALESCED, square)
+    one = "tensor cores, f16: a warp makes 16 x 16 outputs of what it reads from global memory"
+    yield Named("gemm:tensor-naive", one, TENSOR_NAIVE, (32, 1, 1))
+    tiled = "tensor cores, f16: 8 warps make 64 x 128 outputs of tiles in shared memory"
+    yield Named("gemm:tensor-tiled", tiled, TENSOR_TILED, (32, 4, 2))
     for side in (4, 8, 16, 32):
         doc = f"tile size against time: coalesced, {side} x {side}"
         yield Named(f"gemm:tile-{side}", doc, GEMM_COALESCED, (side, side, 1))

@@ -14,6 +14,8 @@ from tilewright.kernels.reference import sizes
 from tilewright.kernels.textbook_work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
+    TENSOR_NAIVE,
+    TENSOR_TILED,
     UNROLL,
     Values,
     shared_bytes,
@@ -24,7 +26,11 @@ from tilewright.kernels.textbook_work import (
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
-STEP_NAMES = ("naive", "tile", "unroll", "gemm_naive", "gemm_uncoalesced", "gemm_coalesced")
+STEP_NAMES = (
+    "naive", "tile", "unroll", "gemm_naive", "gemm_uncoalesced", "gemm_coalesced", "tensor_naive",
+    "tensor_tiled",
+)  # fmt: skip
+HALVES = ("f16", "bf16")  # what the tensor-core steps multiply
 ROLLED, UNROLLED = range(2)
 MOST_SUMS = 16  # of a window that a thread holds at once
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
@@ -32,24 +38,31 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the
 
 def steps(problem: Problem) -> tuple[int, ...]:
     """Return the steps that a layer can take."""
-    if problem.groups > 1 or problem.dtype != "f32":
+    if problem.groups > 1 or problem.dtype not in ("f32", *HALVES):
         return ()
     matrix = not product(problem).columns and not problem.epilogue.pool
-    return tuple(range(6 if matrix else GEMM_NAIVE))
+    if problem.dtype in HALVES:
+        return (TENSOR_NAIVE, TENSOR_TILED) if matrix else ()
+    return tuple(range(TENSOR_NAIVE if matrix else GEMM_NAIVE))
 
 
 class Textbook(Family):
-    """One output a thread: naive, from shared memory, unrolled, coalesced."""
+    """One output a thread: naive, from shared memory, unrolled, coalesced; on tensor cores, a tile a warp."""
 
     name = "textbook"
     races = False
+    dtypes = ("f32", *HALVES)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take f32 layers of one group on a device with kernels."""
+        """Take f32 layers of one group, and matrix products of f16 on tensor cores."""
         if reason := super().refuses(problem, device):
             return reason
-        if not steps(problem):
+        if problem.groups > 1:
             return f"it computes one group, not {problem.groups}"
+        if not steps(problem):
+            return f"in {problem.dtype} it computes matrix products alone"
+        if problem.dtype in HALVES and not device.tensor_macs:
+            return "the device has no tensor cores with the products of sm_80"
         if device.backend not in ("cuda", "opencl"):
             return f"the {device.backend} backend runs no kernels"
         return None
@@ -59,9 +72,10 @@ class Textbook(Family):
         ways = (ROLLED, UNROLLED) if problem.epilogue.pool else (ROLLED,)
         return (
             Param("step", steps(problem), "how far the kernel has come", STEP_NAMES),
-            Param("bw", (4, 8, 16, 32), "threads of a block over Q; over K in a gemm step"),
-            Param("bh", (1, 2, 4, 8, 16, 32), "threads of a block over P; over pixels in a gemm step"),
-            Param("bk", (1, 2, 4, 8, 16), "threads of a block over K"),
+            Param("bw", (4, 8, 16, 32), "threads of a block over Q; over K in a gemm step; of a warp"),
+            Param("bh", (1, 2, 4, 8, 16, 32),
+                  "threads of a block over P; over pixels in a gemm step; warps over these in a tensor step"),
+            Param("bk", (1, 2, 4, 8, 16), "threads of a block over K; warps over K in a tensor step"),
             Param("pool", ways, "a window's sums one after the other, or all at once",
                   ("rolled", "unrolled")),
         )  # fmt: skip
@@ -73,6 +87,8 @@ class Textbook(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where the filter is transposed first."""
         cf = config.values
+        if cf["step"] >= TENSOR_NAIVE:
+            return _tensor(problem, cf, aligned)
         return _gemm(problem, cf) if cf["step"] >= GEMM_NAIVE else _conv(problem, cf)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
@@ -85,8 +101,13 @@ class Textbook(Family):
 
 
 RULES = (
-    Rule("square", lambda step, bw, bh, bk: step < GEMM_NAIVE or (bw == bh and bk == 1),
+    Rule("square", lambda step, bw, bh, bk: not GEMM_NAIVE <= step < TENSOR_NAIVE or (bw == bh and bk == 1),
          "a block of a gemm step is a square tile: bw is its side, bh the same, bk 1"),
+    Rule("warp", lambda step, bw: step < TENSOR_NAIVE or bw == 32, "a tensor step counts whole warps of 32"),
+    Rule("one_warp", lambda step, bh, bk: step != TENSOR_NAIVE or bh == bk == 1,
+         "a block of tensor_naive is one warp"),
+    Rule("staging", lambda step, bh: step != TENSOR_TILED or bh <= 16,
+         "all threads copy as many words of either tile"),
     Rule("block", lambda device, bw, bh, bk: bw * bh * bk <= min(1024, device.max_threads),
          "more threads than a block may have"),
     Rule("window", lambda problem, pool: side(problem, pool) ** 2 <= MOST_SUMS,
@@ -94,8 +115,8 @@ RULES = (
     Rule("body", lambda problem, step, pool: step != UNROLL
          or problem.r * problem.s * side(problem, pool) ** 2 <= MOST_BODY,
          "the unrolled loops overflow the instruction cache"),
-    Rule("shared", lambda problem, device, step, bw, bh, pool: shared_bytes(
-        problem, dict(step=step, bw=bw, bh=bh, pool=pool)) <= device.shared_per_block,
+    Rule("shared", lambda problem, device, step, bw, bh, bk, pool: shared_bytes(
+        problem, dict(step=step, bw=bw, bh=bh, bk=bk, pool=pool)) <= device.shared_per_block,
         "more shared memory than a block may have"),
 )  # fmt: skip
 
@@ -126,3 +147,15 @@ def _gemm(pr: Problem, cf: Values) -> Blueprint:
         "textbook_gemm.cu", tuple(defines.items()), (first, main) if turned else (main,),
         packed_bytes=pr.w_bytes, workspace=(Buffer("turned", pr.w_bytes),) if turned else (),
     )  # fmt: skip
+
+
+def _tensor(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
+    k, pixels, _ = tiles(pr, cf)
+    shared = shared_bytes(pr, cf)
+    defines = sizes(pr) | dict(
+        STEP=cf["step"], BH=cf["bh"], BK=cf["bk"], K_TILES=k, X_ROWS=int(product(pr).x_nhwc),
+        PAIRS=int(pr.c % 2 == 0 and aligned), SHARED_BYTES=shared,
+    )  # fmt: skip
+    block = (32 * cf["bh"] * cf["bk"], 1, 1)
+    launch = Launch("textbook_tensor", (k * pixels, 1, 1), block, ("x", "w", "bias", "z", "y"), shared)
+    return Blueprint("textbook_tensor.cu", tuple(defines.items()), (launch,), packed_bytes=pr.w_bytes)

@@ -10,7 +10,8 @@ from tilewright.kernels.family import Work
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
-NAIVE, TILE, UNROLL, GEMM_NAIVE, GEMM_UNCOALESCED, GEMM_COALESCED = range(6)  # steps
+NAIVE, TILE, UNROLL, GEMM_NAIVE, GEMM_UNCOALESCED, GEMM_COALESCED, TENSOR_NAIVE, TENSOR_TILED = range(8)
+DEPTH = 32  # channels of a step of TENSOR_TILED
 Values = dict[str, int]
 
 
@@ -20,10 +21,18 @@ def side(pr: Problem, pool: int) -> int:
 
 
 def tiles(pr: Problem, cf: Values) -> tuple[int, int, int]:
-    """Blocks along K, P and Q of an image; along K and the pixels of all images in a gemm step."""
+    """Blocks along K, P and Q of an image; along K and the pixels of all images in a gemm or tensor step."""
+    if cf["step"] >= TENSOR_NAIVE:
+        rows, columns = warp_tile(cf)
+        return ceil_div(pr.k, rows * cf["bk"]), ceil_div(pr.n * pr.p * pr.q, columns * cf["bh"]), 1
     if cf["step"] >= GEMM_NAIVE:
         return ceil_div(pr.k, cf["bw"]), ceil_div(pr.n * pr.p * pr.q, cf["bw"]), 1
     return ceil_div(pr.k, cf["bk"]), ceil_div(pr.y_p, cf["bh"]), ceil_div(pr.y_q, cf["bw"])
+
+
+def warp_tile(cf: Values) -> tuple[int, int]:
+    """Output channels and pixels of a warp in a tensor step."""
+    return (32, 32) if cf["step"] == TENSOR_TILED else (16, 16)
 
 
 def tile_floats(pr: Problem, cf: Values) -> int:
@@ -36,6 +45,8 @@ def tile_floats(pr: Problem, cf: Values) -> int:
 
 def shared_bytes(pr: Problem, cf: Values) -> int:
     """Shared memory of a block."""
+    if cf["step"] >= TENSOR_NAIVE:
+        return 4 * 32 * (cf["bh"] + cf["bk"]) * (DEPTH // 2 + 4) if cf["step"] == TENSOR_TILED else 0
     if cf["step"] >= GEMM_NAIVE:
         return 4 * 2 * cf["bw"] * (cf["bw"] + 1) if cf["step"] > GEMM_NAIVE else 0
     return 4 * tile_floats(pr, cf) if cf["step"] > NAIVE else 0
@@ -43,6 +54,8 @@ def shared_bytes(pr: Problem, cf: Values) -> int:
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     """Count what one block and one thread do. On a CPU one core runs a whole block."""
+    if cf["step"] >= TENSOR_NAIVE:
+        return _tensor(pr, device, cf)
     work = _gemm(pr, device, cf) if cf["step"] >= GEMM_NAIVE else _conv(pr, device, cf)
     if device.lanes == 32:
         return work
@@ -89,6 +102,26 @@ def _gemm(pr: Problem, device: Device, cf: Values) -> Work:
         run=min(8, t) if pr.layout_out == "nhwc" else 1,
     )  # fmt: skip
     return replace(work, more_launches=1, more_bytes=2.0 * pr.w_bytes) if turned else work
+
+
+def _tensor(pr: Problem, device: Device, cf: Values) -> Work:
+    """Count a step of the matrix product on tensor cores; the loads of naive have all 8 rows apart."""
+    rows, columns = warp_tile(cf)
+    warps, (k, pixels, _) = cf["bh"] * cf["bk"], tiles(pr, cf)
+    staged, depth = cf["step"] == TENSOR_TILED, DEPTH if cf["step"] == TENSOR_TILED else 16
+    steps = ceil_div(pr.c, depth)
+    read = steps * depth / 16 * (4 * rows / 16 + 2 * columns / 8)  # words of a lane
+    words = steps * depth / 2 * (rows * cf["bk"] + columns * cf["bh"]) / (32 * warps) if staged else read
+    work = _work(
+        pr, device, cf, k * pixels, 32 * warps, steps, fma=steps * depth / 16 * rows * columns / 128,
+        shared_loads=read if staged else 0.0, global_loads=words, staging=8.0 * words,
+        wavefronts=warps * (read + words if staged else words * 8),
+        load_bytes=2.0 * steps * depth * (rows * cf["bk"] + columns * cf["bh"]) * (1 if staged else 2),
+        registers=rows * columns // 32 + 48, outputs=rows * columns * warps,
+        run=16 if pr.layout_out == "nchw" else 2,
+    )  # fmt: skip
+    cycles = steps * depth * rows * columns * warps / device.tensor_macs
+    return replace(work, tensor_cycles=cycles)
 
 
 def _work(

@@ -23,8 +23,8 @@ def pack(problem: Problem, device: Device, geometry: tuple[tuple[str, int], ...]
     blocks, defines = spread(device, nbytes // (8 if problem.dtype == "f64" else 4))
     big = dict(OFFSET64=int(nbytes >= 1 << 31))
     return Blueprint(
-        source="pack.cu",
-        defines=tuple((sizes(problem) | dict(geometry) | defines | big).items()),
+        source="mma_pack.cu" if "PACK_PRODUCTS" in dict(geometry) else "pack.cu",
+        defines=tuple((sizes(problem.plain) | dict(geometry) | defines | big).items()),
         launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
         packed_bytes=0,
     )
@@ -37,7 +37,8 @@ def check(problem: Problem, device: Device) -> Blueprint:
     """
     elements = problem.y_elements
     blocks, defines = spread(device, elements)
-    defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28), DTYPE=DTYPES.index(problem.dtype))
+    defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28))
+    defines |= dict(DTYPE=DTYPES.index(problem.plain.dtype), Y_I8=int(problem.dtype_out == "i8"))
     return Blueprint(
         source="check.cu",
         defines=tuple(defines.items()),
@@ -51,7 +52,7 @@ def check(problem: Problem, device: Device) -> Blueprint:
 
 def same(problem: Problem, device: Device) -> Blueprint:
     """Return the launch that counts differing words of two outputs: buffers a, b, found."""
-    word = 4 if problem.y_bytes % 4 == 0 else 2
+    word = next(size for size in (4, 2, 1) if problem.y_bytes % size == 0)
     words = problem.y_bytes // word
     blocks, defines = spread(device, words)
     launch = Launch("same", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("a", "b", "found"))

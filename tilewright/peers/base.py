@@ -121,7 +121,7 @@ class Peer:
 
     Attributes:
         usual: whether it runs without being asked for by name.
-        dtypes: what it computes.
+        dtypes: what it computes: of ``Problem.kind``, but that tf32 and accurate go with f32.
     """
 
     name: str = ""
@@ -145,7 +145,7 @@ class Peer:
         if problem.n == 0:
             raise PeerError(f"{self.name}: the batch is empty, there is nothing to run")
         if problem.dtype not in self.dtypes:
-            raise PeerError(f"{self.name}: it computes {', '.join(self.dtypes)}, not {problem.dtype}")
+            raise PeerError(f"{self.name}: it computes {', '.join(self.dtypes)}, not {problem.kind}")
         offer = self.offer(problem, inputs, setting)
         if not offer.contestants:
             raise PeerError(f"{self.name}: {offer.refusal}")
@@ -190,11 +190,12 @@ def wall_us(run: Run) -> float:
 def unwritten(problem: Problem, pooled: bool = True) -> Array:
     """Return a y of axes n, k, h, w that nothing was written to: every number NaN, every integer -1.
 
-    ``pooled=False`` gives what goes into the pool, if there is one.
+    ``pooled=False`` gives what goes into the pool, if there is one, and what is requantised, if it is.
     """
     p, q = (problem.y_p, problem.y_q) if pooled else (problem.p, problem.q)
-    raw = np.full((problem.n, problem.k, p, q * DTYPE_BYTES[problem.dtype_out]), 0xFF, np.uint8)
-    y: Array = raw.view(numpy_dtype(problem.dtype_out))
+    dtype = problem.dtype_out if pooled else problem.dtype_added
+    raw = np.full((problem.n, problem.k, p, q * DTYPE_BYTES[dtype]), 0xFF, np.uint8)
+    y: Array = raw.view(numpy_dtype(dtype))
     return y
 
 

@@ -11,7 +11,7 @@ from tilewright.epilogue import Epilogue
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, unwritten
 from tilewright.peers.eager import told
 from tilewright.peers.gpu import Gpu, Placed
-from tilewright.peers.pytorch import no_cuda_torch, strict
+from tilewright.peers.pytorch import as_asked, no_cuda_torch, tf32
 from tilewright.problem import Problem
 from tilewright.tuning.inputs import Inputs
 
@@ -23,7 +23,7 @@ class Cublas(Peer):
 
     name = "cublas"
     backends = ("cuda",)
-    dtypes = ("f64", "f32", "f16", "bf16", "i8")
+    dtypes = ("f64", "f32", "f16", "bf16", "i8", "q8", "f8")
 
     def absent(self, device: Device) -> str | None:
         return no_cuda_torch(self.name)
@@ -33,9 +33,9 @@ class Cublas(Peer):
         if problem.groups != 1 or any(problem.pad) or not (_pointwise(problem) or _classifier(problem)):
             offer.skipped["cublas"] = "the layer is no single matrix product"
             return offer
-        strict()
+        as_asked(problem)
         offer.attempt_layouts("cublas", partial(_contestant, problem, inputs, setting, _product))
-        if problem.n * problem.p * problem.q == 1 and problem.dtype != "i8":
+        if problem.n * problem.p * problem.q == 1 and not problem.whole and problem.dtype != "f8":
             vector = partial(_contestant, problem, inputs, setting, _vector)
             offer.attempt("cublas vector", partial(vector, "nchw"))
         return offer
@@ -69,7 +69,8 @@ def _contestant(
 
     run()
     what, way = ("vector", "cublas vector") if how is _vector else ("matmul", f"cublas {layout}")
-    detail = f"cuBLAS (PyTorch {torch.__version__}) {what}, {layout}{told(problem.epilogue, fused)}"
+    how_so = tf32(problem) + told(problem.epilogue, fused)
+    detail = f"cuBLAS (PyTorch {torch.__version__}) {what}, {layout}{how_so}"
     pack_us = gpu.pack_us(setting, placed, layout)
     convert_us = gpu.convert_us(problem, setting, layout, placed, last[0])
     return Contestant("cublas", way, detail, layout, run, output, pack_us=pack_us, convert_us=convert_us)
@@ -89,8 +90,10 @@ def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: An
     z = None if placed.z is None else _flat(placed.z, layout).reshape(shape)
     if target.ndim == 3 and problem.n == 1:
         b, target, z = b[0], target[0], None if z is None else z[0]
-    if problem.dtype == "i8":
+    if problem.whole:
         return _whole(torch, a, b, target)
+    if problem.dtype == "f8":
+        return _eighths(torch, e, a, b, target, bias)
     if target.ndim == 3:
         return _into(e, torch.matmul, torch.baddbmm, (a.expand(problem.n, -1, -1), b), target, z)
     if bias is None or z is not None:
@@ -126,6 +129,20 @@ def _whole(torch: Any, a: Any, b: Any, target: Any) -> Product:
     if target.ndim == 3:
         raise ValueError("PyTorch has no batched product of i8 matrices")
     return partial(torch._int_mm, a, b, out=target), ()
+
+
+def _eighths(torch: Any, e: Epilogue, a: Any, b: Any, target: Any, bias: Any) -> Product:
+    """Return the product of f8 matrices, alpha and the bias in it; cuBLASLt wants b by columns."""
+    if target.ndim == 3 or b.stride(0) != 1:
+        raise ValueError("cuBLAS multiplies matrices of f8 with the channels last, one at a time")
+    alpha, one = (torch.full((), v, dtype=torch.float32, device=a.device) for v in (e.alpha, 1.0))
+    shift = None if bias is None or e.add else bias.reshape(-1)
+    more = dict(bias=shift, out_dtype=target.dtype, use_fast_accum=False)
+
+    def product() -> Any:
+        target.copy_(torch._scaled_mm(a, b, alpha, one, **more))
+
+    return product, ("alpha",) if shift is None else ("alpha", "bias")
 
 
 def _flat(array: Any, layout: str) -> Any:

@@ -38,7 +38,7 @@ class Cudnn(Peer):
 
     name = "cudnn"
     backends = ("cuda",)
-    dtypes = ("f64", "f32", "f16", "bf16", "i8")
+    dtypes = ("f64", "f32", "f16", "bf16", "i8", "q8", "f8")
 
     def absent(self, device: Device) -> str | None:
         _preload()
@@ -90,7 +90,7 @@ class _Layout:
         self.sums = gpu.put(unwritten(problem, pooled=False), layout)
         self.arrays = {"x": placed.x, "w": placed.w, "bias": placed.bias, "z": placed.z}
         self.arrays["beta"] = gpu.put(np.full((1, 1, 1, 1), e.beta, numpy_dtype(scalar_dtype(problem))))
-        self.zeros = gpu.put(np.zeros((1, problem.k, 1, 1), numpy_dtype(problem.dtype_out)))
+        self.zeros = gpu.put(np.zeros((1, problem.k, 1, 1), numpy_dtype(problem.dtype_added)))
         self._workspace = gpu.bytes(0)
         self._workspace_bytes = 0
 
@@ -98,7 +98,7 @@ class _Layout:
         """Build the plans of one way to do the epilogue; failures go to the offer."""
         owner: Mapping[str, Any] = {"handle": self.handle}
         arguments = (self.cudnn, self.problem, self.layout, way, owner)
-        where, key = self.where(way), (self.problem.dtype, self.layout, str(way))
+        where, key = self.where(way), (self.problem.kind, self.layout, str(way))
         try:
             plans, skipped = strict_plans(self.cudnn, lambda: graph_of(*arguments), key)
         except Exception as error:  # the graph as a whole is refused
@@ -137,7 +137,7 @@ class _Layout:
         set_stream, stream = self.cudnn.set_stream, self.setting.stream
         done = ("alpha", *way.steps)
         apart = [step for step in words(self.problem.epilogue) if step not in done]
-        left = gpu.eager(self.problem, self.placed, done) if apart else None
+        left = gpu.eager(self.problem, self.placed, done) if apart or self.problem.requantised else None
 
         def run() -> None:
             set_stream(handle=handle, stream=stream())  # the front end does nothing where it is the same

@@ -22,9 +22,10 @@ from tilewright.problem import Problem
 UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "beta": 6}
 
 # A strict contestant multiplies in the dtype and adds in f32 at least: an engine with one of these notes
-# does not; and in f32 none that uses tensor cores does.
+# does not; and in f32 none that uses tensor cores does. Where tf32 is asked for, factors may be cut to it.
 LOOSE = ("DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
 TENSOR_CORE = "TENSOR_CORE"
+BARRED = dict.fromkeys(("f32", "accurate"), (*LOOSE, TENSOR_CORE)) | {"tf32": LOOSE[1:]}  # of others: LOOSE
 MARKED = ("WINOGRAD", "FFT", "NONDETERMINISTIC")
 
 _MOST_KNOBS = 64  # most knob settings tried of one engine, beyond those that cuDNN recommends
@@ -32,7 +33,8 @@ _NOTES: dict[tuple[str, str, str], dict[int, frozenset[str]]] = {}  # of engines
 
 # Dtypes of cuDNN's by our own; products are summed in, and the epilogue is computed in.
 _TYPES = dict(f64="DOUBLE", f32="FLOAT", f16="HALF", bf16="BFLOAT16", i8="INT8", i32="INT32")
-_SUMS = dict(f64="DOUBLE", i8="INT32")
+_TYPES |= dict(f8="FP8_E4M3")
+_SUMS = dict(f64="DOUBLE", i8="INT32", q8="INT32")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def strides(layout: str, c: int, h: int, w: int) -> list[int]:
 
 def scalar_dtype(problem: Problem) -> str:
     """Dtype of beta: that of the epilogue's arithmetic."""
-    return {"f64": "f64", "i8": "i32"}.get(problem.dtype, "f32")
+    return {"f64": "f64", "i8": "i32", "q8": "i32"}.get(problem.dtype, "f32")
 
 
 def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping[str, Any]) -> Any:
@@ -102,10 +104,10 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
         owner: ``handle=…``, or ``device_property=…`` where there is no GPU.
     """
     p = problem
-    kind = {name: getattr(cudnn.data_type, theirs) for name, theirs in _TYPES.items()}
+    kind = {name: getattr(cudnn.data_type, theirs, None) for name, theirs in _TYPES.items()}
     sums = getattr(cudnn.data_type, _SUMS.get(p.dtype, "FLOAT"))
     graph = cudnn.pygraph(
-        io_data_type=kind[p.dtype], intermediate_data_type=sums, compute_data_type=sums, **owner
+        io_data_type=kind[p.stored], intermediate_data_type=sums, compute_data_type=sums, **owner
     )
 
     def tensor(name: str, dtype: str, n: int, c: int, h: int, w: int) -> Any:
@@ -114,13 +116,13 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
 
     top, bottom, left, right = p.pad
     y = graph.conv_fprop(
-        tensor("x", p.dtype, p.n, p.c, p.h, p.w), tensor("w", p.dtype, p.k, p.cg, p.r, p.s),
+        tensor("x", p.stored, p.n, p.c, p.h, p.w), tensor("w", p.stored, p.k, p.cg, p.r, p.s),
         pre_padding=[top, left], post_padding=[bottom, right],
         stride=list(p.stride), dilation=list(p.dilation), compute_data_type=sums,
     )  # fmt: skip
     y = _fused(graph, y, p, way, tensor)
     y.set_output(True)
-    y.set_data_type(kind[p.dtype_out])
+    y.set_data_type(kind[p.dtype_added])  # sums that are requantised are so apart
     y.set_dim([p.n, p.k, p.p, p.q])
     y.set_stride(strides(layout, p.k, p.p, p.q))
     y.set_uid(UIDS["y"])
@@ -133,10 +135,10 @@ def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any])
     """Add the steps of a way to a graph, in the order that cuDNN's own engines look for."""
     e = p.epilogue
     if "add" in way.steps:
-        z = tensor("z", p.dtype_out, p.n, p.k, p.p, p.q)
+        z = tensor("z", p.dtype_added, p.n, p.k, p.p, p.q)
         y = graph.add(y, z if e.beta == 1.0 else graph.mul(z, tensor("beta", scalar_dtype(p), 1, 1, 1, 1)))
     if "bias" in way.steps or way.zero_bias:
-        y = graph.add(y, tensor("bias", p.dtype_out, 1, p.k, 1, 1))
+        y = graph.add(y, tensor("bias", p.dtype_added, 1, p.k, 1, 1))
     if "act" not in way.steps:
         return y
     if e.act == "leaky":
@@ -154,7 +156,7 @@ def strict_plans(
     Args:
         cudnn: the front end.
         make: makes the layer's graph anew.
-        key: what the notes of engines depend on: (dtype, layout, text of the way).
+        key: what the notes of engines depend on: (kind of the problem, layout, text of the way).
 
     Returns:
         The plans, and the reason for each that could not be built.
@@ -163,7 +165,7 @@ def strict_plans(
     names = _names(graph)
     engines = {engine for engine in map(_engine, names) if engine is not None}
     notes = _NOTES.setdefault(key, {})
-    loose = {*LOOSE, TENSOR_CORE} if key[0] == "f32" else set(LOOSE)
+    loose = set(BARRED.get(key[0], LOOSE))
     if engines - set(notes):
         notes |= _notes(cudnn, make)
 

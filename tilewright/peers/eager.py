@@ -16,10 +16,12 @@ Step = Callable[[Any], Any]
 
 
 def to_tensor(array: Array) -> Any:
-    """View a NumPy array as a tensor; NumPy's bfloat16 is a package's own, which PyTorch does not know."""
+    """View a NumPy array as a tensor; PyTorch does not know NumPy's bfloat16 and float8, a package's own."""
     torch = load("torch")
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.name == "float8_e4m3fn":
+        return torch.from_numpy(array.view(np.int8)).view(torch.float8_e4m3fn)
     return torch.from_numpy(array)
 
 
@@ -29,6 +31,9 @@ def to_array(tensor: Any) -> Array:
     if tensor.dtype == torch.bfloat16:
         bits: Array = tensor.view(torch.int16).numpy()
         return bits.view(numpy_dtype("bf16"))
+    if tensor.dtype == torch.float8_e4m3fn:
+        eighths: Array = tensor.view(torch.int8).numpy()
+        return eighths.view(numpy_dtype("f8"))
     array: Array = tensor.numpy()
     return array
 
@@ -54,7 +59,10 @@ def told(epilogue: Epilogue, fused: Collection[str]) -> str:
 class Eager:
     """The steps that are left of an epilogue, each a kernel of its own, in place but for the pool."""
 
-    def __init__(self, epilogue: Epilogue, bias: Any = None, z: Any = None, done: Collection[str] = ()):
+    def __init__(
+        self, epilogue: Epilogue, bias: Any = None, z: Any = None, done: Collection[str] = (),
+        scale: Any = None,
+    ):  # fmt: skip
         """Choose the operations.
 
         Args:
@@ -62,6 +70,7 @@ class Eager:
             bias: tensor of shape (1, K, 1, 1), where there is one.
             z: the residual of the shape of the sum, where one is added.
             done: steps that need not be done any more.
+            scale: tensor of shape (1, K, 1, 1), where sums of i8 are requantised at the end.
         """
         alpha, beta = epilogue.alpha, epilogue.beta
         steps = {
@@ -72,6 +81,9 @@ class Eager:
             "pool": _pool(epilogue),
         }
         self._steps: list[Step] = [steps[name] for name in words(epilogue) if name not in done]
+        if scale is not None:
+            torch = load("torch")
+            self._steps.append(lambda y: y.float().mul_(scale).round_().clamp_(-128, 127).to(torch.int8))
 
     def __call__(self, y: Any) -> Any:
         """Enqueue the steps; y is overwritten unless there are none."""

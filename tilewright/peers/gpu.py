@@ -34,6 +34,7 @@ class Placed:
     plain_w: Any
     bias: Any = None
     z: Any = None
+    scale: Any = None
 
 
 class Gpu:
@@ -59,7 +60,8 @@ class Gpu:
         z = None if inputs.z is None else self.put(as_nchw(inputs.z, problem.layout_out), layout)
         bias = self.put(inputs.bias.reshape(1, -1, 1, 1)) if problem.epilogue.bias else None
         x, plain_w = self.put(as_nchw(inputs.x, problem.layout_in), layout), self.put(inputs.w)
-        return Placed(x, plain_w if layout == "nchw" else self.put(inputs.w, layout), plain_w, bias, z)
+        scale = None if inputs.scale is None else self.put(inputs.scale.reshape(1, -1, 1, 1))
+        return Placed(x, plain_w if layout == "nchw" else self.put(inputs.w, layout), plain_w, bias, z, scale)
 
     def put(self, array: Array, layout: str = "nchw") -> Any:
         """Copy an array of axes n, c, h, w to the GPU in a layout."""
@@ -91,7 +93,7 @@ class Gpu:
         """
         if not isinstance(self._on, _Torch):
             raise PeerError("an epilogue apart from the convolution needs PyTorch")
-        return Eager(problem.epilogue, placed.bias, placed.z, done)
+        return Eager(problem.epilogue, placed.bias, placed.z, done, placed.scale)
 
     def copying(self, source: Any, target: Any) -> Run:
         """Return a run that copies one array to another of the same shape, whatever the layouts."""

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
 from tilewright.peers.gpu import Gpu
-from tilewright.peers.pytorch import convolution, no_cuda_torch, strict
+from tilewright.peers.pytorch import as_asked, convolution, no_cuda_torch
 from tilewright.problem import Problem
 from tilewright.tuning.inputs import Inputs
 
@@ -28,7 +28,7 @@ class Inductor(Peer):
         return no_cuda_torch(self.name) or needs(self.name, ("triton", "triton"))
 
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
-        strict()
+        as_asked(problem)
         load("torch").backends.cudnn.benchmark = True
         offer = Offer()
         offer.attempt_layouts("inductor", partial(_contestant, problem, inputs, setting))

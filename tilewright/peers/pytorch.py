@@ -22,17 +22,22 @@ def no_cuda_torch(peer: str) -> str | None:
     return reason
 
 
-def strict() -> None:
-    """Multiply in the dtype and add in f32 at least, in all of PyTorch and for the whole process.
+def as_asked(problem: Problem) -> None:
+    """Multiply as the problem asks and add in f32 at least, in all of PyTorch and for the whole process.
 
-    That bars TF32, and f16 or bf16 for the sums of a matrix product's parts.
+    TF32 is barred but where it is asked for, and f16 or bf16 for the sums of a matrix product's parts always.
     """
     torch = load("torch")
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = problem.math == "tf32"
     matmul = torch.backends.cuda.matmul
-    matmul.allow_tf32 = False
+    matmul.allow_tf32 = problem.math == "tf32"
     matmul.allow_fp16_reduced_precision_reduction = False
     matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def tf32(problem: Problem) -> str:
+    """Say in a detail that factors may be those of TF32."""
+    return ", TF32 allowed" if problem.math == "tf32" else ""
 
 
 class PyTorch(Peer):
@@ -45,7 +50,7 @@ class PyTorch(Peer):
         return no_cuda_torch(self.name)
 
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
-        strict()
+        as_asked(problem)
         load("torch").backends.cudnn.benchmark = True
         offer = Offer()
         offer.attempt_layouts("pytorch", partial(_contestant, problem, inputs, setting))
@@ -67,7 +72,7 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str)
         return as_output(gpu.get(last[0]), problem)
 
     run()
-    what = f"PyTorch {torch.__version__} conv2d, cudnn.benchmark, {layout}"
+    what = f"PyTorch {torch.__version__} conv2d, cudnn.benchmark, {layout}{tf32(problem)}"
     detail = what + ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused)
     pack_us = gpu.pack_us(setting, placed, layout)
     convert_us = gpu.convert_us(problem, setting, layout, placed, last[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,6 +121,8 @@ class CudaRuntime:
 
         if hasattr(array, "detach"):  # torch refuses to export what requires a gradient
             array = array.detach()
+        if "float8" in str(getattr(array, "dtype", "")):  # DLPack has none everywhere: its bytes
+            array = array.view("uint8" if hasattr(array, "get") else sys.modules["torch"].uint8)
         try:
             view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
         except Exception as error:

@@ -21,6 +21,7 @@ from tilewright.runtime import cache
 from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
 from tilewright.runtime.capacity import host_bytes
 
+CONVERSIONS = ("widen", "requant")  # kernels of adapted.cu
 NOTE = f"slow: NumPy only; {how_to_get('opencl')}, or '.[cuda]' for a GPU"
 
 
@@ -56,17 +57,23 @@ class NumpyRuntime:
         Raises:
             CompileError: for any other kernel.
         """
-        if blueprint.source != "reference.cu":
+        if blueprint.source not in ("reference.cu", "adapted.cu"):
             raise CompileError(f"{blueprint.source}: NumPy runs the reference family only; {NOTE}")
         source = full_source(blueprint)
         lines = ",".join(f"{name}={value}" for name, value in blueprint.defines)
-        resources = {launch.kernel: Resources() for launch in blueprint.launches}
+        names = {launch.kernel for launch in blueprint.launches} - set(CONVERSIONS)
+        if blueprint.source == "adapted.cu":
+            names = {CONVERSIONS[dict(blueprint.defines)["REQUANT"]]}
+        resources = {name: Resources() for name in names}
         return Built(cache.key_of(source, (), self.compiler, "numpy"), lines.encode(), resources, 0.0)
 
     def load(self, built: Built) -> Loaded:
         """Read the problem back from the defines."""
         pairs = (item.split("=") for item in built.binary.decode().split(","))
-        problem = problem_of({name: int(value) for name, value in pairs})
+        defines = {name: int(value) for name, value in pairs}
+        if "REQUANT" in defines:
+            return Loaded(defines, dict.fromkeys(built.resources, defines))
+        problem = problem_of(defines)
         return Loaded(problem, {name: problem for name in built.resources})
 
     def alloc(self, nbytes: int) -> Memory:
@@ -110,7 +117,8 @@ class NumpyRuntime:
         if launch.kernel == "zero":
             self.fill(memories[0], 0)
             return
-        _compute(loaded.kernels[launch.kernel], launch.kernel, memories)
+        work = _convert if launch.kernel in CONVERSIONS else _compute
+        work(loaded.kernels[launch.kernel], launch.kernel, memories)
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
@@ -129,6 +137,21 @@ class NumpyRuntime:
     def versions(self) -> dict[str, str]:
         """Return NumPy's and Python's versions."""
         return {"numpy": np.__version__, "python": platform.python_version(), "note": NOTE}
+
+
+def _convert(defines: dict[str, int], kernel: str, memories: Sequence[Memory]) -> None:
+    """Do what a kernel of adapted.cu does."""
+    if kernel == "requant":
+        channels, pixels = defines["CHANNELS"], defines["PIXELS"]
+        images = defines["ELEMENTS"] // (channels * pixels)
+        shape = (images, pixels, channels) if defines["Y_NHWC"] else (images, channels, pixels)
+        sums, scale = _typed(memories[0], np.int32, shape), _typed(memories[1], np.float32, (channels,))
+        scaled = sums.astype(np.float32) * (scale if defines["Y_NHWC"] else scale[:, None])
+        _typed(memories[2], np.int8, shape)[...] = np.clip(np.rint(scaled), -128, 127)
+        return
+    f8, f16 = numpy_dtype("f8"), np.float16
+    for place, count in ((0, defines["ELEMENTS"]), (2, defines["W_ELEMENTS"])):
+        _typed(memories[place + 1], f16, (count,))[...] = _typed(memories[place], f8, (count,)).astype(f16)
 
 
 def _compute(problem: Problem, kernel: str, memories: Sequence[Memory]) -> None:

@@ -6,7 +6,6 @@ from tilewright.studies.study import Layer, Memory, Step, Steps, Study, Whole
 
 GEMM = Layer("GEMM", "n1c4096h64w64k4096r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
 SMALL = Layer("GEMM 1024", "n1c1024h32w32k1024r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
-TENSOR = "waits for the tensor-core families"
 
 LADDER = (
     Step("simple_fpu", "all from global memory", config="gemm:naive", published={"": ("1147.35ms",)}),
@@ -14,9 +13,9 @@ LADDER = (
          published={"": ("406.769ms",)}),
     Step("optimized_fpu, coalesced", "tiles of a transposed operand", config="gemm:tiled-coalesced",
          published={"": ("141.204ms", "111.721 ms in its last run")}),
-    Step("simple_wmma", "tensor cores from global memory, f16", waits=TENSOR, dtype="f16",
+    Step("simple_wmma", "tensor cores from global memory, f16", config="gemm:tensor-naive", dtype="f16",
          published={"": ("17.9091ms",)}),
-    Step("optimized_wmma", "tensor cores and shared memory, f16", waits=TENSOR, dtype="f16",
+    Step("optimized_wmma", "tensor cores and shared memory, f16", config="gemm:tensor-tiled", dtype="f16",
          published={"": ("6.18253ms",)}),
 )  # fmt: skip
 
@@ -62,8 +61,10 @@ STUDY = Study(
                      published={"": ("1647ms", "kernel 1147.35 ms", "copy to device 31 ms")}),
                 Step("optimized_fpu", config="gemm:tiled-coalesced",
                      published={"": ("833ms", "kernel 111.721 ms", "transpose 376 ms")}),
-                Step("simple_wmma", waits=TENSOR, published={"": ("363ms", "kernel 17.9091 ms")}),
-                Step("optimized_wmma", waits=TENSOR, published={"": ("352ms", "kernel 6.18253 ms")}),
+                Step("simple_wmma", config="gemm:tensor-naive", dtype="f16",
+                     published={"": ("363ms", "kernel 17.9091 ms")}),
+                Step("optimized_wmma", config="gemm:tensor-tiled", dtype="f16",
+                     published={"": ("352ms", "kernel 6.18253 ms")}),
                 Step("tilewright", family="all"),
             ),
         ),

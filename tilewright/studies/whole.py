@@ -43,6 +43,7 @@ def _once(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
     problem, took = plan.problem, dict[str, float]()
     e = problem.epilogue
     given = {"x": inputs.x, "w": inputs.w, "bias": inputs.bias if e.bias else None, "z": inputs.z}
+    given["scale"] = inputs.scale
     arrays = {name: array for name, array in given.items() if array is not None}
     host = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
 
@@ -60,11 +61,11 @@ def _once(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
     memory = timed("allocate", lambda: {name: runtime.alloc(size) for name, size in sizes.items()})
     timed("copy to device", upload)
     packed = timed("pack filter", lambda: plan.pack(memory["w"]))
-    bias, z = memory.get("bias"), memory.get("z")
-    timed("launch", lambda: plan.run(memory["x"], packed, memory["y"], bias, z))
+    bias, z, scale = (memory.get(name) for name in ("bias", "z", "scale"))
+    timed("launch", lambda: plan.run(memory["x"], packed, memory["y"], bias, z, scale=scale))
     timed("synchronize", runtime.synchronize)
     timed("copy to host", lambda: runtime.download(memory["y"], host))
-    bias = z = packed = None
+    bias = z = scale = packed = None
     timed("free", memory.clear)
     return took
 

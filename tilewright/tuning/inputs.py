@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +12,25 @@ from tilewright.problem import Problem
 Array = Any  # numpy.ndarray of the problem's dtypes
 
 _MOST = 8  # of the integers: with sums this small a missing term shows, in bf16 too
-_EXACT_SUMS = {"f64": 1 << 53, "i8": (1 << 31) - 1}  # up to where integers are added without rounding
-_EXACT_SUMS |= dict.fromkeys(("f32", "f16", "bf16"), 1 << 24)
+# Up to where integers are added without rounding. Tensor cores keep some 14 bits of a sum of f8, but of
+# 128 products at most.
+_EXACT_SUMS = {"f64": 1 << 53} | dict.fromkeys(("i8", "q8"), (1 << 31) - 1)
+_EXACT_SUMS |= dict.fromkeys(("f32", "f16", "bf16", "f8"), 1 << 24)
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Host arrays of one problem: x and w (kcrs) in its dtype, bias (K elements) and z in that of y.
+    """Host arrays of one problem: x and w (kcrs) in its dtype, bias (K elements) and z in that of the sums.
 
-    x and z have the problem's layouts. z is None where the problem adds none.
+    x and z have the problem's layouts. z is None where the problem adds none, scale (K f32) where nothing is
+    requantised.
     """
 
     x: Array
     w: Array
     bias: Array
     z: Array | None = None
+    scale: Array | None = None
 
 
 def exact_inputs(problem: Problem, seed: int) -> Inputs:
@@ -37,11 +42,13 @@ def exact_inputs(problem: Problem, seed: int) -> Inputs:
 
     rng = np.random.default_rng([seed, 1])
     most = max(1, _largest(problem))
+    halving = _of_scales(seed).integers(-3, 1, problem.k)  # halves are rounded to even numbers
+    scale = np.exp2(halving).astype(np.float32)
 
     def integers(dtype: str, *shape: int) -> Array:
         return rng.integers(-most, most, shape, dtype=np.int8, endpoint=True).astype(numpy_dtype(dtype))
 
-    return _inputs(problem, integers)
+    return _inputs(problem, integers, scale)
 
 
 def stays_exact(problem: Problem) -> bool:
@@ -83,15 +90,24 @@ def normal_inputs(problem: Problem, seed: int) -> Inputs:
         wide = np.float64 if dtype == "f64" else np.float32
         return rng.standard_normal(shape, dtype=wide).astype(numpy_dtype(dtype), copy=False)
 
-    return _inputs(problem, normal)
+    width = math.sqrt(terms) * most * (most + 1) / 3 / 64  # most sums are within 64, a few beyond 127
+    scale = _of_scales(seed).uniform(0.5, 2.0, problem.k) / max(1.0, width)
+    return _inputs(problem, normal, scale.astype(np.float32))
 
 
-def _inputs(problem: Problem, make: Any) -> Inputs:
+def _of_scales(seed: int) -> Any:
+    import numpy as np
+
+    return np.random.default_rng([seed, 4])
+
+
+def _inputs(problem: Problem, make: Any, scale: Array) -> Inputs:
     """Make arrays of numbers for a problem, always in the same order."""
-    dtype, dtype_out = problem.dtype, problem.dtype_out
+    dtype, added = problem.stored, problem.dtype_added
     x, w = make(dtype, *problem.x_shape), make(dtype, *problem.w_shape)
-    bias = make(dtype_out, problem.k)
-    return Inputs(x, w, bias, make(dtype_out, *problem.z_shape) if problem.epilogue.add else None)
+    bias = make(added, problem.k)
+    z = make(added, *problem.z_shape) if problem.epilogue.add else None
+    return Inputs(x, w, bias, z, scale if problem.requantised else None)
 
 
 def with_nonfinite(array: Array, seed: int) -> Array:

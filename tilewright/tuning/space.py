@@ -141,7 +141,7 @@ def usable(
         if not family.tunable:
             continue
         try:
-            reason = family.refuses(problem, device)
+            reason = family.refuses(problem, device) or _too_loose(family, problem)
             if reason is None:
                 sample(family, problem, device, random.Random(0))
         except EmptySpace as error:
@@ -151,6 +151,13 @@ def usable(
         else:
             passed[family.name] = reason
     return found, passed
+
+
+def _too_loose(family: Family, problem: Problem) -> str | None:
+    """Say why a family that takes the dtype is not what ``accurate`` asks for."""
+    if problem.math == "accurate" and not family.exact:
+        return "its sums are less accurate than strict f32's"
+    return None
 
 
 def sample(family: Family, problem: Problem, device: Device, rng: random.Random) -> Config:

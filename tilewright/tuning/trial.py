@@ -166,6 +166,7 @@ def _rehearse(
     sizes = {b.name: b.nbytes for b in blueprint.workspace}
     sizes |= dict(x=problem.x_bytes, y=problem.y_bytes, w=packed_bytes, packed=packed_bytes)
     sizes |= dict(bias=problem.bias_bytes, z=problem.z_bytes if problem.epilogue.add else 64)
+    sizes["scale"] = max(problem.scale_bytes, 64)
     loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
     for launch in blueprint.launches:
         small = max(g * b for g, b in zip(launch.grid, launch.block, strict=True)) < 1 << 16

@@ -11,13 +11,16 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import Any
 
-from tilewright.execution import Plan
+from tilewright.dtypes import numpy_dtype
+from tilewright.execution import Plan, wanted
 from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import Blueprint, Config, Launch
 from tilewright.kernels.reference import numpy_conv, reference_f64
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Loaded, Memory, Runtime
@@ -66,6 +69,7 @@ class _Data:
     w: Memory
     bias: Memory | None = None
     z: Memory | None = None
+    scale: Memory | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +109,8 @@ class Verifier:
         plan = Plan.make(fence.guarded, self.problem, config)
         packed = plan.pack(self._normal.w)
         data = self._normal
-        return Candidate(plan, fence, packed, lambda: plan.run(data.x, packed, self._y, data.bias, data.z))
+        run = partial(plan.run, data.x, packed, self._y, data.bias, data.z, scale=data.scale)
+        return Candidate(plan, fence, packed, run)
 
     def check(
         self,
@@ -177,7 +182,7 @@ class Verifier:
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
         """Whether NaN and infinity can be put in, and must stay where they have a part."""
-        return self.problem.dtype != "i8" and not candidate.plan.family.spreads_nonfinite
+        return not self.problem.whole and not candidate.plan.family.spreads_nonfinite
 
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""
@@ -197,7 +202,7 @@ class Verifier:
         """Say which inputs a candidate changed."""
         import numpy as np
 
-        for name in ("x", "w", "bias", "z"):
+        for name in ("x", "w", "bias", "z", "scale"):
             memory, host = getattr(data, name), getattr(data.host, name)
             if memory is None:
                 continue
@@ -215,27 +220,47 @@ class Verifier:
         ``size`` becomes that of these inputs: only normal numbers need a bound.
         """
         runtime, problem = self.runtime, self.problem
-        names = ["x", "w"] + ["bias"] * problem.epilogue.bias + ["z"] * problem.epilogue.add
+        names = ["x", "w", *(name for name, want in wanted(problem).items() if want)]
         placed = {name: fence.alloc(getattr(host, name).nbytes, name) for name in names}
         for name, memory in placed.items():
             runtime.upload(memory, getattr(host, name))
         ref = runtime.alloc(8 * problem.y_elements)
         if runtime.unified:
-            found = numpy_conv(problem, host.x, host.w, host.bias, host.z, size is not None)
+            found = numpy_conv(problem.plain, host.x, host.w, host.bias, host.z, size is not None)
             runtime.upload(ref, found[0])
             if size is not None:
                 runtime.upload(size, found[1])
-            return _Data(host, ref, **placed)
-        unused, unread = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
-        known = {"bias": unused, "z": unused, **placed, "ref": ref, "size": unread}
-        self._launch(reference_f64(problem, runtime.device), known)
-        runtime.synchronize()  # unread may go as soon as this returns
+        else:
+            unused, unread = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
+            known = {"bias": unused, "z": unused, **placed, **self._widened(host), "ref": ref, "size": unread}
+            self._launch(reference_f64(problem.plain, runtime.device), known)
+            runtime.synchronize()  # unread may go as soon as this returns
+        if problem.requantised:
+            self._requantise(ref, host)
         return _Data(host, ref, **placed)
+
+    def _widened(self, host: Inputs) -> dict[str, Memory]:
+        """Return x and w in the plain dtype, where that is another one."""
+        plain, found = self.problem.plain.dtype, {}
+        if plain != self.problem.stored:
+            for name in ("x", "w"):
+                array = getattr(host, name).astype(numpy_dtype(plain))
+                found[name] = self.runtime.alloc(array.nbytes)
+                self.runtime.upload(found[name], array)
+        return found
+
+    def _requantise(self, ref: Memory, host: Inputs) -> None:
+        """Turn sums into the i8 that they become."""
+        import numpy as np
+
+        sums = np.empty(self.problem.y_shape, np.float64)
+        self.runtime.download(ref, sums)
+        self.runtime.upload(ref, numpy_requantised(self.problem, sums, host.scale))
 
     def _enqueue(self, candidate: Candidate, data: _Data, packed: Memory, y: Memory) -> None:
         """Poison y and run."""
         self.runtime.fill(y, POISON)
-        candidate.plan.run(data.x, packed, y, data.bias, data.z)
+        candidate.plan.run(data.x, packed, y, data.bias, data.z, scale=data.scale)
         self.runtime.synchronize()
 
     def _figures(self, candidate: Candidate, data: _Data, packed: Memory) -> Figures:

@@ -1,0 +1,42 @@
+// The filter for the products of mma_product.h, laid out as pack_tensor.h has it: words [group][k tile][step][row]
+// [chunk][4], chunks swizzled; a word holds one f32, two f16 or four e4m3.
+//
+//   PACK_PRODUCTS  1 f32 rounded to tf32   2 f32 as it is   3 e4m3 as it is   4 e4m3 widened to f16
+//   PACK_K PACK_STEPS PACK_C PACK_COLUMNS  as there
+//
+// Example: 64 channels of f32, 3x3, PACK_CHUNKS = 8, PACK_C = 32: a row of a step is 32 channels of a tap.
+
+#define CHUNKS PACK_CHUNKS
+#include "loop.h"
+#include "swizzle.h"
+#include "mma_tf32.h"
+#include "e4m3.h"
+
+#if PACK_PRODUCTS < 3
+typedef unsigned number_t;
+#define IN_WORD 1
+#define BITS_OF(v) (PACK_PRODUCTS == 1 ? tf32_of(v) : (v))
+#else
+typedef unsigned char number_t;
+#define IN_WORD (PACK_PRODUCTS == 3 ? 4 : 2)
+#define BITS_OF(v) (PACK_PRODUCTS == 3 ? (unsigned)(v) : (unsigned)half_of_e4m3(v))
+#endif
+#define TILES ((KG + PACK_K - 1) / PACK_K)
+#define PACKED ((offset_t)GROUP_COUNT * TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
+
+KERNEL(pack)(GLOBAL const number_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
+    FOR_EACH(item, PACKED) {
+        int row = item / (CHUNKS * 4) % PACK_K, chunk = (int)(item / 4 % CHUNKS) ^ SWIZZLE(row % 8);
+        offset_t rest = item / (CHUNKS * 4) / PACK_K;
+        int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
+        rest /= PACK_STEPS;
+        int k = (int)(rest % TILES) * PACK_K + (PACK_COLUMNS ? COLUMN(row) : row), group = rest / TILES;
+        unsigned word = 0;
+        for (int j = 0; j < IN_WORD; j++, i++) {
+            int tap = i / PACK_C % (SIZE_R * SIZE_S), c = i / PACK_C / (SIZE_R * SIZE_S) * PACK_C + i % PACK_C;
+            if (k >= KG || c >= CG) continue;
+            word |= BITS_OF(w[((offset_t)(group * KG + k) * CG + c) * (SIZE_R * SIZE_S) + tap]) << (32 / IN_WORD * j);
+        }
+        packed[item] = word;
+    }
+}

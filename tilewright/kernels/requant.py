@@ -1,0 +1,17 @@
+"""Requantised sums in NumPy: what requant.h does, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.problem import Problem
+
+
+def numpy_requantised(problem: Problem, sums: Any, scale: Any) -> Any:
+    """Return clamp(round(scale[k] * sums)), in the dtype of the sums, for whole sums in y's layout."""
+    import numpy as np
+
+    scale = np.asarray(scale, np.float32).reshape((-1, 1, 1) if problem.layout_out == "nchw" else (-1,))
+    with np.errstate(over="ignore"):
+        scaled = np.asarray(sums).astype(np.float32) * scale
+    return np.clip(np.rint(scaled), -128, 127).astype(np.asarray(sums).dtype)

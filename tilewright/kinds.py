@@ -1,0 +1,27 @@
+"""What a layer is made of: dtypes of its arrays, and how f32 is multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DTYPE_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4, "f8": 1, "q8": 1}
+DTYPES = ("f64", "f32", "f16", "bf16", "i8")  # of inputs, that CUDA cores and CPUs compute
+MATHS = ("strict", "tf32", "accurate")  # the latter two of f32 tensors
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a dtype of x and w is stored as, what is added (bias, z), and what comes out."""
+
+    stored: str
+    added: str
+    out: str
+    plain: str  # of the same numbers in a dtype of DTYPES
+
+
+KINDS = {name: Kind(name, name, name, name) for name in ("f64", "f32", "f16", "bf16")}
+KINDS["i8"] = Kind("i8", "i32", "i32", "i8")
+KINDS["f8"] = Kind("f8", "f16", "f16", "f16")  # e4m3; every one is an f16
+KINDS["q8"] = Kind("i8", "i32", "i8", "i8")  # i8 whose sums are requantised
+STORED = (*DTYPES, "f8")  # what x and w can be
+NAMES = (*DTYPES, "f8", "q8", *MATHS[1:])  # what a problem string, or --dtype, can ask for
