@@ -50,8 +50,9 @@ class Problem:
     - strict: every product and every sum in f32.
     - tf32, written ``-tf32``: x and w are rounded to tf32 (11 bits) first.
     - accurate, written ``-accurate``: on tensor cores, each number as the sum of two of tf32, three products
-      of these, sums promoted to f32 every 8 products: an error no larger than strict's. Not the same
-      in that denormals of x and w may count as 0. Never chosen where it is not asked for.
+      of these, sums promoted to f32 every 8 products: an error no larger than that of f32 sums, one product
+      after the other. Not the same in that denormals of x and w may count as 0, numbers above 3.401e38 as
+      infinity, and that what overflows may be NaN. Never chosen where it is not asked for.
 
     Raises:
         ProblemError: if a size is out of range or the output would be empty.

@@ -76,7 +76,7 @@ SHAPES = (
     "n1c24h9w8k33r3s3p1-accurate-nhwc+add",
     "n2c19h13w5k17r3s3p1-accurate-nhwc2nchw+bias+relu",
     "n1c3h12w13k20r7s7p3u2-accurate",
-    "n3c12h6w7k40r1s1u2-accurate-nhwc+bias+avgpool2",
+    "n3c72h6w7k40r1s1u2-accurate-nhwc+bias+avgpool2",
     "n1c48h9w8k33r3s3p1-f8-nhwc+bias",
     "n2c19h13w5k17r3s3p1-f8+add0.5+relu",
     "n1c3h12w13k20r7s7p3u2-f8-nhwc2nchw+maxpool2",

@@ -8,8 +8,9 @@
 //
 // 2 and 3 are promoted: the products of one fragment (8, or 32 of f8) start from zero, and their sum is added to
 // that of the whole in f32, rounded to nearest; tensor cores cut off, those of f8 all but some 14 bits.
-// low is scaled so that it has the exponent of its number: no f32 is too small for it, but a denormal one. high is
-// at most the largest finite tf32, so an infinity is in low alone, and its products are those of f32.
+// low is scaled so that it has the exponent of its number: no f32 is too small for it, but a denormal one. An
+// infinity, or what rounds to one, has high = 0 and is in low alone: low_v high_w is what f32 has, and 0 low_w adds
+// nothing. A NaN is in low too.
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k8" (tf32) and "m16n8k32" (e4m3): words lie as they do in f16.
 
 #ifndef PRODUCTS
@@ -34,7 +35,6 @@ typedef in_t x_t;
 #else
 
 #include "mma_tf32.h"
-#define LARGEST_TF32 3.40116213421e+38f  // 0x7f7fe000
 
 #ifdef __CUDACC__
 #define FRAGMENT_WORDS 4
@@ -98,10 +98,9 @@ INLINE void round_all(Fragment *x, int count) {
 INLINE void split_all(Fragment *v, Fragment *low, int count) {
     UNROLL for (int i = 0; i < count; i++)
         UNROLL for (int e = 0; e < FRAGMENT_WORDS; e++) {
-            float whole = bits_float(WORDS_OF(v + i)[e]);
-            float at_most = fmin(fmax(whole, -LARGEST_TF32), LARGEST_TF32);
-            unsigned high = (float_bits(at_most) + 0x1000u) & 0xffffe000u;
-            WORDS_OF(low + i)[e] = float_bits((whole - bits_float(high)) * 2048.0f);
+            unsigned bits = WORDS_OF(v + i)[e], high = (bits + 0x1000u) & 0xffffe000u;
+            if (!(fabs(bits_float(high)) < 3.402823e38f)) high = 0;
+            WORDS_OF(low + i)[e] = float_bits((bits_float(bits) - bits_float(high)) * 2048.0f);
             WORDS_OF(v + i)[e] = high;
         }
 }
