@@ -24,9 +24,10 @@ GRAMMAR = f"""\
   r<filter height> [s<filter width>] [u<stride>[x<stride w>]]
   [p<pad> or p<pad h>x<pad w> or p<top>.<bottom>.<left>.<right>]
   [d<dilation>[x<dilation w>]] [g<groups>]
-  -f64 -f32 -tf32 -accurate -f16 -bf16 -f8 -i8      -nchw -nhwc -nchw2nhwc -nhwc2nchw
+  -f64 -f32 -tf32 -accurate -f16 -bf16 -f8 -i8
+  -nchw -nhwc -nchw2nhwc -nhwc2nchw
 {WORDS}
-  +requant (of -i8 alone)"""
+  +requant, last, of -i8"""
 EXAMPLE = "n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
 _HINT = f"write it like {EXAMPLE}; 'tilewright --help' has the grammar"
 
@@ -226,17 +227,14 @@ class Problem:
         more = self.bias_bytes * self.epilogue.bias + self.z_bytes * self.epilogue.add
         return self.x_bytes + self.w_bytes + self.y_bytes + self.scale_bytes + more
 
+    def with_dtype(self, name: str) -> Problem:
+        """Return the same layer in another dtype or math; its epilogue has the numbers of its text."""
+        epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
+        return replace(self, dtype=name, math="strict", epilogue=epilogue)
+
     def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
         """Return the same layer with other layouts (the output's defaults to the input's)."""
         return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
-
-    def with_dtype(self, name: str) -> Problem:
-        """Return the same layer with another dtype or math, one of NAMES.
-
-        The numbers of its epilogue are those of its text.
-        """
-        epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
-        return replace(self, dtype=name, math="strict", epilogue=epilogue)
 
     def __str__(self) -> str:
         return _format(self)

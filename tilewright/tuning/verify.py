@@ -226,15 +226,16 @@ class Verifier:
             runtime.upload(memory, getattr(host, name))
         ref = runtime.alloc(8 * problem.y_elements)
         if runtime.unified:
-            found = numpy_conv(problem.plain, host.x, host.w, host.bias, host.z, size is not None)
-            runtime.upload(ref, found[0])
+            found = numpy_conv(problem, host.x, host.w, host.bias, host.z, size is not None)
+            y = numpy_requantised(problem, found[0], host.scale) if problem.requantised else found[0]
+            runtime.upload(ref, y)
             if size is not None:
                 runtime.upload(size, found[1])
-        else:
-            unused, unread = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
-            known = {"bias": unused, "z": unused, **placed, **self._widened(host), "ref": ref, "size": unread}
-            self._launch(reference_f64(problem.plain, runtime.device), known)
-            runtime.synchronize()  # unread may go as soon as this returns
+            return _Data(host, ref, **placed)
+        unused, unread = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
+        known = {"bias": unused, "z": unused, **placed, **self._widened(host), "ref": ref, "size": unread}
+        self._launch(reference_f64(problem.plain, runtime.device), known)
+        runtime.synchronize()  # unread may go as soon as this returns
         if problem.requantised:
             self._requantise(ref, host)
         return _Data(host, ref, **placed)
