@@ -153,7 +153,7 @@ class Bench:
     def document(self, rows: Sequence[BenchRow], budget: str = "") -> dict[str, Any]:
         """Return the results file of rows (see ``report.results``)."""
         device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
-        peaks = {problem.dtype: peak_tflops(device, problem.dtype) for problem in problems}
+        peaks = {problem.kind: peak_tflops(device, problem.kind) for problem in problems}
         floors = [floor_us(problem, device) for problem in problems]  # the rates may have risen since
         return {
             "device": {

@@ -45,7 +45,7 @@ def sections(subject: Subject) -> list[Section]:
         ("config", _config(subject)),
         ("launches", _launches(subject)),
         ("pool", _pool(subject)),
-        ("device", _limits(subject.device, subject.problem.dtype)),
+        ("device", _limits(subject.device, subject.problem.kind)),
         ("model sees", dict(subject.estimate.facts) if subject.estimate else {}),
         ("predicted time by term, us", _terms(subject.estimate)),
         ("predicted against measured", _measured(subject)),
@@ -134,12 +134,12 @@ def _pool(subject: Subject) -> dict[str, str | float | int]:
     return rows | {"other_config": "none is legal"}
 
 
-def _limits(device: Device, dtype: str) -> dict[str, str | float | int]:
+def _limits(device: Device, kind: str) -> dict[str, str | float | int]:
     return {
         "device": f"{device.name} ({device.arch}), {device.units} units of {device.lanes} lanes",
         "read_gbs": device.rates.read_gbs,
         "f32_tflops": device.rates.f32_tflops,
-        **({} if dtype == "f32" else {f"{dtype}_tflops": peak_tflops(device, dtype)}),
+        **({} if kind == "f32" else {f"{kind}_tflops": peak_tflops(device, kind)}),
         "rates_from": device.rates.source,
     }
 

@@ -66,7 +66,7 @@ class Experience:
 
     def _near(self, family: Family, problem: Problem) -> list[Lesson]:
         here = sizes(problem)
-        lessons = [e for e in self.lessons if e.family == family.name and e.problem.dtype == problem.dtype]
+        lessons = [e for e in self.lessons if e.family == family.name and e.problem.kind == problem.kind]
         lessons.sort(key=lambda e: float(np.abs(sizes(e.problem) - here).sum()))
         return lessons[:NEAREST]
 
