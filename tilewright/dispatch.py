@@ -138,7 +138,8 @@ def _instead(problem: Problem, config: Config) -> str:
     """Say what a kernel computes with, where that is another dtype or math than the problem's."""
     if problem.kind in DTYPES or config.family in (*OF_TENSOR_CORES, REFERENCE.family):
         return ""
-    return f"{config.family} computes {problem.kind} in {problem.plain.dtype}, without tensor cores"
+    kind = "i8+requant" if problem.requantised else problem.kind
+    return f"{config.family} computes {kind} in {problem.plain.dtype}, without tensor cores"
 
 
 def _choices(

@@ -71,7 +71,8 @@ def test_every_device_has_a_kernel_and_says_which(kind: str, cpu: Runtime) -> No
     plan = tw.plan(problem, device="cpu")
     if cpu.device.backend == "opencl":
         assert plan.config.family == ("direct" if problem.dtype == "f32" else "adapted")
-        assert f"computes {kind} in {problem.plain.dtype}, without tensor cores" in plan.note
+        named = "i8+requant" if kind == "q8" else kind
+        assert f"computes {named} in {problem.plain.dtype}, without tensor cores" in plan.note
 
 
 @pytest.mark.parametrize(
