@@ -92,8 +92,7 @@ def stored(
     families: Sequence[str] = (),
 ) -> Record | None:
     """Return the stored winner of these families (none: of all that race), of these very kernels."""
-    keys = _keys(problem, runtime, families)
-    return store.best(problem, runtime.device.key, deterministic, keys)
+    return store.best(problem, runtime.device.key, deterministic, _keys(problem, runtime, families))
 
 
 def settled(
@@ -104,10 +103,10 @@ def settled(
     families: Sequence[str] = (),
 ) -> Record | None:
     """Return the winner, if its tuning raced all these families to the end, with these very kernels."""
-    keys = _keys(problem, runtime, families)
-    best = store.best(problem, runtime.device.key, deterministic, keys)
+    best = stored(problem, runtime, store, deterministic, families)
     if best is None or best.context.get("stage") != "final":
         return None
+    keys = _keys(problem, runtime, families)
     raced = best.context.get("raced", " ".join(keys)).split()
     return best if set(keys) <= set(raced) else None
 

@@ -25,7 +25,7 @@ from tilewright.kernels.hopper_tile import (
     ways,
 )
 from tilewright.kernels.hopper_work import work_of
-from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, each, tap_chunks
+from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, each, tap_chunks
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     LAST,
@@ -105,9 +105,7 @@ class Hopper(Family):
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
-        if config["x"] != COPIED:
-            return {}
-        return {"copied_bytes": f"the input in nhwc, whole pieces of 16 bytes: {copied_bytes(problem):,}"}
+        return copy_remark(problem, tap_chunks(problem)) if config["x"] == COPIED else {}
 
     def chain(self, problem: Problem, config: Config) -> int:
         """Products of 32 bytes are summed together; these, then shares, one after the other."""
@@ -198,7 +196,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
-        parts = (Blueprint("nhwc.cu", tuple(copy_defines(pr).items()), (), packed_bytes=0),)
+        parts = (Blueprint("nhwc.cu", tuple(copy_defines(pr, tap_chunks(pr)).items()), (), packed_bytes=0),)
     return Blueprint(
         source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz),
@@ -230,8 +228,8 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     ]
     launches = [main]
     if copied:
-        workspace.append(Buffer("copied", copied_bytes(pr)))
-        launches.insert(0, copy(pr))
+        workspace.append(Buffer("copied", copied_bytes(pr, tap_chunks(pr))))
+        launches.insert(0, copy(pr, tap_chunks(pr)))
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
@@ -241,7 +239,7 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
-    most_bytes = max(copied_bytes(pr), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz))
+    most_bytes = max(copied_bytes(pr, tap_chunks(pr)), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz))
     view = sz.view
     return image_defines(pr, view) | dict(
         DTYPE=DTYPES.index(pr.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],

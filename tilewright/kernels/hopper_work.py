@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Work
 from tilewright.kernels.hopper_tile import COPIED, GATHERED, Values, most_patches, registers, run, sizes
-from tilewright.kernels.nhwc import copied_bytes, each
+from tilewright.kernels.nhwc import copied_bytes, each, tap_chunks
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -47,7 +47,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
         register_intensity=0.0,
         block_intensity=2.0 * tile * cf["chunks"] * each(pr) / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
-        more_launches=int(copied), more_bytes=float(pr.x_bytes + copied_bytes(pr)) if copied else 0.0,
+        more_launches=int(copied),
+        more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr))) if copied else 0.0,
         tensor_cycles=products * max(EIGHTH * cf["bn"] / 8, read),
         turn_cycles=COPY_CYCLES / cf["stages"],
     )  # fmt: skip

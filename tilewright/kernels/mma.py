@@ -32,6 +32,7 @@ from tilewright.kernels.mma_tile import (
     ways,
 )
 from tilewright.kernels.mma_work import work_of
+from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     LAST,
@@ -52,7 +53,6 @@ FEWEST = 8  # channels of one of several groups
 # (simulated, with tensor cores that cut off: rms error 1.2 times that of f32 at 27 products, 0.8 at 64).
 FEWEST_ACCURATE = 64
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
-COPY_THREADS = 256
 
 
 class Mma(Family):
@@ -118,10 +118,8 @@ class Mma(Family):
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
-        if config["x"] not in COPIES:
-            return {}
-        nbytes = copied_bytes(problem, config["x"])
-        return {"copied_bytes": f"the input in nhwc, whole chunks of 16 bytes: {nbytes:,}"}
+        way = config["x"]
+        return copy_remark(problem, tap_chunks(problem, way)) if way in COPIES else {}
 
     def chain(self, problem: Problem, config: Config) -> int:
         """One share of the sum, then the shares one after the other; what is promoted at once is one step."""
@@ -266,8 +264,8 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     ]
     launches = [main]
     if copied:
-        workspace.append(Buffer("copied", copied_bytes(pr, cf["x"])))
-        launches.insert(0, _copy(pr, cf["x"]))
+        workspace.append(Buffer("copied", copied_bytes(pr, tap_chunks(pr, cf["x"]))))
+        launches.insert(0, copy(pr, tap_chunks(pr, cf["x"])))
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         name, args = "requant_shares" if scale else "sum_shares", ("partial", "bias", "z", "y", *scale)
@@ -279,31 +277,16 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
     return 16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"]
 
 
-def copied_bytes(pr: Problem, way: int) -> int:
-    """Bytes of the input in nhwc, of whole chunks."""
-    return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr, way)
-
-
-def _copy(pr: Problem, way: int) -> Launch:
-    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * tap_chunks(pr, way)
-    tiles = ceil_div(pixels, 32) * ceil_div(chunks, 8)
-    blocks = ceil_div(pixels * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
-    return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
-
-
 def _copy_defines(pr: Problem, way: int) -> Values:
     moved = dict(COPIED_AS=_moved_as(pr, way)) if _moved_as(pr, way) else {}
-    return moved | dict(
-        DTYPE=_code(pr), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr, way),
-        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, way) >= 1 << 31),
-    )  # fmt: skip
+    return moved | copy_defines(pr, tap_chunks(pr, way))
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
     way, kind = cf["x"], products(pr, cf["x"])
-    most_bytes = max(copied_bytes(pr, way), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
+    most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
     more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | (dict(REQUANT=1) if pr.requantised else {})

@@ -20,6 +20,7 @@ from tilewright.kernels.mma_tile import (
     sizes,
     tap_chunks,
 )
+from tilewright.kernels.nhwc import copied_bytes
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -49,7 +50,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     copied = cf["x"] in COPIES
-    copied_bytes = 16.0 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr, cf["x"]) if copied else 0.0
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
     return Work(
         blocks=blocks, threads=sz.threads, registers=registers(pr, cf), resident=_resident(pr, device, cf),
@@ -67,7 +67,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         tile_bytes=4.0 * sz.tile, useful=pr.n * pr.p * pr.q * pr.k / (sz.tile * sz.tiles),
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),
         block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
-        more_launches=int(copied), more_bytes=float(pr.x_bytes + copied_bytes) if copied else 0.0,
+        more_launches=int(copied),
+        more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr, cf["x"]))) if copied else 0.0,
         tensor_cycles=fragments * pieces * warps * PRODUCT * multiplies / 2 / device.tensor_macs,
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip

@@ -19,22 +19,27 @@ def tap_chunks(pr: Problem) -> int:
     return ceil_div(pr.cg, each(pr))
 
 
-def copied_bytes(pr: Problem) -> int:
-    """Bytes of the input in nhwc, of whole chunks."""
-    return 16 * pr.n * pr.h * pr.w * pr.groups * tap_chunks(pr)
+def copied_bytes(pr: Problem, chunks: int) -> int:
+    """Bytes of the input in nhwc, of so many whole chunks for a pixel of one group."""
+    return 16 * pr.n * pr.h * pr.w * pr.groups * chunks
 
 
-def copy(pr: Problem) -> Launch:
+def copy(pr: Problem, chunks: int) -> Launch:
     """Return the launch: buffers x, copied."""
-    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * tap_chunks(pr)
+    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * chunks
     tiles = ceil_div(pixels, 32) * ceil_div(chunks, 8)
     blocks = ceil_div(pixels * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
     return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
-def copy_defines(pr: Problem) -> dict[str, int]:
-    """Return the defines of nhwc.cu."""
+def copy_defines(pr: Problem, chunks: int) -> dict[str, int]:
+    """Return the defines of nhwc.cu; DTYPE is what is moved, unless COPIED_AS is added."""
     return dict(
-        DTYPE=DTYPES.index(pr.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=tap_chunks(pr),
-        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr) >= 1 << 31),
+        DTYPE=DTYPES.index(pr.plain.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
+        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, chunks) >= 1 << 31),
     )  # fmt: skip
+
+
+def copy_remark(pr: Problem, chunks: int) -> dict[str, str]:
+    """Spell out what the copy takes."""
+    return {"copied_bytes": f"the input in nhwc, whole chunks of 16 bytes: {copied_bytes(pr, chunks):,}"}
