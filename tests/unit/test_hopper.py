@@ -263,9 +263,12 @@ class Cluster:
         assert all(reader[:3] != (block, which, slot) for reader in self.readers), "written while it is read"
 
     def multiply(self, block: int, team: int) -> Iterator[object]:
-        slot = parity = x_slot = x_parity = was = x_was = 0
-        tap, fresh = self.first % self.taps, True
-        for step in range(self.first, self.last):
+        slot = parity = x_slot = x_parity = done_slot = done_x_slot = 0
+        tap = done_tap = self.first % self.taps
+        lag = 1 if self.stages < 3 or (self.taps == 1 and self.xs < 3) else 2
+        fresh, count = True, self.last - self.first
+        for i in range(count):
+            step = self.first + i
             while fresh and not self.x_full[block][x_slot].over(x_parity):
                 yield
             while not self.w_full[block][slot].over(parity):
@@ -273,21 +276,25 @@ class Cluster:
             assert self.w[block][slot] == [step] * self.copies and self.x[block][x_slot] == step // self.taps
             self.readers |= {(block, "w", slot, team), (block, "x", x_slot, team)}
             yield
-            if step > self.first:
-                self.readers -= {(block, "w", was, team)} if was != slot else set()
-                if step - 1 + self.stages < self.last:
-                    for to in range(self.copies):
-                        assert to not in self.gone, "arrives at a block that is gone"
-                        self.w_empty[to][was].arrive()
-                if fresh:
-                    self.readers -= {(block, "x", x_was, team)} if x_was != x_slot else set()
-                    self.x_empty[block][x_was].arrive()
-            was, x_was, fresh = slot, x_slot, False
+            fresh = False
             slot, parity = (0, parity ^ 1) if slot + 1 == self.stages else (slot + 1, parity)
             tap += 1
             if tap == self.taps:
                 tap, fresh = 0, True
                 x_slot, x_parity = (0, x_parity ^ 1) if x_slot + 1 == self.xs else (x_slot + 1, x_parity)
+            if i < lag:
+                continue
+            self.readers -= {(block, "w", done_slot, team)}
+            if i - lag + self.stages < count:
+                for to in range(self.copies):
+                    assert to not in self.gone, "arrives at a block that is gone"
+                    self.w_empty[to][done_slot].arrive()
+            done_slot = (done_slot + 1) % self.stages
+            done_tap += 1
+            if done_tap == self.taps:
+                self.readers -= {(block, "x", done_x_slot, team)}
+                self.x_empty[block][done_x_slot].arrive()
+                done_tap, done_x_slot = 0, (done_x_slot + 1) % self.xs
         self.readers -= {r for r in self.readers if r[0] == block and r[3] == team}
 
     def run(self) -> None:

@@ -106,7 +106,7 @@ def refused(problem: Problem, device: Device) -> str | None:
     """Say what no config of the kernel can do."""
     if device.lanes != 32:
         return "it is made for the threads of a GPU"
-    return None
+    return None if problem.n else "the batch is empty"
 
 
 def _resident(device: Device, cf: dict[str, int]) -> bool:

@@ -35,6 +35,8 @@
 
 #ifdef __CUDACC__
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
+// Steps whose products may be under way at once, besides those of the newest; fewer than the buffers of either kind.
+#define LAG (STAGES < 3 || (TAPS == 1 && X_STAGES < 3) ? 1 : 2)
 
 // Send for the filters of the steps from `from` to before `to`, counted from the block's first one.
 INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) {
@@ -60,11 +62,11 @@ INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
     }
 }
 
-// Multiply all steps. A buffer is given back when the products of the next step are under way and its own are done.
+// Multiply all steps. LAG steps are under way; behind them the buffers that are done with are given back.
 INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, int team, int thread) {
-    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, was = 0, x_was = 0, tap = b->first % TAPS, fresh = !GATHERS;
-    const int lane = thread % 32;
-    int step = b->first;
+    const int count = b->last - b->first, lane = thread % 32;
+    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, tap = b->first % TAPS, fresh = !GATHERS;
+    int done_slot = 0, done_x_slot = 0, done_tap = tap, i = 0;
     if (!GATHERS) bar_wait(FIRST, 0);
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
         if (fresh) {
@@ -75,21 +77,26 @@ INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, 
         wg_begin();
         multiply_step(sums, shared, slot, x_slot, tap, team, thread);
         wg_commit();
-        WG_WAIT(1);
-        if (step > b->first) {
-            if (step - 1 + STAGES < b->last && lane < COPIES) {
-                if (COPIES > 1) bar_arrive_at(W_EMPTY(was), b->sc * COPIES + lane);
-                else bar_arrive(W_EMPTY(was));
-            }
-            if (fresh && lane == 0) bar_arrive(X_EMPTY(x_was));
-        }
-        was = slot, x_was = x_slot, fresh = 0;
+        fresh = 0;
         NEXT(slot, parity, STAGES);
         if (++tap == TAPS) {
             tap = 0, fresh = 1;
             NEXT(x_slot, x_parity, X_STAGES);
         }
-    } while (++step < b->last);
+        WG_WAIT(LAG);
+        if (i >= LAG) {
+            if (i - LAG + STAGES < count && lane < COPIES) {
+                if (COPIES > 1) bar_arrive_at(W_EMPTY(done_slot), b->sc * COPIES + lane);
+                else bar_arrive(W_EMPTY(done_slot));
+            }
+            if (++done_slot == STAGES) done_slot = 0;
+            if (++done_tap == TAPS) {
+                if (!GATHERS && lane == 0) bar_arrive(X_EMPTY(done_x_slot));
+                done_tap = 0;
+                if (++done_x_slot == X_STAGES) done_x_slot = 0;
+            }
+        }
+    } while (++i < count);
     WG_WAIT(0);
 }
 

@@ -4,7 +4,8 @@
 //   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
 //   piece_at                    where a product looks for 16 bytes of a tile: row `row`, side 0 or 1 of the 32 bytes
 //                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
-//   multiply                    sums += A B, 64 x WG_N outputs of a warpgroup, 32 bytes of the sum deep
+//   multiply                    sums += A B, 64 x WG_N outputs of a warpgroup, 32 bytes of the sum deep; where A and B
+//                               begin is counted in pieces
 //   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
 //   read4 fresh4                four sums from shared memory, from global memory where another block has written them
 //
@@ -49,13 +50,13 @@ typedef unsigned shared_t;
     const shared_t name = ((unsigned)__cvta_generic_to_shared(name##_store) + 1023) / 1024 * 1024
 
 // The descriptor of piece_at: 8 rows lie 16 or 128 bytes apart, the next 8 follow them; `next` to the other side.
-INLINE unsigned long long tile_at(shared_t place, int next) {
-    unsigned long long start = (place & 0x3ffff) >> 4;
-    return SWIZZLED ? start | 1ull << 16 | 64ull << 32 | 1ull << 62
-                    : start | (unsigned long long)(next >> 4) << 16 | 8ull << 32;
+// Its low half is a sum, so that from product to product one number is added; all of shared memory is 2^14 pieces.
+INLINE unsigned long long tile_at(shared_t shared, int piece, int next) {
+    const unsigned low = (shared >> 4) + ((SWIZZLED ? 1u : (unsigned)next >> 4) << 16) + (unsigned)piece;
+    return (SWIZZLED ? 64ull | 1ull << 30 : 8ull) << 32 | low;
 }
 INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int thread) {
-    wg_multiply_add(sums, tile_at(shared + a, a_next), tile_at(shared + b, b_next));
+    wg_multiply_add(sums, tile_at(shared, a, a_next), tile_at(shared, b, b_next));
 }
 
 INLINE void copy16(shared_t shared, int to, const unsigned char *from, int keep) {
@@ -113,8 +114,8 @@ INLINE void bar_wait(shared_t bar, int parity) {
 INLINE void bar_arrive(shared_t bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-INLINE void bar_arrive_at(shared_t bar, int rank) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(of_block(bar, rank)) : "memory");
+INLINE void bar_arrive_at(shared_t bar, int rank) {  // relaxed: only reads come before it; release is a fence of all memory
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(of_block(bar, rank)) : "memory");
 }
 INLINE void bar_expect(shared_t bar, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
@@ -160,8 +161,8 @@ INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int
     for (int e = 0; e < WG_WORDS; e++) {
         int row = thread / 32 * 16 + thread % 32 / 4 + e / 2 % 2 * 8, column = e / 4 * 8 + thread % 4 * 2 + e % 2;
         for (int i = 0; i < 8; i++)
-            sums[e] = dot_word(*(__local uint *)(shared + piece_at(a, a_next, row, i / 4) + i % 4 * 4),
-                               *(__local uint *)(shared + piece_at(b, b_next, column, i / 4) + i % 4 * 4), sums[e]);
+            sums[e] = dot_word(*(__local uint *)(shared + piece_at(a * 16, a_next, row, i / 4) + i % 4 * 4),
+                               *(__local uint *)(shared + piece_at(b * 16, b_next, column, i / 4) + i % 4 * 4), sums[e]);
     }
 }
 INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep) {

@@ -53,7 +53,6 @@ class Hopper(Family):
     """Convolutions in f16, bf16 and i8 on sm_90a."""
 
     name = "hopper"
-    races = False  # until it has been verified on a GPU; tried where it is named
     dtypes = ("f16", "bf16", "i8")
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

@@ -127,11 +127,12 @@ INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, i
     }
 }
 
-// Multiply what a step has staged.
+// Multiply what a step has staged. Places in shared memory are in pieces here.
 INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
     const int r = GATHERS ? 0 : tap / S * DIL_H, s = GATHERS ? 0 : tap % S * DIL_W;
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
-    const int a = w_slot * W_BYTES + team % WM * (64 * ROW), b = X_FROM + x_slot * X_BYTES + row * ROW;
+    const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
+    const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + row * (ROW / 16);
     UNROLL for (int i = 0; i < CHUNKS / 2; i++)
-        multiply(sums, shared, a + i * (SWIZZLED ? 32 : 2 * W_NEXT), W_NEXT, b + i * (SWIZZLED ? 32 : 2 * X_NEXT), X_NEXT, thread);
+        multiply(sums, shared, a + i * (SWIZZLED ? 2 : W_NEXT / 8), W_NEXT, b + i * (SWIZZLED ? 2 : X_NEXT / 8), X_NEXT, thread);
 }

@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Work
-from tilewright.kernels.gemm import Gemm, blueprint
+from tilewright.kernels.gemm import Gemm, blueprint, refused
 from tilewright.kernels.gemm_product import product
 from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
@@ -43,9 +43,7 @@ class Im2col(Gemm):
             return "the layer is a matrix product as it is: the gemm family takes it"
         if column_bytes(problem) > MOST_BYTES:
             return f"the columns take {column_bytes(problem) / 2**30:.1f} GiB, more than {MOST_BYTES >> 30}"
-        if device.lanes != 32:
-            return "it is made for the threads of a GPU"
-        return None
+        return refused(problem, device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out im2col and the launches of the product behind it."""

@@ -59,7 +59,6 @@ class Mma(Family):
     """Convolution on tensor cores."""
 
     name = "mma"
-    races = False  # until it has been verified on a GPU; tried where it is named
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

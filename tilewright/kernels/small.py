@@ -190,7 +190,8 @@ RULES = (
          "addresses in constant memory are the same for all threads: each takes all channels"),
     Rule("body", lambda problem, tk, th, tw: _body(problem, tk, th, tw) <= MOST_BODY,
          "the loop's body overflows the instruction cache"),
-    Rule("sums", lambda tk, th, tw: tk * th * tw >= 4, "fewer than 4 sums a thread are all loads"),
+    Rule("sums", lambda problem, tk, th, tw: tk * th * tw >= min(4, problem.k * problem.p * problem.q),
+         "fewer than 4 sums a thread are all loads"),
     Rule("registers_lane", lambda problem, device, tk, th, tw: _registers_fit(problem, device, tk, th, tw, 1),
          "more registers than a thread has"),
     Rule("registers", lambda problem, device, tk, th, tw, threads, mb: _registers_fit(
