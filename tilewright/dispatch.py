@@ -34,7 +34,7 @@ GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_HINTS = 2  # shipped or imported winners, verified in turn until one is right
 ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
-OF_TENSOR_CORES = ("mma", "wgmma", "hopper")  # families
+OF_TENSOR_CORES = ("mma", "hopper")  # families
 # Said of a config that was not checked here: a check takes seconds, since the reference is slow.
 UNVERIFIED = " (not verified)"
 

@@ -191,8 +191,6 @@ def test_every_family_for_a_gpu_is_tried() -> None:
     """Else the tests above would say nothing of it."""
     device = dataclasses.replace(open_runtime("cpu").device, **GPU, backend="opencl")
     for family in FAMILIES:
-        if family.name == "wgmma":
-            continue  # instructions of sm_90a, that nothing here stands in for
         taken = [t for t in SHAPES if family.refuses(Problem.parse(t), device) is None]
         assert len(taken) >= 4, family.name
     for one in NAMED.values():

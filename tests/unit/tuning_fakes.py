@@ -136,6 +136,9 @@ class FakeAhead:
     def __init__(self, job: Job, processes: int) -> None:
         self.job = job
 
+    def start(self) -> None:
+        pass
+
     def submit(self, configs: list[Config]) -> list[object]:
         from concurrent.futures import Future
 

@@ -16,13 +16,12 @@ from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.mma import Mma
 from tilewright.kernels.small import Small
 from tilewright.kernels.textbook import Textbook
-from tilewright.kernels.wgmma import Wgmma
 from tilewright.kernels.winograd import Winograd
 from tilewright.kernels.winograd4 import Winograd4
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(),
-    Mma(), Wgmma(), Hopper(), Adapted(), Textbook(), AnyReference(),
+    Mma(), Hopper(), Adapted(), Textbook(), AnyReference(),
 )  # fmt: skip
 
 

@@ -24,6 +24,11 @@ class Ahead:
         self.closed = False
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="compile")
 
+    def start(self) -> None:
+        """Start the compilers now, while whoever asks for configs thinks; what goes wrong shows when they compile."""
+        for worker in self._workers:
+            self._threads.submit(lambda one=worker: one.context)
+
     def submit(self, configs: Sequence[Config]) -> list[Future[Compiled]]:
         """Queue configs; the futures are in their order."""
         return [self._threads.submit(self._compile, config) for config in configs]

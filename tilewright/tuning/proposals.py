@@ -58,6 +58,7 @@ def batch_size(trials: int | None, most: int = 8) -> int:
 MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
 
+FAR = 5.0  # a family whose best is so many times slower is asked only when the others have nothing more
 LAGGING = 4  # power of a family's best time, over the best of all, that cuts its share of the proposals
 
 
@@ -89,7 +90,7 @@ class Proposals:
             asking.sort(key=best.__getitem__)
             weights = {i: _weight(best[i], best[asking[0]]) for i in asking}
             left, total = count - len(found), sum(weights.values())
-            for i in list(asking):
+            for i in [i for i in asking if best[i] <= FAR * best[asking[0]] or best[i] == math.inf]:
                 share = max(1, round(left * weights[i] / total))
                 proposed = self._strategies[i].propose(min(share, count - len(found)))
                 if not proposed:

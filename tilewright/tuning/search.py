@@ -23,7 +23,8 @@ from tilewright.tuning.space import Space, space
 
 Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
-SAMPLES = 1500
+FIRST = 200  # configs that show what a family may reach
+SAMPLES = 1500  # of a family that is worth trying
 BEAM = 12
 ROUNDS = 5
 POOL = 60  # configs of the model's order that are looked at for each one to choose
@@ -31,7 +32,8 @@ FAILED = 2.0  # a config that failed counts as this many times slower than estim
 
 
 class Ranked:
-    """Expected times of one space's configs, found by sampling and climbing from the best of the sample.
+    """Expected times of one space's configs, found by sampling and climbing from the best of the sample:
+    a few at first, for what the family promises; the others when it is asked for configs.
 
     The model estimates; ``experience``, what other layers showed of its errors, corrects.
     """
@@ -46,9 +48,17 @@ class Ranked:
         known = shipped(device.key) if experience is None else experience
         self._bias = known.of(family, problem, device)
         self._expanded: set[Config] = set()
+        self._rng, self._deep = rng, among is not None
         self.add(among or ())
         if among is None:
-            self.add([self.space.sample(rng) for _ in range(SAMPLES)])
+            self.add([self.space.sample(rng) for _ in range(FIRST)])
+            self.climb()
+
+    def deepen(self) -> None:
+        """Look at as many configs as a search needs, once."""
+        if not self._deep:
+            self._deep = True
+            self.add([self.space.sample(self._rng) for _ in range(SAMPLES - FIRST)])
             for _ in range(ROUNDS):
                 self.climb()
 
@@ -79,6 +89,7 @@ def rank(
 ) -> list[tuple[Config, float]]:
     """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
     ranked = Ranked(family, problem, device, random.Random(seed))
+    ranked.deepen()
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
 
@@ -163,6 +174,7 @@ class Model:
     def propose(self, count: int) -> list[Config]:
         """Return the most promising configs that were not proposed yet."""
         self._gain = 0.0
+        self._ranked.deepen()
         near = self._choose(self._near_best(), round(count * self.climbing)) if self._times else []
         fresh = (config for config in self._ranked.order() if config not in self._proposed)
         return near + self._choose(list(islice(fresh, POOL * max(count, 8))), count - len(near))

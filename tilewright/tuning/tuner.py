@@ -173,14 +173,20 @@ class _Run:
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        job = replace(self.worker.job, facts=asdict(self.device))
+        self.ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
+        self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the strategy thinks and the compilers start
             families = self.families.values()
             strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
             self._resume(strategies)
             self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
-            self._search(Proposals(strategies, self._wanted, list(self.families), self._hints()), ready)
+            proposals = Proposals(strategies, self._wanted, list(self.families), self._hints())
+            self._search(proposals, ready, batch_size(self.budget.trials, 2 * cores))
         finally:
+            self.ahead.close()
             side.shutdown(wait=False)
         finalists = self._finalists()
         best = next((r for r in finalists if r.context["stage"] == WINNER), None)
@@ -230,13 +236,9 @@ class _Run:
 
     # ------------------------------------------------------------------------------ the search
 
-    def _search(self, proposals: Proposals, ready: Future[None]) -> None:
-        """Try configs until the budget or the space is used up."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        job = replace(self.worker.job, facts=asdict(self.device))
-        self.ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
+    def _search(self, proposals: Proposals, ready: Future[None], size: int) -> None:
+        """Try configs, ``size`` of them at a time, until the budget or the space is used up."""
         batches: deque[_Batch] = deque()
-        size = batch_size(self.budget.trials, 2 * cores)
         try:
             while not self._over() and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
