@@ -107,7 +107,7 @@ BOUNDED_KERNEL(wgmma, THREADS, MIN_BLOCKS)
         const unsigned a = base + slot * STAGE_BYTES + team * (WG_ROWS * 8192), b = base + slot * STAGE_BYTES + A_BYTES;
         wg_begin();
         UNROLL for (int i = 0; i < 128; i += 32)
-            UNROLL for (int m = 0; m < WG_ROWS; m++) wg_multiply_add(sums[m], wg_tile(a + m * 8192 + i), wg_tile(b + i));
+            UNROLL for (int m = 0; m < WG_ROWS; m++) wg_multiply_add(sums[m], wg_tile(a + m * 8192 + i), wg_tile(b + i), 1);
         wg_commit();
         WG_WAIT(1);
         slot = slot + 1 == STAGES ? 0 : slot + 1;
