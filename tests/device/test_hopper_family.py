@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from test_gpu_path import _agrees, runtime
 
+from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ConfigError, DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import family
+from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
+from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
 
@@ -45,6 +49,24 @@ CASES = (
     ("n2c64h9w7k170r3s3p1-i8-nhwc+maxpool2", dict(xs=1, bn=24, sc=2, cm=4, sg=2, combine=TWO_PASS)),
     ("n2c64h9w7k40r3s3p1-f16-nhwc", dict(xs=1, sc=4, cm=2, sg=2, combine=LAST)),
     ("n4c96h1w1k33r1s1-bf16+bias", dict(bn=8, chunks=16, xs=1)),
+    ("n1c8h3w5k8r1s1-tf32-nhwc", dict(xs=1)),
+    ("n1c64h7w7k70r3s3p1-tf32-nhwc+bias+relu", dict(bn=56, chunks=8, wm=2, stages=6)),
+    ("n1c32h7w7k24r3s3p1-tf32-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
+    ("n2c24h9w7k70r3s2p1.0.0.1u2d2g2-tf32-nhwc+add", dict(xs=1, wn=2, sg=2, combine=LAST)),
+    ("n2c18h9w7k70r3s3p1-tf32+maxpool2", dict(x=1, chunks=4)),
+    ("n2c22h9w7k70r1s1u2-tf32-nchw2nhwc", dict(x=1, sg=2, combine=TWO_PASS)),
+    ("n1c3h19w17k70r7s7p3u2-tf32-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=38)),
+    ("n1c5h19w17k40r3s3p1d2-tf32+maxpool2", dict(x=2, xs=1, bn=64, chunks=12)),
+    ("n1c64h7w7k70r3s3p1-tf32-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
+    ("n1c32h3w5k8r1s1-f8-nhwc", dict(xs=1)),
+    ("n1c256h7w7k70r3s3p1-f8-nhwc+bias+relu", dict(bn=56, chunks=8, wm=2, stages=6)),
+    ("n1c128h7w7k24r3s3p1-f8-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
+    ("n2c96h9w7k70r3s2p1.0.0.1u2d2g2-f8-nhwc+add", dict(xs=1, wn=2, sg=2, combine=LAST)),
+    ("n2c72h9w7k70r3s3p1-f8+maxpool2", dict(x=1, chunks=4)),
+    ("n2c300h9w7k70r1s1u2-f8-nchw2nhwc", dict(x=1, xs=1, chunks=16, sg=2, combine=TWO_PASS)),
+    ("n1c3h19w17k70r7s7p3u2-f8-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=10)),
+    ("n1c5h19w17k40r3s3p1d2-f8+maxpool2", dict(x=2, xs=1, bn=64, chunks=4)),
+    ("n1c256h7w7k70r3s3p1-f8-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
 )
 
 
@@ -56,6 +78,54 @@ def test_by_emulation(text: str, change: dict[str, int], shift: int, runtime: Ru
     config = Config.make("hopper", BASE | change)
     assert family("hopper").refuses(problem, runtime.device) is None
     _agrees(Plan.make(runtime, problem, config), shift)
+
+
+@pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize(("text", "change"), [
+    ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-tf32", dict(x=1)),
+    ("n1c3h19w17k70r7s7p3u2-tf32", dict(x=2, xs=1, wn=2, chunks=38)),
+])  # fmt: skip
+def test_tf32_rounds_its_factors_and_nothing_else(
+    device: str, text: str, change: dict[str, int], runtime: Runtime
+) -> None:
+    """Tensor cores would cut the last 13 bits off; both factors are rounded before."""
+    problem = Problem.parse(text)
+    try:
+        used = open_runtime("cuda") if device == "cuda" else runtime
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if reason := family("hopper").refuses(problem, used.device):
+        pytest.skip(reason)
+    plan, rng = Plan.make(used, problem, Config.make("hopper", BASE | change)), np.random.default_rng(1)
+    x, w = (rng.standard_normal(shape, np.float32) for shape in (problem.x_shape, problem.w_shape))
+    near = [((v.view(np.uint32) + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32) for v in (x, w)]
+    y = plan(x, plan.pack(w))
+    assert np.array_equal(y, plan(near[0], plan.pack(near[1])))
+    ref, size = numpy_conv(problem, *near)
+    assert (abs(y - ref) <= 1e-6 * size).all()
+    ref, size = numpy_conv(problem, x, w)
+    assert 1e-5 < (abs(y - ref) / size).max() < 2.0**-10
+
+
+@pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize("chunks", [8, 16])
+def test_f8_is_as_close_as_its_bound_says(device: str, chunks: int, runtime: Runtime) -> None:
+    """Long sums of numbers that are not small: tensor cores alone lose more than the bound allows."""
+    problem = Problem.parse("n1c1024h5w5k70r3s3p1-f8-nhwc")
+    try:
+        used = open_runtime("cuda") if device == "cuda" else runtime
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if reason := family("hopper").refuses(problem, used.device):
+        pytest.skip(reason)
+    config, rng = Config.make("hopper", BASE | dict(bn=40, chunks=chunks)), np.random.default_rng(1)
+    plan, kind = Plan.make(used, problem, config), numpy_dtype("f8")
+    x = abs(rng.standard_normal(problem.x_shape, np.float32)).astype(kind)
+    w = (abs(rng.standard_normal(problem.w_shape, np.float32)) / 8).astype(kind)
+    ref, size = numpy_conv(problem, x, w)
+    y = plan(x, plan.pack(w))
+    assert bound(problem, plan.family.chain(problem, config)).allows(y, ref, size).all()
+    assert (abs(y.astype(np.float64) - ref) <= 2.0**-10 * size).all()
 
 
 @pytest.mark.parametrize(("text", "change"), CASES)

@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sass import instructions, main_loop
 
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.hopper_tile import Line, lines, sizes
+from tilewright.kernels.tools import pack
 from tilewright.problem import Problem
 from tilewright.tuning import model
 from tilewright.tuning.search import rank
@@ -40,6 +42,16 @@ LAYERS = (
     "n2c40h19w13k100r5s3p2d2g2-bf16+maxpool2",
     "n1c3h224w224k64r7s7p3u2-i8-nhwc",
 )
+OTHERS = tuple(
+    text.format(kind)
+    for kind in ("tf32", "f8")
+    for text in (
+        "n1c512h7w7k512r3s3p1-{}-nhwc", "n1c256h34w34k512r3s3p1-{}-nhwc", "n4096c4096h1w1k4096r1s1-{}-nhwc",
+        "n1c64h56w56k256r1s1-{}-nhwc+bias+relu", "n1c512h14w14k512r3s3p1u2-{}",
+        "n2c40h19w13k100r5s3p2d2g2-{}+maxpool2", "n32c256h14w14k256r3s3p1-{}-nhwc2nchw+add+silu",
+        "n1c3h224w224k64r7s7p3u2-{}-nhwc", "n1c3h224w224k64r7s7p3u2-{}", "n1c5h30w30k40r5s5-{}",
+    )
+)  # fmt: skip
 
 
 def _config(**change: int) -> Config:
@@ -51,7 +63,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
 
 
-@pytest.mark.parametrize("text", LAYERS)
+@pytest.mark.parametrize("text", [*LAYERS, *OTHERS])
 def test_compiles_with_sums_in_registers_and_products_under_way_together(text: str) -> None:
     """The model's first choice and a random one: what spills or is serialised is a CompileError."""
     pytest.importorskip("cuda.bindings.nvrtc")
@@ -61,7 +73,9 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
     assert HOPPER.refuses(problem, H100) is None
     chosen = Space(HOPPER, problem, H100).sample(random.Random(text))
     for config in (rank(problem, H100, HOPPER, 1)[0][0], chosen):
-        for program in HOPPER.blueprint(problem, H100, config).programs:
+        found = HOPPER.blueprint(problem, H100, config)
+        packer = pack(problem, H100, found.pack or (), found.packed_bytes)
+        for program in (*found.programs, *packer.programs):
             assert 0 < compile_cuda(program, H100.arch).registers <= 255
 
 
@@ -88,9 +102,54 @@ def test_the_main_loop_is_products(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "product", "adds"),
+    [("tf32", "HGMMA.64x56x8.F32.TF32", 0), ("f8", "QGMMA.64x56x32.F32.E4M3.E4M3", 28)],
+)
+def test_products_of_other_numbers(kind: str, product: str, adds: int, tmp_path: Path) -> None:
+    """As many as of f16; those of f8 overwrite their sums at each step, which are added to those in f32."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    config = _config(sc=4) if kind == "f8" else _config()
+    body = main_loop(HOPPER.blueprint(R12.with_dtype(kind), H100, config), "sm_90", tmp_path, product)
+    products = [line for line in body if product in line]
+    assert len(products) == 4 and sum("!UPT" in line for line in products) == (kind == "f8")
+    assert sum("FADD" in line for line in body) == adds
+    assert sum("DEPBAR" in line for line in body) == 1 and len(body) < 120
+
+
+def test_tf32_is_rounded_on_its_way_with_loads_in_flight(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    code = instructions(HOPPER.blueprint(R12.with_dtype("tf32"), H100, _config()), "sm_90", tmp_path)
+    runs = ["".join(run) for run in re.findall("L{8,}S{8,}", "".join(
+        "L" if "LDG.E.128" in line else "S" if "STS.128" in line else "" for line in code))]  # fmt: skip
+    assert len(runs) == 2 and not any("LDGSTS" in line for line in code)  # the first patch, and the others
+
+
+def test_a_step_of_f8_is_promoted_after_four_products() -> None:
+    f8 = R12.with_dtype("f8")
+    assert HOPPER.chain(f8, _config(sc=4)) == 9 + 4
+    assert HOPPER.chain(f8, _config(sc=4, chunks=16)) == 2 * 5 + 4
+    assert HOPPER.chain(R12.with_dtype("tf32"), _config()) == 18 * 4 + 8
+
+
+def test_a_product_takes_as_long_of_any_kind() -> None:
+    """32 bytes deep: 8 numbers of tf32, 16 of f16, 32 of f8. What differs is how many there are."""
+    y12 = Problem.parse("n32c256h34w34k512r3s3p1-f16-nhwc")
+
+    def of(kind: str, **teams: int) -> float:
+        return HOPPER.work(y12.with_dtype(kind), H100, _config(sc=1, xs=2, bn=80, **teams)).tensor_cycles
+
+    cycles = {kind: of(kind, wm=2, wn=2) for kind in ("f16", "i8", "tf32", "f8")}
+    assert cycles["tf32"] == 2 * cycles["f16"] == 4 * cycles["i8"] == 4 * cycles["f8"]
+    assert of("f8") > of("i8")  # one warpgroup alone does not multiply while it adds
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("n1c64h56w56k64r3s3p1-f32-nhwc", "not f32"),
+        ("n1c64h56w56k64r3s3p1-accurate-nhwc", "tf32, not accurate"),
+        ("n1c64h56w56k64r3s3p1-i8-nhwc+requant", "not q8"),
+        ("n1c12h56w56k64r3s3p1g4-tf32-nhwc", "fewer than 8 channels"),
         ("n1c64h40w40k64r17s3-f16-nhwc", "more than 15 rows"),
         ("n1c12h56w56k64r3s3p1g4-f16-nhwc", "fewer than 8 channels"),
     ],
@@ -206,12 +265,19 @@ class Cluster:
     """Blocks that share filters, run in any order: each role is a generator that yields when it must wait."""
 
     def __init__(
-        self, rng: random.Random, copies: int, teams: int, buffers: tuple[int, int], steps: range, taps: int
+        self,
+        rng: random.Random,
+        copies: int,
+        teams: int,
+        buffers: tuple[int, int],
+        steps: range,
+        taps: int,
+        promoted: bool = False,
     ) -> None:
         stages, xs = buffers
         first, last = steps.start, steps.stop
         self.rng, self.copies, self.teams, self.stages, self.xs = rng, copies, teams, stages, xs
-        self.first, self.last, self.taps = first, last, taps
+        self.first, self.last, self.taps, self.promoted = first, last, taps, promoted
         blocks = range(copies)
         self.w_full = [[Bar(1) for _ in range(stages)] for _ in blocks]
         self.w_empty = [[Bar(teams * copies) for _ in range(stages)] for _ in blocks]
@@ -266,6 +332,7 @@ class Cluster:
         slot = parity = x_slot = x_parity = done_slot = done_x_slot = 0
         tap = done_tap = self.first % self.taps
         lag = 1 if self.stages < 3 or (self.taps == 1 and self.xs < 3) else 2
+        lag = 0 if self.promoted else lag
         fresh, count = True, self.last - self.first
         for i in range(count):
             step = self.first + i
@@ -327,13 +394,15 @@ class Cluster:
         return len(self.under_way), len(self.readers), len(roles)
 
 
+@pytest.mark.parametrize("promoted", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_no_one_waits_for_ever_and_no_buffer_is_written_while_it_is_read(seed: int) -> None:
+def test_no_one_waits_for_ever_and_no_buffer_is_written_while_it_is_read(seed: int, promoted: bool) -> None:
     rng = random.Random(seed)
     taps, stages, first = rng.choice([1, 1, 2, 9]), rng.randint(2, 5), rng.randint(0, 10)
     last = first + rng.randint(1, 30)
     xs = rng.randint(1 if first // taps == (last - 1) // taps else 2, 3)  # the rule next_patch
-    Cluster(rng, rng.choice([1, 2, 4]), rng.choice([1, 2]), (stages, xs), range(first, last), taps).run()
+    copies, teams = rng.choice([1, 2, 4]), rng.choice([1, 2])
+    Cluster(rng, copies, teams, (stages, xs), range(first, last), taps, promoted).run()
 
 
 def test_one_buffer_for_two_patches_would_wait_for_ever() -> None:

@@ -23,6 +23,7 @@
 //   last one, warp 0           one thread sends for filters: STAGES steps of them, each one bulk copy, or COPIES
 //                              parts that as many blocks of a cluster (pixel tiles) send to each other
 //            warps 1 .. 3      copy patches: X_STAGES of them (all copy the first one)
+// f16, bf16, i8; tf32, whose patches are rounded in registers; f8, whose sums are promoted (hopper.h, PRODUCTS).
 // full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory,
 // RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
@@ -36,7 +37,7 @@
 #ifdef __CUDACC__
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 // Steps whose products may be under way at once, besides those of the newest; fewer than the buffers of either kind.
-#define LAG (STAGES < 3 || (TAPS == 1 && X_STAGES < 3) ? 1 : 2)
+#define LAG (PROMOTED ? 0 : STAGES < 3 || (TAPS == 1 && X_STAGES < 3) ? 1 : 2)
 
 // Send for the filters of the steps from `from` to before `to`, counted from the block's first one.
 INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) {
@@ -51,13 +52,20 @@ INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) 
     }
 }
 
+// Arrive when this thread's part of a patch has come; what it has written itself, seen by the tensor cores.
+INLINE void patch_copied(shared_t bar) {
+    if (!ROUNDED) return bar_after_copies(bar);
+    wg_see_copies();
+    bar_arrive(bar);
+}
+
 // Copy the block's patches; the first one has been by all threads.
 INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
     int slot = 0, parity = 1;
     NO_UNROLL for (int step = b->first / TAPS; step <= (b->last - 1) / TAPS; step++) {
         if (step - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
         if (step > b->first / TAPS) copy_patch(shared, X_FROM + slot * X_BYTES, b->x, step, thread, X_THREADS);
-        bar_after_copies(X_FULL(slot));
+        patch_copied(X_FULL(slot));
         NEXT(slot, parity, X_STAGES);
     }
 }
@@ -74,16 +82,14 @@ INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, 
             wg_see_copies();
         }
         bar_wait(W_FULL(slot), parity);
-        wg_begin();
         multiply_step(sums, shared, slot, x_slot, tap, team, thread);
-        wg_commit();
         fresh = 0;
         NEXT(slot, parity, STAGES);
         if (++tap == TAPS) {
             tap = 0, fresh = 1;
             NEXT(x_slot, x_parity, X_STAGES);
         }
-        WG_WAIT(LAG);
+        if (!PROMOTED) WG_WAIT(LAG);
         if (i >= LAG) {
             if (i - LAG + STAGES < count && lane < COPIES) {
                 if (COPIES > 1) bar_arrive_at(W_EMPTY(done_slot), b->sc * COPIES + lane);
@@ -116,7 +122,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     }
     __syncwarp();
 #if GATHERS
-    gather(shared, (const in_t *)b->x, b->px0, b->at.group);
+    gather(shared, (const x_t *)b->x, b->px0, b->at.group);
     wg_see_copies();
 #endif
     find_places(shared, b->px0);
@@ -126,7 +132,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     if (!GATHERS && (team < TEAMS || warp > 0)) {  // all but the sender's warp copy the first patch
         CHAIN_WAIT();
         copy_patch(shared, X_FROM, b->x, b->first / TAPS, THREAD(0) - (team == TEAMS ? 32 : 0), THREADS - 32);
-        bar_after_copies(FIRST);
+        patch_copied(FIRST);
     }
     if (team == TEAMS) {
         if (sender) send_for_filters(shared, b, at_once, count);
@@ -162,7 +168,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
         const int share = b->sg * SC + sc, first = share * STEPS / SPLITS, last = (share + 1) * STEPS / SPLITS;
         for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
 #if GATHERS
-        gather(shared, (const GLOBAL in_t *)b->x, b->px0, b->at.group);
+        gather(shared, (const GLOBAL x_t *)b->x, b->px0, b->at.group);
 #endif
         BARRIER();
         for (int step = first; step < last; step++) {
@@ -186,7 +192,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 #endif
 
 BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
-(const GLOBAL in_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+(const GLOBAL x_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived) {
     TILE_ARRAY(shared);

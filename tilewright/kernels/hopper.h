@@ -4,9 +4,11 @@
 //   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
 //   piece_at                    where a product looks for 16 bytes of a tile: row `row`, side 0 or 1 of the 32 bytes
 //                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
-//   multiply                    sums += A B, 64 x WG_N outputs of a warpgroup, 32 bytes of the sum deep; where A and B
-//                               begin is counted in pieces
+//   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the sum
+//                               deep; where A and B begin is counted in pieces
+//   wg_begin wg_commit          around products that are under way together; multiply_done: they are in `part`
 //   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
+//   load16                      16 bytes of global memory, zeros unless `keep`
 //   read4 fresh4                four sums from shared memory, from global memory where another block has written them
 //
 // A tile in shared memory is rows of CHUNKS pieces of 16 bytes, along the sum.  SWIZZLED 0: pieces apart, piece c of
@@ -30,6 +32,28 @@
 // but the same sums of the same bytes.
 
 #include "types.h"
+
+// What is multiplied, if it is not DTYPE: PRODUCTS, as the mma family has it (mma_product.h).
+//   1 tf32     f32 in memory; both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED)
+//   3 e4m3     f8 in memory; tensor cores add so few products of a sum up, the rest is added in f32 (PROMOTED)
+#if PRODUCTS == 1
+#include "mma_tf32.h"
+typedef unsigned x_t;  // by its bits
+#define ROUNDED 1
+#define BITS_OF(v) tf32_of(v)
+#else
+#define ROUNDED 0
+#define BITS_OF(v) (v)
+#endif
+#if PRODUCTS == 3
+typedef unsigned char x_t;
+#define PROMOTED 4  // products at a time: kernels/bound.py
+#else
+#define PROMOTED 0
+#endif
+#if !ROUNDED && !PROMOTED
+typedef in_t x_t;
+#endif
 
 INLINE int piece_at(int start, int next, int row, int side) {
 #if SWIZZLED
@@ -55,12 +79,21 @@ INLINE unsigned long long tile_at(shared_t shared, int piece, int next) {
     const unsigned low = (shared >> 4) + ((SWIZZLED ? 1u : (unsigned)next >> 4) << 16) + (unsigned)piece;
     return (SWIZZLED ? 64ull | 1ull << 30 : 8ull) << 32 | low;
 }
-INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int thread) {
-    wg_multiply_add(sums, tile_at(shared, a, a_next), tile_at(shared, b, b_next));
+INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int adds,
+                     int thread) {
+    wg_multiply_add(sums, tile_at(shared, a, a_next), tile_at(shared, b, b_next), adds);
+}
+INLINE void multiply_done(acc_t part[WG_WORDS]) {
+    WG_WAIT(0);
+    wg_done(part);
 }
 
 INLINE void copy16(shared_t shared, int to, const unsigned char *from, int keep) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared + to), "l"(from), "r"(keep ? 16 : 0) : "memory");
+}
+INLINE void load16(unsigned v[4], const unsigned char *from, int keep) {  // past the L1 cache: nobody reads it again
+    const uint4 bits = keep ? __ldcg((const uint4 *)from) : make_uint4(0, 0, 0, 0);
+    v[0] = bits.x, v[1] = bits.y, v[2] = bits.z, v[3] = bits.w;
 }
 INLINE int read_int(shared_t shared, int at) {
     int v;
@@ -150,16 +183,26 @@ INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, i
 typedef __local uchar *shared_t;
 #define TILE_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
 
+#if PRODUCTS == 3
+#include "e4m3.h"
+#endif
 INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
-#if DTYPE == 4
+#if PRODUCTS == 1
+    return sum + as_float(a & 0xffffe000u) * as_float(b & 0xffffe000u);
+#elif PRODUCTS == 3
+    for (int i = 0; i < 32; i += 8)
+        sum += half_float(half_of_e4m3(a >> i & 0xff)) * half_float(half_of_e4m3(b >> i & 0xff));
+    return sum;
+#elif DTYPE == 4
     return dot4((int)a, (int)b, sum);
 #else
     return sum + widened(a & 0xffff) * widened(b & 0xffff) + widened(a >> 16) * widened(b >> 16);
 #endif
 }
-INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int b_next, int thread) {
+INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int b_next, int adds, int thread) {
     for (int e = 0; e < WG_WORDS; e++) {
         int row = thread / 32 * 16 + thread % 32 / 4 + e / 2 % 2 * 8, column = e / 4 * 8 + thread % 4 * 2 + e % 2;
+        if (!adds) sums[e] = 0;
         for (int i = 0; i < 8; i++)
             sums[e] = dot_word(*(__local uint *)(shared + piece_at(a * 16, a_next, row, i / 4) + i % 4 * 4),
                                *(__local uint *)(shared + piece_at(b * 16, b_next, column, i / 4) + i % 4 * 4), sums[e]);
@@ -169,6 +212,10 @@ INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep
     uint4 v = keep ? vload4(0, (const __global uint *)from) : (uint4)(0);
     vstore4(v, 0, (__local uint *)(shared + to));
 }
+#define wg_begin()
+#define wg_commit()
+#define multiply_done(part)
+#define load16(v, from, keep) vstore4((keep) ? vload4(0, (const __global uint *)(from)) : (uint4)(0), 0, v)
 #define read_int(shared, at) (*(__local int *)((shared) + (at)))
 #define write_int(shared, at, v) (*(__local int *)((shared) + (at)) = (v))
 #define read1(shared, at) (*(__local acc_t *)((shared) + (at)))

@@ -7,8 +7,11 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.hopper_tile import (
     AS_IS,
     COPIED,
+    E4M3,
     GATHERED,
     PIECES,
+    PLAIN,
+    PROMOTED,
     SWIZZLED,
     WAYS,
     Sizes,
@@ -17,6 +20,7 @@ from tilewright.kernels.hopper_tile import (
     k_group,
     most_patches,
     pooled_rows,
+    products,
     raster,
     registers,
     registers_at_most,
@@ -40,25 +44,23 @@ from tilewright.kernels.tile import (
 from tilewright.problem import DTYPES, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
-WIDTHS = {
-    1: (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256),  # of i8
-    2: (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256),
-}
+WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
+WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 MOST_FILTER = 15  # rows or columns
 FEWEST = 8  # channels of one of several groups
 CHUNKS = (2, 4, 8, 16)
 
 
 class Hopper(Family):
-    """Convolutions in f16, bf16 and i8 on sm_90a."""
+    """Convolutions in f16, bf16, i8, tf32 and f8 on sm_90a."""
 
     name = "hopper"
-    dtypes = ("f16", "bf16", "i8")
+    dtypes = ("f16", "bf16", "i8", "f8")  # and f32 where its math is tf32
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits the tensor cores of sm_90."""
-        if reason := super().refuses(problem, device):
-            return reason
+        if problem.math != "tf32" and problem.kind not in self.dtypes:
+            return f"it computes {', '.join(self.dtypes)}, tf32, not {problem.kind}"
         if device.lanes != 32 or (device.backend == "cuda" and device.arch != "sm_90"):
             return "it is made for the tensor cores of sm_90"
         if max(problem.r, problem.s) > MOST_FILTER:
@@ -70,6 +72,7 @@ class Hopper(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
+        widths = WIDTHS_I8 if problem.dtype == "i8" else WIDTHS
         found = ways(problem)
         whole = {chunks_of(problem, GATHERED)} if GATHERED in found else set()
         chunks = tuple(sorted({*up_to(max(2, 2 * tap_chunks(problem) - 1), CHUNKS), *whole}))
@@ -77,7 +80,7 @@ class Hopper(Family):
             Param("x", found, "how the input is read", tuple(WAYS[way] for way in found)),
             Param("wm", (1, 2, 3, 4), "warpgroups of a block over channels, 64 each"),
             Param("wn", (1, 2, 3, 4), "warpgroups of a block over pixels"),
-            Param("bn", up_to(raster(problem) + 15, WIDTHS[16 // each(problem)]), "pixels of a warpgroup"),
+            Param("bn", up_to(raster(problem) + 15, widths), "pixels of a warpgroup"),
             Param("mb", (1, 2, 3), "blocks that a unit holds at once (bounds the registers of a thread)"),
             Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),
             Param("pieces", (0, 1), "how they lie in shared memory", PIECES),
@@ -107,10 +110,11 @@ class Hopper(Family):
         return copy_remark(problem, tap_chunks(problem)) if config["x"] == COPIED else {}
 
     def chain(self, problem: Problem, config: Config) -> int:
-        """Products of 32 bytes are summed together; these, then shares, one after the other."""
+        """Products of 32 bytes are summed together, some of f8; these, then shares, one after the other."""
         cf = config.values
         shares = cf["sc"] * cf["sg"]
-        return ceil_div(sizes(problem, cf).steps, shares) * cf["chunks"] // 2 + shares
+        of_step = ceil_div(cf["chunks"] // 2, PROMOTED if products(problem) == E4M3 else 1)
+        return ceil_div(sizes(problem, cf).steps, shares) * of_step + shares
 
 
 def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
@@ -195,7 +199,8 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
-        parts = (Blueprint("nhwc.cu", tuple(copy_defines(pr, tap_chunks(pr)).items()), (), packed_bytes=0),)
+        moved = copy_defines(pr, tap_chunks(pr)) | _products(pr, "COPIED_AS")
+        parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
     return Blueprint(
         source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz),
@@ -203,9 +208,15 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
             ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * each(pr)), ("PACK_COLUMNS", 0),
             ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
+            *_products(pr, "PACK_PRODUCTS").items(),
         ),
         workspace=workspace, parts=parts, specific=True,
     )  # fmt: skip
+
+
+def _products(pr: Problem, name: str) -> Values:
+    """Define what is multiplied, where DTYPE does not say it."""
+    return {name: products(pr)} if products(pr) != PLAIN else {}
 
 
 def _packed_bytes(pr: Problem, sz: Sizes) -> int:
@@ -240,8 +251,8 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
     most_bytes = max(copied_bytes(pr, tap_chunks(pr)), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz))
     view = sz.view
-    return image_defines(pr, view) | dict(
-        DTYPE=DTYPES.index(pr.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
+    return image_defines(pr, view) | _products(pr, "PRODUCTS") | dict(
+        DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
         CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), STAGES=cf["stages"], X_STAGES=cf["xs"],
         MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"],
         COMBINE=cf["combine"], WR=sz.columns.extent, HR=sz.rows.extent, PATCH=sz.patch,

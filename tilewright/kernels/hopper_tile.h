@@ -16,8 +16,10 @@
 #define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define W_BYTES (KB * CHUNKS * 16)
-#define EACH (16 / (int)sizeof(in_t))        // numbers of a piece
+#define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
 #define PLACES (PHASES_H * PHASES_W * PATCH)
+#define ITEMS (PLACES * CHUNKS)              // pieces of a patch
+#define AT_ONCE 8                            // loads of a thread under way at once
 #define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
 #define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
 #define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
@@ -52,7 +54,7 @@ typedef struct {
     Place at;             // for tile.h
 } Block;
 
-INLINE Block find_block(int id, const GLOBAL in_t *x, const GLOBAL unsigned char *w) {
+INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char *w) {
     Block b;
     b.copy = id % COPIES;
     b.sc = id / COPIES % SC;
@@ -93,12 +95,12 @@ INLINE void find_places(shared_t shared, int px0) {
 
 #if GATHERS
 // Few channels: a place is an output, its row of the patch all taps and channels under it, without gaps.
-INLINE void gather(shared_t shared, const GLOBAL in_t *x, int px0, int group) {
+INLINE void gather(shared_t shared, const GLOBAL x_t *x, int px0, int group) {
     const int step_c = X_NHWC ? 1 : H * W, step_w = X_NHWC ? GROUPS_ * C : 1;
     NO_UNROLL for (int row = THREAD(0); row < NB; row += THREADS) {
         const int o = px0 + row, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
         const int h = p * STR_H - PAD_T, v = q * STR_W - PAD_L;
-        const GLOBAL in_t *from = x + n * ((offset_t)H * W * (GROUPS_ * C)) + (h * W + v) * (offset_t)step_w + group * C * step_c;
+        const GLOBAL x_t *from = x + n * ((offset_t)H * W * (GROUPS_ * C)) + (h * W + v) * (offset_t)step_w + group * C * step_c;
         unsigned taps = 0;  // bit r: row r of the filter meets the image; bit 16 + s: column s
         UNROLL for (int r = 0; r < R; r++) taps |= (unsigned)(n < N && (unsigned)(h + r * DIL_H) < H) << r;
         UNROLL for (int s = 0; s < S; s++) taps |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
@@ -108,7 +110,7 @@ INLINE void gather(shared_t shared, const GLOBAL in_t *x, int px0, int group) {
                 const int i = chunk * EACH + e, r = i / C / S, s = i / C % S;
                 const unsigned need = 1u << r % 16 | 1u << (16 + s);
                 const offset_t off = (offset_t)(r * DIL_H * W + s * DIL_W) * step_w + (offset_t)(i % C) * step_c;
-                const unsigned bits = i < R * S * C && (taps & need) == need ? from[off] : 0;
+                const unsigned bits = i < R * S * C && (taps & need) == need ? BITS_OF(from[off]) : 0;
                 words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
             }
             write16(shared, X_FROM + chunk * X_NEXT + row * 16, words);
@@ -117,22 +119,68 @@ INLINE void gather(shared_t shared, const GLOBAL in_t *x, int px0, int group) {
 }
 #endif
 
+typedef struct {
+    int keep, place;  // whether it is in x; where it goes in a patch
+    const GLOBAL unsigned char *from;
+} Piece;
+
+INLINE Piece find_piece(shared_t shared, const GLOBAL unsigned char *x, int step, int item) {
+    const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
+    const int pixel = read_int(shared, TABLE_FROM + row * 4);
+    Piece piece;
+    piece.keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
+    piece.place = SWIZZLED ? row * 128 + (chunk ^ row % 8) * 16 : chunk * X_NEXT + row * 16;
+    piece.from = x + (piece.keep ? (offset_t)(pixel + c) * 16 : 0);
+    return piece;
+}
+
 // Copy channels `step` of a patch, by `count` threads.
 INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, int step, int thread, int count) {
-    UNROLL_BY(8) for (int item = thread; item < PLACES * CHUNKS; item += count) {
-        const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
-        const int pixel = read_int(shared, TABLE_FROM + row * 4), keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
-        const int place = SWIZZLED ? row * 128 + (chunk ^ row % 8) * 16 : chunk * X_NEXT + row * 16;
-        copy16(shared, to + place, x + (keep ? (offset_t)(pixel + c) * 16 : 0), keep);
+#if ROUNDED  // through registers
+    NO_UNROLL for (int first = thread; first < ITEMS; first += AT_ONCE * count) {
+        unsigned words[AT_ONCE][4];
+        int place[AT_ONCE];
+        UNROLL for (int i = 0; i < AT_ONCE; i++) {
+            const int item = first + i * count;
+            const Piece piece = find_piece(shared, x, step, min(item, ITEMS - 1));
+            load16(words[i], piece.from, piece.keep && item < ITEMS);
+            place[i] = piece.place;
+        }
+        UNROLL for (int i = 0; i < AT_ONCE; i++) {
+            UNROLL for (int e = 0; e < 4; e++) words[i][e] = BITS_OF(words[i][e]);
+            if (first + i * count < ITEMS) write16(shared, to + place[i], words[i]);
+        }
     }
+#else
+    UNROLL_BY(8) for (int item = thread; item < ITEMS; item += count) {
+        const Piece piece = find_piece(shared, x, step, item);
+        copy16(shared, to + piece.place, piece.from, piece.keep);
+    }
+#endif
 }
 
 // Multiply what a step has staged. Places in shared memory are in pieces here.
+#define W_SIDES (SWIZZLED ? 2 : W_NEXT / 8)  // from one product to the next: both sides of its 32 bytes
+#define X_SIDES (SWIZZLED ? 2 : X_NEXT / 8)
 INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
     const int r = GATHERS ? 0 : tap / S * DIL_H, s = GATHERS ? 0 : tap % S * DIL_W;
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
     const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + row * (ROW / 16);
+#if PROMOTED
+    acc_t part[WG_WORDS];
+    UNROLL for (int first = 0; first < CHUNKS / 2; first += PROMOTED) {
+        wg_begin();
+        UNROLL for (int i = first; i < first + PROMOTED && i < CHUNKS / 2; i++)
+            multiply(part, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, i > first, thread);
+        wg_commit();
+        multiply_done(part);
+        UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += part[e];
+    }
+#else
+    wg_begin();
     UNROLL for (int i = 0; i < CHUNKS / 2; i++)
-        multiply(sums, shared, a + i * (SWIZZLED ? 2 : W_NEXT / 8), W_NEXT, b + i * (SWIZZLED ? 2 : X_NEXT / 8), X_NEXT, thread);
+        multiply(sums, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, 1, thread);
+    wg_commit();
+#endif
 }

@@ -14,6 +14,8 @@ AS_IS, COPIED, GATHERED = range(3)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number")
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 APART, SWIZZLED = range(2)
+PLAIN, TF32, _, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them
+PROMOTED = 4  # products of f8 that tensor cores add up; the rest is added in f32
 PIECES = ("pieces of 16 bytes apart", "swizzled rows of 128 bytes")
 ALIGNMENT = 1024  # bytes to align the buffers
 Values = dict[str, int]
@@ -85,6 +87,11 @@ def lines(pr: Problem, way: int = 0) -> tuple[View, Line, Line]:
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
     return view, rows, columns
+
+
+def products(pr: Problem) -> int:
+    """What is multiplied: the numbers as they are, rounded to tf32, or e4m3."""
+    return TF32 if pr.math == "tf32" else E4M3 if pr.dtype == "f8" else PLAIN
 
 
 def raster(pr: Problem, way: int = 0) -> int:
@@ -162,9 +169,14 @@ def most_patches(pr: Problem, cf: Values) -> int:
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Registers of a thread: sums and the loop around them; before these, what is gathered."""
-    gathered = 60 + pr.cg * pr.r * pr.s // 2 if cf["x"] == GATHERED else 0
-    return max(56, cf["bn"] // 2 + 28, gathered)
+    """Registers of a thread: sums and the loop around them; beside these, what is copied or gathered.
+
+    In f8 there are sums of one step, too; in tf32 eight pieces of the input are on their way to be rounded.
+    """
+    rounded = products(pr) == TF32
+    gathered = (72 if rounded else 60) + pr.cg * pr.r * pr.s // 2 if cf["x"] == GATHERED else 0
+    sums = cf["bn"] if products(pr) == E4M3 else cf["bn"] // 2
+    return max(80 if rounded else 56, sums + 28, gathered)
 
 
 def registers_at_most(cf: Values, per_unit: int) -> int:

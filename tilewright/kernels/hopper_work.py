@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Work
-from tilewright.kernels.hopper_tile import COPIED, GATHERED, Values, most_patches, registers, run, sizes
+from tilewright.kernels.hopper_tile import (
+    COPIED,
+    E4M3,
+    GATHERED,
+    PROMOTED,
+    TF32,
+    Sizes,
+    Values,
+    most_patches,
+    products,
+    registers,
+    run,
+    sizes,
+)
 from tilewright.kernels.nhwc import copied_bytes, each, tap_chunks
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -12,7 +25,9 @@ from tilewright.problem import DTYPE_BYTES, Problem
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
 LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle
 MEETING = 700.0  # issue slots that the meeting of a cluster in shared memory takes as long as (guess)
-EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle
+EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle, half of tf32
+DRAIN = 60.0  # cycles from the last product of f8 to its sums (guess)
+COPIED_AT_ONCE = 96 * 8  # pieces of tf32 that three warps have on their way to be rounded
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
@@ -22,7 +37,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     steps, patches = ceil_div(sz.steps, shares), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
-    products = steps * teams * cf["chunks"] / 2
+    count = steps * teams * cf["chunks"] / 2  # products
+    cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
@@ -30,14 +46,16 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     copy_items = patches * sz.places * cf["chunks"] / 96 / (teams + 1)  # by three warps; of an average one
+    copy_slots = 18.0 if products(pr) == TF32 else 8.0
+    promotions = steps * ceil_div(cf["chunks"] // 2, PROMOTED) if products(pr) == E4M3 else 0
     return Work(
         blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
-        fma=products * 4 / (teams + 1), shared_loads=0.0, global_loads=0.0,
-        staging=60.0 + (gathering if gathered else copy_items * 8.0) + steps * 16.0,
+        fma=(count * 4 + promotions * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
+        staging=60.0 + (gathering if gathered else copy_items * copy_slots) + steps * 16.0,
         epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
         + (MEETING if cf["sc"] > 1 else 0.0),
-        wavefronts=0.6 * (products * read + (x_bytes + w_bytes) / LINE),
+        wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
         load_bytes=w_bytes / cf["cm"] + (2.0 * size * pr.cg * sz.nb if gathered else x_bytes),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
@@ -49,6 +67,19 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         block_intensity=2.0 * tile * cf["chunks"] * each(pr) / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
         more_launches=int(copied),
         more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr))) if copied else 0.0,
-        tensor_cycles=products * max(EIGHTH * cf["bn"] / 8, read),
-        turn_cycles=COPY_CYCLES / cf["stages"],
+        tensor_cycles=count * cycles + promotions * _idle(cf, cycles),
+        turn_cycles=max(COPY_CYCLES / cf["stages"], _rounding(pr, cf, sz) * patches / steps),
     )  # fmt: skip
+
+
+def _idle(cf: Values, cycles: float) -> float:
+    """Cycles of a promotion without products, for a block: those of a unit's other warpgroups fill them."""
+    others = (cf["wm"] * cf["wn"] * cf["mb"] - 1) * min(cf["chunks"] // 2, PROMOTED) * cycles
+    return max(0.0, DRAIN + cf["bn"] / 2 - others) / cf["mb"]
+
+
+def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
+    """Cycles until a patch of tf32 has come through registers; another one's copies wait for it."""
+    if products(pr) != TF32 or cf["x"] == GATHERED:
+        return 0.0
+    return COPY_CYCLES * ceil_div(sz.places * cf["chunks"], COPIED_AT_ONCE)

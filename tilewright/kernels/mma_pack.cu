@@ -1,8 +1,8 @@
 // The filter for the products of mma_product.h, laid out as pack_tensor.h has it: words [group][k tile][step][row]
-// [chunk][4], chunks swizzled; a word holds one f32, two f16 or four e4m3.
+// [chunk][4], chunks swizzled, or [chunk][row][4]; a word holds one f32, two f16 or four e4m3.
 //
 //   PACK_PRODUCTS  1 f32 rounded to tf32   2 f32 as it is   3 e4m3 as it is   4 e4m3 widened to f16
-//   PACK_K PACK_STEPS PACK_C PACK_COLUMNS  as there
+//   PACK_K PACK_STEPS PACK_C PACK_COLUMNS PACK_APART  as there
 //
 // Example: 64 channels of f32, 3x3, PACK_CHUNKS = 8, PACK_C = 32: a row of a step is 32 channels of a tap.
 
@@ -24,9 +24,14 @@ typedef unsigned char number_t;
 #define TILES ((KG + PACK_K - 1) / PACK_K)
 #define PACKED ((offset_t)GROUP_COUNT * TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
 
+#ifndef PACK_APART
+#define PACK_APART 0
+#endif
+
 KERNEL(pack)(GLOBAL const number_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
         int row = item / (CHUNKS * 4) % PACK_K, chunk = (int)(item / 4 % CHUNKS) ^ SWIZZLE(row % 8);
+        if (PACK_APART) row = item / 4 % PACK_K, chunk = item / 4 / PACK_K % CHUNKS;
         offset_t rest = item / (CHUNKS * 4) / PACK_K;
         int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
         rest /= PACK_STEPS;

@@ -2,6 +2,7 @@
 //
 //   WG_N, WG_EIGHTHS   columns: a multiple of 8 up to 256, and how often 8 goes into it
 //   DTYPE              2 f16 and 3 bf16: 16 products deep, D in f32;  4 i8: 32 deep, D in i32
+//   PRODUCTS           if it is given: 1 f32 as tf32, 8 deep;  3 e4m3, 32 deep: D in f32
 //
 // A and B lie in shared memory as rows of 128 bytes, the sum along them; in every 8 rows (1024 bytes, aligned)
 // the 16-byte piece p of row i stands at place p ^ i: the 128-byte swizzle. A thread has WG_N / 2 words of D:
@@ -10,16 +11,24 @@
 // The tables spell out the operands of the instruction: inline assembly has no loops.
 
 #define WG_WORDS (WG_N / 2)
-#if DTYPE == 4
+#if PRODUCTS == 1
+#define WG_KIND "k8.f32.tf32.tf32"
+#elif PRODUCTS == 3
+#define WG_KIND "k32.f32.e4m3.e4m3"
+#elif DTYPE == 4
 #define WG_KIND "k32.s32.s8.s8"
-#define WG_SCALES "p"
-#define WG_FORM "+r"
-#else
-#if DTYPE == 3
+#elif DTYPE == 3
 #define WG_KIND "k16.f32.bf16.bf16"
 #else
 #define WG_KIND "k16.f32.f16.f16"
 #endif
+#if PRODUCTS == 1 || PRODUCTS == 3
+#define WG_SCALES "p, 1, 1"  // nothing to transpose: both lie along the sum
+#define WG_FORM "+f"
+#elif DTYPE == 4
+#define WG_SCALES "p"
+#define WG_FORM "+r"
+#else
 #define WG_SCALES "p, 1, 1, 0, 0"
 #define WG_FORM "+f"
 #endif
@@ -125,11 +134,14 @@
 #define WG_TEXT2(n) #n
 #define WG_TEXT(n) WG_TEXT2(n)
 
-INLINE void wg_multiply_add(acc_t d[WG_WORDS], unsigned long long a, unsigned long long b) {
-    asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"  // D is added to
-                 "wgmma.mma_async.sync.aligned.m64n" WG_TEXT(WG_N) WG_KIND " {" TW_JOIN(WG_REGS_, WG_EIGHTHS) "}, "
-                 TW_JOIN(WG_IN_, WG_EIGHTHS) ", " WG_SCALES ";\n}\n"
-                 : TW_JOIN(WG_OUT_, WG_EIGHTHS) : "l"(a), "l"(b));
+#define WG_MULTIPLY(p)                                                                                          \
+    asm volatile("{\n.reg .pred p;\nsetp." p ".u32 p, 0, 0;\n"                                                  \
+                 "wgmma.mma_async.sync.aligned.m64n" WG_TEXT(WG_N) WG_KIND " {" TW_JOIN(WG_REGS_, WG_EIGHTHS) "}, " \
+                 TW_JOIN(WG_IN_, WG_EIGHTHS) ", " WG_SCALES ";\n}\n"                                            \
+                 : TW_JOIN(WG_OUT_, WG_EIGHTHS) : "l"(a), "l"(b))
+INLINE void wg_multiply_add(acc_t d[WG_WORDS], unsigned long long a, unsigned long long b, int adds) {
+    if (adds) WG_MULTIPLY("eq");  // D is added to
+    else WG_MULTIPLY("ne");       // D is overwritten
 }
 
 // Where a tile starts, for the instruction: 1024 bytes from 8 rows to the next 8, swizzled.
@@ -140,4 +152,7 @@ INLINE unsigned long long wg_tile(unsigned shared_address) {
 INLINE void wg_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }   // registers are ready
 INLINE void wg_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 #define WG_WAIT(pending) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory")
+INLINE void wg_done(acc_t d[WG_WORDS]) {  // nothing that follows reads these sums before
+    UNROLL for (int i = 0; i < WG_WORDS; i++) asm volatile("" : WG_FORM(d[i]) :: "memory");
+}
 INLINE void wg_see_copies(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
