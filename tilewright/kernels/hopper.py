@@ -231,10 +231,10 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
         ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
          "partial", "arrived"), shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
     )  # fmt: skip
-    sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * tiles * sz.kb * sz.nb}.get(combine, 1)
+    sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * tiles * sz.kb * sz.nb}.get(combine, 0)
     workspace = [
         Buffer("partial", 4 * sums),
-        Buffer("arrived", 4 * (tiles * cf["sc"] if combine == LAST else 1), zeroed=True),
+        Buffer("arrived", 4 * tiles * cf["sc"] if combine == LAST else 0, zeroed=True),
     ]
     launches = [main]
     if copied:
