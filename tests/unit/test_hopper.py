@@ -331,8 +331,7 @@ class Cluster:
     def multiply(self, block: int, team: int) -> Iterator[object]:
         slot = parity = x_slot = x_parity = done_slot = done_x_slot = 0
         tap = done_tap = self.first % self.taps
-        lag = 1 if self.stages < 3 or (self.taps == 1 and self.xs < 3) else 2
-        lag = 0 if self.promoted else lag
+        lag = 0 if self.promoted else 1
         fresh, count = True, self.last - self.first
         for i in range(count):
             step = self.first + i

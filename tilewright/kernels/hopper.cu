@@ -36,8 +36,7 @@
 
 #ifdef __CUDACC__
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
-// Steps whose products may be under way at once, besides those of the newest; fewer than the buffers of either kind.
-#define LAG (PROMOTED ? 0 : STAGES < 3 || (TAPS == 1 && X_STAGES < 3) ? 1 : 2)
+#define LAG (PROMOTED ? 0 : 1)  // steps whose products are under way, besides the newest (2 cost more: a buffer)
 
 // Send for the filters of the steps from `from` to before `to`, counted from the block's first one.
 INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) {

@@ -74,9 +74,10 @@ typedef unsigned shared_t;
     const shared_t name = ((unsigned)__cvta_generic_to_shared(name##_store) + 1023) / 1024 * 1024
 
 // The descriptor of piece_at: 8 rows lie 16 or 128 bytes apart, the next 8 follow them; `next` to the other side.
-// Its low half is a sum, so that from product to product one number is added; all of shared memory is 2^14 pieces.
+// Its low half is a sum, so that from product to product one number is added; all of shared memory is 2^14 pieces
+// (in a cluster, addresses have the block's number in their high bits).
 INLINE unsigned long long tile_at(shared_t shared, int piece, int next) {
-    const unsigned low = (shared >> 4) + ((SWIZZLED ? 1u : (unsigned)next >> 4) << 16) + (unsigned)piece;
+    const unsigned low = (shared >> 4 & 0x3fff) + ((SWIZZLED ? 1u : (unsigned)next >> 4) << 16) + (unsigned)piece;
     return (SWIZZLED ? 64ull | 1ull << 30 : 8ull) << 32 | low;
 }
 INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int adds,

@@ -25,7 +25,7 @@ class Ahead:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="compile")
 
     def start(self) -> None:
-        """Start the compilers now, while whoever asks for configs thinks; what goes wrong shows when they compile."""
+        """Start the compilers now, while whoever asks thinks; what goes wrong shows when they compile."""
         for worker in self._workers:
             self._threads.submit(lambda one=worker: one.context)
 
