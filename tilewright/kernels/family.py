@@ -183,6 +183,7 @@ class Work:
         more_bytes: bytes that those read and write, in all.
         tensor_cycles: cycles that a block holds all tensor cores of a unit, in all.
         turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
+        gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
     """
 
     blocks: int
@@ -214,6 +215,7 @@ class Work:
     more_bytes: float = 0.0
     tensor_cycles: float = 0.0
     turn_cycles: float = 0.0
+    gang: int = 1
 
 
 class Family:

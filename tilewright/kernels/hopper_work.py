@@ -9,6 +9,7 @@ from tilewright.kernels.hopper_tile import (
     E4M3,
     GATHERED,
     PROMOTED,
+    SWIZZLED,
     TF32,
     Sizes,
     Values,
@@ -22,9 +23,14 @@ from tilewright.kernels.nhwc import copied_bytes, each, tap_chunks
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
+# Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless marked as guesses.
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
 LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle
-MEETING = 700.0  # issue slots that the meeting of a cluster in shared memory takes as long as (guess)
+MEETING = 900.0  # issue slots that the meeting of a cluster in shared memory takes as long as
+SLOWER = 1.25  # cycles of a product over those that it should take
+APART = 1.6  # the same, once more, where the pieces of a row lie apart
+BULK = 0.8  # of the L2 cache's time for a byte, where it is copied in bulk
+ALONE = 0.5  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle, half of tf32
 DRAIN = 60.0  # cycles from the last product of f8 to its sums (guess)
 COPIED_AT_ONCE = 96 * 8  # pieces of tf32 that three warps have on their way to be rounded
@@ -38,7 +44,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
     count = steps * teams * cf["chunks"] / 2  # products
-    cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
+    apart = cf["pieces"] != SWIZZLED and cf["x"] != GATHERED
+    cycles = max(EIGHTH * cf["bn"] / 8, read) * SLOWER * (APART if apart else 1.0)  # of one
+    shared = ALONE + (1.0 - ALONE) / cf["cm"]
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
@@ -56,10 +64,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
         + (MEETING if cf["sc"] > 1 else 0.0),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
-        load_bytes=w_bytes / cf["cm"] + (2.0 * size * pr.cg * sz.nb if gathered else x_bytes),
+        load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_bytes)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        cluster=1, shares=cf["sg"],  # a cluster's shares meet by bulk copies, in ``epilogue``
+        cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # a cluster's shares meet by bulk copies, in ``epilogue``
         combine=COMBINE_NAMES[combine],
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 # Of log(time / expected time). Source: the search replayed on benchmarks/h100/trials.jsonl.gz.
 COMMON = 0.12  # standard deviation of what all configs of a problem share
 OWN = 0.10  # standard deviation of what differs among them
+OPTIONS = 8  # a choice has fewer: numbers from 0 on
 REACH = 4.0  # octaves of parameters, summed, over which the likeness of two errors falls by e
 NOISE = 0.02  # standard deviation of what no neighbour tells
 MOST = 400  # measured configs that are looked at, the fastest first
@@ -103,12 +104,15 @@ class Correction:
 
 
 def coordinates(params: Sequence[Param], config: Config | None) -> list[float]:
-    """Place a config: sizes in octaves; for a choice a coordinate of each option, any two 1 apart."""
+    """Place a config: sizes in octaves; for a choice a coordinate of each option, any two 1 apart.
+
+    Layers may offer fewer of a family's options: the places of all are alike.
+    """
     row: list[float] = []
     for param in params:
         value = config[param.name] if config else 1
         if param.names:
-            row += [0.5 * (value == option) for option in param.values]
+            row += [0.5 * (value == option) for option in range(OPTIONS)]
         else:
             row.append(log2(max(value, 0.5)))
     return row

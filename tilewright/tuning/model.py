@@ -44,6 +44,8 @@ class Coefficients:
         arrival_us: one round trip of the last-arriver protocol.
         launch_us: each launch after the first.
         memory_share: share of the calibrated read bandwidth that a kernel reaches.
+        gangs: of clusters of 4 and of 8 blocks, the share of a GPU's units that they reach: each lies within
+            one of its clusters of units.
         sharpness: the higher, the better what runs side by side hides under the slowest of it.
     """
 
@@ -62,6 +64,7 @@ class Coefficients:
     arrival_us: float = 3.12
     launch_us: float = 3.21
     memory_share: float = 0.592
+    gangs: tuple[float, float] = (0.94, 0.91)
     sharpness: float = 3.7
 
 
@@ -78,7 +81,8 @@ def estimate(family: Family, problem: Problem, device: Device, config: Config) -
 
 def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     """Model of a GPU: per unit the busiest pipe, per wave its latencies, per run its launches."""
-    per_unit = ceil(work.blocks / device.units)
+    units = int(device.units * (k.gangs[work.gang > 4] if work.gang > 2 else 1.0))
+    per_unit = ceil(work.blocks / units)
     together = min(work.resident, per_unit)
     full, rest = divmod(per_unit, together)
     rounds = {together: full, rest: 1} if rest else {together: full}  # how often so many blocks run at once
@@ -115,8 +119,8 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
         "shared_bytes_per_block": work.shared_bytes,
         "blocks_per_unit_at_once": together,
         "occupancy": together * work.threads / device.threads_per_unit,
-        "waves": work.blocks / (device.units * together),
-        "tail": per_unit * device.units / work.blocks - 1.0,
+        "waves": work.blocks / (units * together),
+        "tail": per_unit * units / work.blocks - 1.0,
         "useful_outputs": work.useful,
         "register_intensity_flops_per_element": work.register_intensity,
         "block_intensity_flops_per_element": work.block_intensity,
