@@ -66,9 +66,15 @@ class Experience:
 
     def _near(self, family: Family, problem: Problem) -> list[Lesson]:
         here = sizes(problem)
-        lessons = [e for e in self.lessons if e.family == family.name and e.problem.kind == problem.kind]
+        lessons = [e for e in self.lessons if e.family == family.name and _alike(e.problem, problem)]
         lessons.sort(key=lambda e: float(np.abs(sizes(e.problem) - here).sum()))
         return lessons[:NEAREST]
+
+
+def _alike(one: Problem, other: Problem) -> bool:
+    """Whether kernels take the same time for the kinds of two layers: f16 and bf16 differ in nothing but bits."""
+    a, b = ("f16" if layer.kind == "bf16" else layer.kind for layer in (one, other))
+    return a == b
 
 
 class Bias:
