@@ -67,7 +67,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_bytes)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # a cluster's shares meet by bulk copies, in ``epilogue``
+        cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
         combine=COMBINE_NAMES[combine],
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),

@@ -27,7 +27,7 @@ class Ahead:
     def start(self) -> None:
         """Start the compilers now, while whoever asks thinks; what goes wrong shows when they compile."""
         for worker in self._workers:
-            self._threads.submit(lambda one=worker: one.context)
+            self._threads.submit(getattr, worker, "context")
 
     def submit(self, configs: Sequence[Config]) -> list[Future[Compiled]]:
         """Queue configs; the futures are in their order."""

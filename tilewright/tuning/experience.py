@@ -72,7 +72,7 @@ class Experience:
 
 
 def _alike(one: Problem, other: Problem) -> bool:
-    """Whether kernels take the same time for the kinds of two layers: f16 and bf16 differ in nothing but bits."""
+    """Whether kernels take as long for both kinds: f16 and bf16 differ in nothing but bits."""
     a, b = ("f16" if layer.kind == "bf16" else layer.kind for layer in (one, other))
     return a == b
 
