@@ -55,7 +55,7 @@ def _error(y: Any, x: Any, w: Any) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", ["n1c40h7w8k24r3s3p1-{}-nhwc+bias+relu", "n2c12h6w7k20r3s3p1-{}"])
+@pytest.mark.parametrize("text", ["n1c40h7w8k24r3s3p1-{}-nhwc+bias+relu", "n2c30h6w7k20r3s3p1-{}"])
 def test_the_verifier_takes_them(kind: str, text: str, gpu_facts: Runtime) -> None:
     problem = Problem.parse(text.format("f32")).with_dtype(kind)
     verifier = Verifier(gpu_facts, problem, 3)
