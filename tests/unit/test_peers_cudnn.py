@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Iterator
 
@@ -47,6 +48,7 @@ def conv(graph: Graph, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def fake(torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cudnn]:
     made = Cudnn(ENGINES, conv)
     monkeypatch.setitem(sys.modules, "cudnn", made)
+    monkeypatch.setattr("tilewright.peers.cudnn.SLOW", math.inf)  # all settings: times on a CPU say nothing
     cudnn_plans._NOTES.clear()
     _HANDLES.clear()
     yield made
@@ -190,6 +192,19 @@ def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytes
     offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=2)
     assert [c.name for c in offer.contestants] == [f"cudnn nchw eng{n}_k2=1" for n in (0, 2, 9)]
     assert offer.skipped["cudnn nhwc eng9"].startswith("slower: ")
+
+
+def test_a_slow_engine_is_tried_in_one_setting(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.peers.cudnn.SLOW", 1.5)
+    times = iter([10.0, 14.0, 31.0, 16.0, *[9.0] * 100])  # firsts: engines 1 and 9 in nchw, then in nhwc
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run, runs=3: (run(), next(times))[1])
+    fake.engines = {1: Engine(tiles=2), 9: Engine(tiles=2)}
+    offer, _ = offer_of(Problem.parse(LAYERS[0]))
+    names = {c.name.partition("_")[0] for c in offer.contestants}
+    assert names == {"cudnn nchw eng1", "cudnn nchw eng9", "cudnn nhwc eng1", "cudnn nhwc eng9"}
+    left = {name: why for name, why in offer.skipped.items() if "other settings" in name}
+    assert {name.partition("_")[0] for name in left} == {"cudnn nhwc eng1", "cudnn nhwc eng9"}
+    assert all(why.startswith("slower: the first took") for why in left.values())
 
 
 def test_no_libcudnn(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,9 +49,9 @@ from tilewright.problem import DTYPES, MATHS, Problem
 
 MOST_FILTER = 15  # rows or columns: a thread keeps a bit of each, of both in one register
 FEWEST = 8  # channels of one of several groups
-# Products of a sum from which on three products of tf32 are no less accurate than one of f32. Simulated, with tensor
-# cores that cut off, beside sums one after the other: rms error 0.8 times that of f32 at 64 products, 0.5 at 256.
-# Measured on an H100, beside ``direct``, at 72 products: 1.44 times, so the simulation is trusted from 256 on only.
+# Products of a sum from which on three products of tf32 are no less accurate than one of f32. Simulated, with
+# tensor cores that cut off, beside sums one after the other: rms error 0.8 times f32's at 64, 0.5 at 256.
+# Measured on an H100, beside ``direct``: 1.44 times at 72, so the simulation is trusted from 256 on only.
 FEWEST_ACCURATE = 256
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 

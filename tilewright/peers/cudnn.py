@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,8 +34,13 @@ from tilewright.tuning.inputs import Inputs
 _HANDLES: dict[int, Any] = {}
 
 
+# An engine whose first setting, the one that cuDNN recommends, takes so many times as long as the
+# fastest engine's is not tried in its others: each takes some 30 ms to build, and there are hundreds.
+SLOW = 1.5
+
+
 class Cudnn(Peer):
-    """All plans are listed and built, timed a few times; the best few, and the best GEMM, are kept."""
+    """All engines are tried, and all settings of the fast ones; the best few, and the best GEMM, are kept."""
 
     name = "cudnn"
     backends = ("cuda",)
@@ -55,7 +61,7 @@ class Cudnn(Peer):
         return None
 
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
-        offer, quick = Offer(), list[_Timed]()
+        offer, engines = Offer(), list[_Engine]()
         for layout in ("nchw", "nhwc"):
             try:
                 arrays = _Layout(problem, inputs, setting, layout)
@@ -63,13 +69,13 @@ class Cudnn(Peer):
                 offer.skipped[f"cudnn {layout}"] = one_line(error)
                 continue
             for way in ways(problem.epilogue):
-                for plan in arrays.plans(way, offer):
-                    try:
-                        time_us = setting.quick_us(arrays.run(plan, way, arrays.sums)[0])
-                    except Exception as error:  # refused at launch, or no room for its workspace
-                        offer.skipped[arrays.title(plan, way)] = one_line(error)
-                    else:
-                        quick.append(_Timed(time_us, arrays, plan, way))
+                engines += [_Engine(arrays, way, plans) for plans in arrays.engines(way, offer)]
+        for engine in engines:
+            engine.try_first(offer)
+        fastest = min((engine.best_us for engine in engines), default=math.inf)
+        for engine in engines:
+            engine.try_others(SLOW * fastest, offer)
+        quick = [timed for engine in engines for timed in engine.timed]
         for timed in _best(quick, setting.engines, offer):
             offer.attempt(timed.title, timed.contestant)
         return offer
@@ -94,8 +100,8 @@ class _Layout:
         self._workspace = gpu.bytes(0)
         self._workspace_bytes = 0
 
-    def plans(self, way: Way, offer: Offer) -> list[Plan]:
-        """Build the plans of one way to do the epilogue; failures go to the offer."""
+    def engines(self, way: Way, offer: Offer) -> list[list[Plan]]:
+        """List the plans of one way to do the epilogue, engine by engine; failures go to the offer."""
         owner: Mapping[str, Any] = {"handle": self.handle}
         arguments = (self.cudnn, self.problem, self.layout, way, owner)
         where, key = self.where(way), (self.problem.kind, self.layout, str(way))
@@ -105,7 +111,10 @@ class _Layout:
             offer.skipped[where] = one_line(error)
             return []
         offer.skipped |= {f"{where} {name}": reason for name, reason in skipped.items()}
-        return plans
+        found: dict[int, list[Plan]] = {}
+        for plan in plans:
+            found.setdefault(plan.engine, []).append(plan)
+        return list(found.values())
 
     def where(self, way: Way) -> str:
         """Name a graph uniquely."""
@@ -186,6 +195,44 @@ class _Timed:
 
     def contestant(self) -> Contestant:
         return self.arrays.contestant(self.plan, self.way)
+
+
+class _Engine:
+    """One engine in one layout: its settings, and about how long those take that were tried."""
+
+    def __init__(self, arrays: _Layout, way: Way, plans: list[Plan]) -> None:
+        self.timed: list[_Timed] = []
+        self._arrays, self._way, self._left = arrays, way, plans
+
+    @property
+    def best_us(self) -> float:
+        """The least time so far."""
+        return min((timed.time_us for timed in self.timed), default=math.inf)
+
+    def try_first(self, offer: Offer) -> None:
+        """Time the first setting that works."""
+        while self._left and not self.timed:
+            self._try(self._left.pop(0), offer)
+
+    def try_others(self, most_us: float, offer: Offer) -> None:
+        """Time all settings, unless the first took longer than ``most_us``."""
+        if self.timed and self.best_us > most_us:
+            if self._left:
+                name = f"{self.timed[0].title} in {len(self._left)} other settings"
+                offer.skipped[name] = f"slower: the first took {self.best_us:.1f} us in a quick timing"
+            return
+        for plan in self._left:
+            self._try(plan, offer)
+
+    def _try(self, plan: Plan, offer: Offer) -> None:
+        arrays, way = self._arrays, self._way
+        try:
+            plan.build()
+            time_us = arrays.setting.quick_us(arrays.run(plan, way, arrays.sums)[0])
+        except Exception as error:  # not built, refused at launch, or no room for its workspace
+            offer.skipped[arrays.title(plan, way)] = one_line(error)
+        else:
+            self.timed.append(_Timed(time_us, arrays, plan, way))
 
 
 def _best(quick: list[_Timed], count: int, offer: Offer) -> list[_Timed]:

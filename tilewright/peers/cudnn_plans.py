@@ -68,13 +68,22 @@ def ways(epilogue: Epilogue) -> list[Way]:
 
 @dataclass(frozen=True)
 class Plan:
-    """One engine with one setting of its knobs, built and ready to run on ``graph``."""
+    """One engine with one setting of its knobs, to be run on ``graph`` once it is built."""
 
     graph: Any
     index: int
     name: str
+    engine: int
     notes: frozenset[str]
-    workspace_bytes: int
+
+    def build(self) -> None:
+        """Make it ready to run: compiled, where the engine compiles. Raises what the front end raises."""
+        self.graph.build_plan_at_index(self.index)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes that a built plan needs beside its tensors."""
+        return max(int(self.graph.get_workspace_size_plan_at_index(self.index)), 0)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -151,7 +160,7 @@ def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any])
 def strict_plans(
     cudnn: Any, make: Callable[[], Any], key: tuple[str, str, str]
 ) -> tuple[list[Plan], dict[str, str]]:
-    """Build every strict plan of a layer.
+    """List every strict plan of a layer, none of them built; of an engine, what cuDNN recommends first.
 
     Args:
         cudnn: the front end.
@@ -159,7 +168,7 @@ def strict_plans(
         key: what the notes of engines depend on: (kind of the problem, layout, text of the way).
 
     Returns:
-        The plans, and the reason for each that could not be built.
+        The plans, and why there are no others.
     """
     graph, unsupported = _listed(cudnn, make())
     names = _names(graph)
@@ -174,19 +183,13 @@ def strict_plans(
 
     for each in filter(strict, engines):
         _sweep(graph, each)
-    plans, skipped = [], dict([unsupported] if unsupported else [])
-    for name, index in _names(graph).items():
-        engine = _engine(name)
-        if engine is None or not strict(engine):
-            continue
-        try:
-            graph.build_plan_at_index(index)
-            nbytes = int(graph.get_workspace_size_plan_at_index(index))
-        except Exception as error:  # the front end raises RuntimeError and classes of its own
-            skipped[name] = one_line(error)
-        else:
-            plans.append(Plan(graph, index, name, notes[engine], max(nbytes, 0)))
-    return plans, skipped
+    listed = [(name, index, _engine(name)) for name, index in _names(graph).items()]
+    plans = [
+        Plan(graph, index, name, engine, notes[engine])
+        for name, index, engine in listed
+        if engine is not None and strict(engine)
+    ]
+    return plans, dict([unsupported] if unsupported else [])
 
 
 def _listed(cudnn: Any, graph: Any) -> tuple[Any, tuple[str, str] | None]:
