@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tilewright.studies.study import (
     PartResult,
     Step,
     Steps,
+    Study,
     Whole,
     published_us,
     time_us,
@@ -156,6 +158,21 @@ def test_quick_run(name: str, runtime: Runtime, tmp_path: Path, capsys: pytest.C
     assert "<svg" in files["html"].read_text()
     assert result.title in capsys.readouterr().out
     assert took < 240  # 2 minutes on 4 cores of one's own
+
+
+def test_a_stopped_study_writes_the_parts_that_are_done(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(wanted: Study, lab: Lab) -> Iterator[PartResult]:
+        yield PartResult("first", "steps", "", (), ())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "parts", interrupted)
+    file = tmp_path / "csg.json"
+    assert main(["study", "csg", "--quick", "--device", "cpu", "--json", str(file)]) == 130
+    assert [part.title for part in engine.load(file).parts] == ["first"]
+    assert f"stopped: 1 of {len(engine.study('csg').parts)} parts are done" in capsys.readouterr().err
+
 
 
 def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import typer
 
 LAYERS = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
+PARTS = "stopped: {done} of {all} parts are done"
 STOPPED = "stopped before the end; what was tuned and compiled so far is kept"
 PATIENCE_S = 2.0  # until the second thread takes over
 

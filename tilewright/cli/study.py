@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options, outputs
+from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import emit, remark, show
 
 if TYPE_CHECKING:
@@ -63,25 +63,40 @@ def study(
     from tilewright.store import Store
     from tilewright.studies.lab import Lab
 
-    def done(part: PartResult) -> None:
-        if not quiet:
-            show(part_table(part, with_bars=True))
-            print(flush=True)
-
     store = Store()
     tune = _tuning(runtime, store, limit, tuner) if limit else None
     lab = Lab(
         runtime, store, quick, wanted.rounds, min(runtime.device.units, options.cores()), tune, say=remark
     )
-    result = engine.run(wanted, lab, done)
-    document = engine.document(result)
-    emit([], document, json_file)
-    if not quiet:
-        print(heading(result))
-    if markdown is not None:
-        outputs.write(markdown, study_markdown(result), "--markdown")
-    if html is not None:
-        outputs.write(html, as_page(result.title, [of_document(name, document)]), "--html")
+    parts: list[PartResult] = []
+
+    def report() -> None:
+        if parts:
+            result = engine.result(wanted, lab, parts)
+            document = engine.document(result)
+            emit([], document, json_file)
+            if not quiet:
+                print(heading(result))
+            if markdown is not None:
+                outputs.write(markdown, study_markdown(result), "--markdown")
+            if html is not None:
+                outputs.write(html, as_page(result.title, [of_document(name, document)]), "--html")
+        if len(parts) < len(wanted.parts):
+            remark(stopping.PARTS.format(done=len(parts), all=len(wanted.parts)))
+
+    stopped: KeyboardInterrupt | None = None
+    with stopping.at_end(report):
+        try:
+            for part in engine.parts(wanted, lab):
+                parts.append(part)
+                if not quiet:
+                    show(part_table(part, with_bars=True))
+                    print(flush=True)
+        except KeyboardInterrupt as error:
+            stopped = error
+    report()
+    if stopped:
+        raise typer.Exit(stopping.status(stopped))
 
 
 def _tuning(

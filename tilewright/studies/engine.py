@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,12 +62,14 @@ def study(name: str) -> Study:
     return found
 
 
-def run(wanted: Study, lab: Lab, done: Callable[[PartResult], None] = lambda part: None) -> StudyResult:
-    """Run all parts of a study; each is handed on as it is done."""
-    parts = []
+def parts(wanted: Study, lab: Lab) -> Iterator[PartResult]:
+    """Run the parts of a study one after the other; each is handed on as it is done."""
     for part in wanted.parts:
-        parts.append(_run(part, lab))
-        done(parts[-1])
+        yield _run(part, lab)
+
+
+def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
+    """Put together what is done of a study: all of it, or its first parts."""
     device = lab.runtime.device
     return StudyResult(
         name=wanted.name, title=wanted.title, source=wanted.source, published_on=wanted.device,

@@ -1,6 +1,6 @@
 """The nouns of a study: its layers, its steps, what its source published; and what comes of running it.
 
-A study is data: a module of this package with one ``STUDY``. ``engine.run`` turns it into a document.
+A study is data: a module of this package with one ``STUDY``. ``engine`` runs it and makes a document of it.
 """
 
 from __future__ import annotations
