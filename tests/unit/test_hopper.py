@@ -224,13 +224,15 @@ def test_sizes() -> None:
 
 
 def test_the_model_sees_the_sum_split_and_filters_shared() -> None:
-    def us(problem: Problem, **change: int) -> float:
+    def fact(name: str, problem: Problem, **change: int) -> float:
         HOPPER.check(problem, H100, _config(**change))
-        return model.estimate(HOPPER, problem, H100, _config(**change)).facts["l2_us"]
+        return model.estimate(HOPPER, problem, H100, _config(**change)).facts[name]
 
     y12 = Problem.parse("n1c256h34w34k512r3s3p1-f16-nhwc")
-    assert us(y12, bn=80, sc=1, cm=4, xs=2) < us(y12, bn=80, sc=1, xs=2)
-    assert us(R12) < us(R12, sc=1, xs=2)
+    assert fact("l2_us", y12, bn=80, sc=1, cm=2, xs=2) < fact("l2_us", y12, bn=80, sc=1, xs=2)
+    assert fact("l2_us", R12) < fact("l2_us", R12, sc=1, xs=2)
+    # 128 blocks fit 132 units, but not in clusters of 4
+    assert fact("waves", y12, bn=80, sc=1, cm=2, xs=2) < 1 < fact("waves", y12, bn=80, sc=1, cm=4, xs=2)
 
 
 # ------------------------------------------------------------------ the protocol of copies, step by step

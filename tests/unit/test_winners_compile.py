@@ -82,6 +82,9 @@ def compiles_everywhere(problem: Problem, config: Config) -> None:
     of_device = {rule.name for rule in kind.rules_for(home) if "device" in rule.needs}
     for arch in ARCHITECTURES:
         device = for_architecture(arch)
+        if kind.refuses(problem, device):  # made for the instructions of its home
+            assert arch != HOME
+            continue
         try:
             kind.check(problem, device, config)
         except ConfigError as error:
