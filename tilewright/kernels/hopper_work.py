@@ -46,8 +46,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     steps, patches = ceil_div(sz.steps, shares), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
-    deep = steps * cf["chunks"] / 2  # how often 32 bytes of the sum
-    count = deep * teams * (3 if products(pr) == THREE else 1)  # products
+    count = steps * teams * cf["chunks"] / 2 * (3 if products(pr) == THREE else 1)  # products
     apart = cf["pieces"] != SWIZZLED and cf["x"] != GATHERED
     cycles = max(EIGHTH * cf["bn"] / 8, read) * SLOWER * (APART if apart else 1.0)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
