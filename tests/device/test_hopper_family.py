@@ -26,6 +26,14 @@ __all__ = ["runtime"]  # a fixture
 
 BASE = dict(x=0, wm=1, wn=1, bn=16, mb=1, chunks=2, pieces=0, stages=2, xs=2, cm=1, sc=1, sg=1, combine=0)
 NONE, TWO_PASS, LAST = 0, 2, 3
+
+
+@pytest.fixture(autouse=True)
+def _sums_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel adds up accurately what is not offered, since f32 is no worse there."""
+    monkeypatch.setattr("tilewright.kernels.bound.FEWEST_ACCURATE", 1)
+
+
 CASES = (
     ("n1c16h3w5k8r1s1-f16-nhwc", dict(xs=1)),
     ("n1c64h5w5k70r1s1-f16-nhwc", dict(xs=1, chunks=8, pieces=1)),
@@ -58,6 +66,15 @@ CASES = (
     ("n1c3h19w17k70r7s7p3u2-tf32-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=38)),
     ("n1c5h19w17k40r3s3p1d2-tf32+maxpool2", dict(x=2, xs=1, bn=64, chunks=12)),
     ("n1c64h7w7k70r3s3p1-tf32-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
+    ("n1c64h3w5k8r1s1-accurate-nhwc", dict(stages=3)),
+    ("n1c64h7w7k70r3s3p1-accurate-nhwc+bias+relu", dict(bn=56, chunks=4, wm=2, stages=6)),
+    ("n1c32h7w7k24r3s3p1-accurate-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
+    ("n2c24h9w7k70r3s2p1.0.0.1u2d2g2-accurate-nhwc+add", dict(xs=1, wn=2, sg=2, combine=LAST)),
+    ("n2c18h9w7k70r3s3p1-accurate+maxpool2", dict(x=1, chunks=4)),
+    ("n2c70h9w7k70r1s1u2-accurate-nchw2nhwc", dict(x=1, sg=2, combine=TWO_PASS)),
+    ("n1c3h19w17k70r5s5p2u2-accurate-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=20)),
+    ("n1c8h19w17k40r3s3p1d2-accurate+maxpool2", dict(x=2, xs=1, bn=64, chunks=18)),
+    ("n1c64h7w7k70r3s3p1-accurate-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
     ("n1c32h3w5k8r1s1-f8-nhwc", dict(xs=1)),
     ("n1c256h7w7k70r3s3p1-f8-nhwc+bias+relu", dict(bn=56, chunks=8, wm=2, stages=6)),
     ("n1c128h7w7k24r3s3p1-f8-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
@@ -80,6 +97,17 @@ def test_by_emulation(text: str, change: dict[str, int], shift: int, runtime: Ru
     _agrees(Plan.make(runtime, problem, config), shift)
 
 
+def _used(device: str, problem: Problem, runtime: Runtime) -> Runtime:
+    """The GPU, or what emulates it."""
+    try:
+        used = open_runtime("cuda") if device == "cuda" else runtime
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if reason := family("hopper").refuses(problem, used.device):
+        pytest.skip(reason)
+    return used
+
+
 @pytest.mark.parametrize("device", ["emulated", "cuda"])
 @pytest.mark.parametrize(("text", "change"), [
     ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-tf32", dict(x=1)),
@@ -90,12 +118,7 @@ def test_tf32_rounds_its_factors_and_nothing_else(
 ) -> None:
     """Tensor cores would cut the last 13 bits off; both factors are rounded before."""
     problem = Problem.parse(text)
-    try:
-        used = open_runtime("cuda") if device == "cuda" else runtime
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if reason := family("hopper").refuses(problem, used.device):
-        pytest.skip(reason)
+    used = _used(device, problem, runtime)
     plan, rng = Plan.make(used, problem, Config.make("hopper", BASE | change)), np.random.default_rng(1)
     x, w = (rng.standard_normal(shape, np.float32) for shape in (problem.x_shape, problem.w_shape))
     near = [((v.view(np.uint32) + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32) for v in (x, w)]
@@ -108,16 +131,53 @@ def test_tf32_rounds_its_factors_and_nothing_else(
 
 
 @pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize("wide", ["x", "w"])
+@pytest.mark.parametrize(("text", "change"), [
+    ("n2c32h9w7k70r3s3p1u2-accurate-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-accurate", dict(x=1)),
+    ("n1c24h9w7k70r3s3p1-accurate-nhwc", dict(xs=1, chunks=8, pieces=1)),
+    ("n1c3h19w17k70r5s5p2u2-accurate", dict(x=2, xs=1, chunks=20)),
+])  # fmt: skip
+def test_accurate_multiplies_low_parts_too(
+    device: str, wide: str, text: str, change: dict[str, int], runtime: Runtime
+) -> None:
+    """Whole numbers of 13 bits, of which tf32 holds 11: exact."""
+    problem = Problem.parse(text)
+    used = _used(device, problem, runtime)
+    plan, rng = Plan.make(used, problem, Config.make("hopper", BASE | change)), np.random.default_rng(1)
+    x, w = (
+        rng.integers(*((-8191, 8192) if name == wide else (-3, 4)), shape).astype(np.float32)
+        for name, shape in (("x", problem.x_shape), ("w", problem.w_shape))
+    )
+    assert np.array_equal(plan(x, plan.pack(w)), numpy_conv(problem, x, w)[0])
+
+
+@pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("c", [64, 192, 2304])
+def test_accurate_is_as_close_as_one_fma_after_the_other(
+    device: str, c: int, positive: bool, runtime: Runtime
+) -> None:
+    problem = Problem.parse(f"n1c{c}h1w56k128r1s1-accurate-nhwc")
+    used = _used(device, problem, runtime)
+    plan = Plan.make(used, problem, Config.make("hopper", BASE | dict(bn=56, chunks=8, stages=2)))
+    rng = np.random.default_rng(c)
+    x, w = (rng.standard_normal(shape, np.float32) for shape in (problem.x_shape, problem.w_shape))
+    if positive:
+        x, w = abs(x), abs(w)
+    strict = np.zeros(problem.y_shape, np.float32)
+    for i in range(c):
+        strict = (strict + x[..., i, None].astype(np.float64) * w[:, i, 0, 0]).astype(np.float32)
+    ref, size = numpy_conv(problem, x, w)
+    errors = [np.sqrt((((y - ref) / size) ** 2).mean()) for y in (plan(x, plan.pack(w)), strict)]
+    assert errors[0] < errors[1]
+
+
+@pytest.mark.parametrize("device", ["emulated", "cuda"])
 @pytest.mark.parametrize("chunks", [8, 16])
 def test_f8_is_as_close_as_its_bound_says(device: str, chunks: int, runtime: Runtime) -> None:
     """Long sums of numbers that are not small: tensor cores alone lose more than the bound allows."""
     problem = Problem.parse("n1c1024h5w5k70r3s3p1-f8-nhwc")
-    try:
-        used = open_runtime("cuda") if device == "cuda" else runtime
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if reason := family("hopper").refuses(problem, used.device):
-        pytest.skip(reason)
+    used = _used(device, problem, runtime)
     config, rng = Config.make("hopper", BASE | dict(bn=40, chunks=chunks)), np.random.default_rng(1)
     plan, kind = Plan.make(used, problem, config), numpy_dtype("f8")
     x = abs(rng.standard_normal(problem.x_shape, np.float32)).astype(kind)

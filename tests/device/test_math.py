@@ -27,6 +27,10 @@ LAYER = Problem.parse("n1c64h7w6k24r3s3p1-f32-nhwc")
 CONFIG = Config.make("mma", dict(
     x=0, l1=0, mt=1, nt=1, wm=2, wn=2, sb=1, mb=1, fd=1, chunks=8, stages=2, sc=1, sg=1, combine=0,
 ))  # fmt: skip
+HOPPER = Config.make("hopper", dict(
+    x=0, wm=1, wn=1, bn=16, mb=1, chunks=4, pieces=0, stages=2, xs=2, cm=1, sc=1, sg=1, combine=0,
+))  # fmt: skip
+either = pytest.mark.parametrize("config", [CONFIG, HOPPER], ids=lambda config: config.family)
 KINDS = ("tf32", "accurate", "f8", "q8")
 
 
@@ -75,35 +79,40 @@ def test_every_device_has_a_kernel_and_says_which(kind: str, cpu: Runtime) -> No
         assert f"computes {named} in {problem.plain.dtype}, without tensor cores" in plan.note
 
 
+@either
 @pytest.mark.parametrize(
     ("first", "second"), [(1, 1), (2.0**-120, 1), (2.0**-60, 2.0**-50), (2.0**120, 2.0**-125)]
 )
-def test_accurate_is_as_good_as_strict_at_any_size(first: float, second: float, gpu_facts: Runtime) -> None:
+def test_accurate_is_as_good_as_strict_at_any_size(
+    first: float, second: float, config: Config, gpu_facts: Runtime
+) -> None:
     x, w = _numbers(LAYER)
     x, w = x * np.float32(first), w * np.float32(second)
     x[abs(x) < 2.0**-125] = 0  # but for denormal numbers
     w[abs(w) < 2.0**-125] = 0
-    y = _run(gpu_facts, LAYER.with_dtype("accurate"), x, w)
+    y = _run(gpu_facts, LAYER.with_dtype("accurate"), x, w, config)
     assert _error(y, x, w) < 3e-7
     strict = _run(gpu_facts, LAYER, x, w, _configs(family("direct"), LAYER, gpu_facts)[0])
     assert _error(y, x, w) < 2 * _error(strict, x, w) + 5e-8
 
 
-def test_accurate_takes_a_wide_range_at_once(gpu_facts: Runtime) -> None:
+@either
+def test_accurate_takes_a_wide_range_at_once(config: Config, gpu_facts: Runtime) -> None:
     """Some channels are 2^40 times smaller than others, and some filters see these alone."""
     x, w = _numbers(LAYER)
     x[..., ::2] *= np.float32(2.0**-40)
     w[:12, 1::2] = 0
-    assert _error(_run(gpu_facts, LAYER.with_dtype("accurate"), x, w), x, w) < 3e-7
+    assert _error(_run(gpu_facts, LAYER.with_dtype("accurate"), x, w, config), x, w) < 3e-7
 
 
-def test_accurate_keeps_what_is_not_finite(gpu_facts: Runtime) -> None:
+@either
+def test_accurate_keeps_what_is_not_finite(config: Config, gpu_facts: Runtime) -> None:
     x, w = _numbers(LAYER)
     x[0, 3, 3, 5], x[0, 0, 0, 2] = np.inf, np.nan
     x[0, 6, 5, 1] = 3.4e38  # near the largest
     w[:, 1] *= np.float32(0.01)
     w[3, 7, 1, 1], w[9, 11, 0, 2], w[10, 12, 1, 0] = -np.inf, np.inf, np.nan
-    y, (ref, _) = _run(gpu_facts, LAYER.with_dtype("accurate"), x, w), numpy_conv(LAYER, x, w)
+    y, (ref, _) = _run(gpu_facts, LAYER.with_dtype("accurate"), x, w, config), numpy_conv(LAYER, x, w)
     assert np.array_equal(np.isnan(y), np.isnan(ref)) and np.array_equal(np.isinf(y), np.isinf(ref))
     assert np.array_equal(np.sign(y[np.isinf(y)]), np.sign(ref[np.isinf(ref)]))
     assert np.allclose(y[np.isfinite(ref)], ref[np.isfinite(ref)], rtol=1e-5, atol=1e-5)

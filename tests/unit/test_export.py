@@ -28,6 +28,9 @@ DIRECT = (  # a cluster, and shares added to zeros: a memset, then a chained lau
     "direct:bh=12.bk=2.bw=5.combine=1.cs=8.cv=1.f=0.mb=1.out=1.pad=1.sb=1.sc=2.sg=2.stages=1.sw=4.th=1."
     "tk=8.tw=2.v=4.wfast=0.x=0"
 )
+HOPPER = (  # of sm_90a alone
+    "hopper:bn=32.chunks=8.cm=2.combine=0.mb=1.pieces=1.sc=2.sg=1.stages=4.wm=1.wn=1.x=0.xs=1"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +68,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
         ("n1c16h20w20k8r5s5-f32+bias+relu+maxpool2", "sm_80", ""),
         ("n1c6h9w8k4r3s2p1x0u2d1x2g2-f32-nhwc2nchw+alpha0.5+add0.25+leaky0.1", "sm_120", ""),
         ("n2c512h1w1k96r1s1-f16+bias+silu", "sm_90", ""),
+        ("n1c64h14w14k64r3s3p1-f16-nhwc+relu", "sm_90", HOPPER),
         ("n1c4h9w9k4r3s3p1-bf16+clamp0:6+avgpool2", "sm_90", "reference:v=1"),
         ("n1c8h9w9k4r3s3p1-i8+bias+add+maxpool3u2p1", "sm_90", "reference:v=1"),
         ("n1c3h6w6k5r1s1-f64", "sm_80", "reference:v=1"),
@@ -76,7 +80,7 @@ def test_cuda_files_compile_and_the_example_works(layer: str, arch: str, config:
     about = exported(folder, layer, "--arch", arch, *(["--config", config] if config else []))
     assert about["problem"] == layer and about["device"]["arch"] == arch
     for program in about["programs"]:
-        nvcc(folder, "-cubin", f"-arch={arch}", "-o", "again.cubin", f"{program['name']}.cu")
+        nvcc(folder, "-cubin", f"-arch={program['arch']}", "-o", "again.cubin", f"{program['name']}.cu")
         assert all(used["local_bytes"] == 0 for used in program["kernels"].values())
     nvcc(folder, "-Xcompiler", "-Wall,-Wextra,-Werror", "-o", "example", "example.c", str(FAKE))
 

@@ -44,7 +44,7 @@ LAYERS = (
 )
 OTHERS = tuple(
     text.format(kind)
-    for kind in ("tf32", "f8")
+    for kind in ("tf32", "accurate", "f8")
     for text in (
         "n1c512h7w7k512r3s3p1-{}-nhwc", "n1c256h34w34k512r3s3p1-{}-nhwc", "n4096c4096h1w1k4096r1s1-{}-nhwc",
         "n1c64h56w56k256r1s1-{}-nhwc+bias+relu", "n1c512h14w14k512r3s3p1u2-{}",
@@ -61,6 +61,7 @@ def _config(**change: int) -> Config:
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr("tilewright.kernels.bound.FEWEST_ACCURATE", 64)  # the kernel can do more
 
 
 @pytest.mark.parametrize("text", [*LAYERS, *OTHERS])
@@ -116,9 +117,25 @@ def test_products_of_other_numbers(kind: str, product: str, adds: int, tmp_path:
     assert sum("DEPBAR" in line for line in body) == 1 and len(body) < 120
 
 
-def test_tf32_is_rounded_on_its_way_with_loads_in_flight(tmp_path: Path) -> None:
+def test_accurate_adds_up_while_it_multiplies(tmp_path: Path) -> None:
+    """Three products for 32 bytes of the sum; the first is waited for with the other two under way."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    code = instructions(HOPPER.blueprint(R12.with_dtype("tf32"), H100, _config()), "sm_90", tmp_path)
+    product = "HGMMA.64x56x8.F32.TF32"
+    blueprint = HOPPER.blueprint(R12.with_dtype("accurate"), H100, _config(sc=4, stages=6, xs=2))
+    body = main_loop(blueprint, "sm_90", tmp_path, product)
+    order = "".join(
+        "wait " if "DEPBAR.LE gsb0, 0x1" in line else "high " if "!UPT" in line else "low "
+        for line in body if product in line or "DEPBAR" in line
+    )  # fmt: skip
+    assert order == 4 * "high low low wait "
+    assert sum("FADD" in line for line in body) == 4 * 28 and len(body) < 260
+
+
+@pytest.mark.parametrize("kind", ["tf32", "accurate"])
+def test_x_is_rounded_on_its_way_with_loads_in_flight(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    config = _config(stages=4) if kind == "accurate" else _config()
+    code = instructions(HOPPER.blueprint(R12.with_dtype(kind), H100, config), "sm_90", tmp_path)
     runs = ["".join(run) for run in re.findall("L{8,}S{8,}", "".join(
         "L" if "LDG.E.128" in line else "S" if "STS.128" in line else "" for line in code))]  # fmt: skip
     assert len(runs) == 2 and not any("LDGSTS" in line for line in code)  # the first patch, and the others
@@ -131,6 +148,14 @@ def test_a_step_of_f8_is_promoted_after_four_products() -> None:
     assert HOPPER.chain(R12.with_dtype("tf32"), _config()) == 18 * 4 + 8
 
 
+def test_accurate_is_promoted_after_each_product_and_has_twice_the_bytes() -> None:
+    accurate, tf32 = (R12.with_dtype(kind) for kind in ("accurate", "tf32"))
+    assert HOPPER.chain(accurate, _config()) == 18 * 4 + 8 + 1
+    once, twice = (sizes(problem, _config().values) for problem in (tf32, accurate))
+    assert (twice.w_bytes, twice.x_bytes, twice.steps) == (2 * once.w_bytes, 2 * once.x_bytes, once.steps)
+    assert HOPPER.blueprint(accurate, H100, _config()).packed_bytes == 2 * tf32.w_bytes
+
+
 def test_a_product_takes_as_long_of_any_kind() -> None:
     """32 bytes deep: 8 numbers of tf32, 16 of f16, 32 of f8. What differs is how many there are."""
     y12 = Problem.parse("n32c256h34w34k512r3s3p1-f16-nhwc")
@@ -139,6 +164,7 @@ def test_a_product_takes_as_long_of_any_kind() -> None:
         return HOPPER.work(y12.with_dtype(kind), H100, _config(sc=1, xs=2, bn=80, **teams)).tensor_cycles
 
     cycles = {kind: of(kind, wm=2, wn=2) for kind in ("f16", "i8", "tf32", "f8")}
+    assert of("accurate", wm=2, wn=2) == 3 * cycles["tf32"]
     assert cycles["tf32"] == 2 * cycles["f16"] == 4 * cycles["i8"] == 4 * cycles["f8"]
     assert of("f8") > of("i8")  # one warpgroup alone does not multiply while it adds
 
@@ -147,7 +173,7 @@ def test_a_product_takes_as_long_of_any_kind() -> None:
     ("text", "why"),
     [
         ("n1c64h56w56k64r3s3p1-f32-nhwc", "not f32"),
-        ("n1c64h56w56k64r3s3p1-accurate-nhwc", "tf32, not accurate"),
+        ("n1c7h56w56k64r3s3p1-accurate-nhwc", "fewer than 64 products are more accurate in f32"),
         ("n1c64h56w56k64r3s3p1-i8-nhwc+requant", "not q8"),
         ("n1c12h56w56k64r3s3p1g4-tf32-nhwc", "fewer than 8 channels"),
         ("n1c64h40w40k64r17s3-f16-nhwc", "more than 15 rows"),

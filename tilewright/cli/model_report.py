@@ -91,10 +91,11 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
 
 def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, seed: int) -> Replay | None:
     """Replay a layer over all families that take it."""
-    from tilewright.kernels import FAMILIES
+    from tilewright.kernels import FAMILIES, pick
     from tilewright.tuning.replay import replay
 
-    usable = [f for f in FAMILIES if f.races and f.refuses(layer.problem, device) is None]
+    racing = pick(FAMILIES, (), layer.problem.kind)
+    usable = [family for family in racing if family.refuses(layer.problem, device) is None]
     return replay(layer.problem, device, usable, records, strategy, seed=seed)
 
 

@@ -23,9 +23,10 @@ UNUSED_BYTES = 64  # of what is bound and never touched
 
 @dataclass(frozen=True)
 class Program:
-    """One source file, compiled by itself."""
+    """One source file, compiled by itself, for ``arch``."""
 
     name: str
+    arch: str
     source: str
     defines: dict[str, int]
     built: Built
@@ -79,7 +80,7 @@ class Bundle:
 
         found: dict[str, bytes] = {}
         for program in self.programs:
-            about = f"// {self.problem} for {self.device.arch}: {self.config}; launches are in layer.h.\n"
+            about = f"// {self.problem} for {program.arch}: {self.config}; launches are in layer.h.\n"
             found[f"{program.name}.{'cu' if self.cuda else 'cl'}"] = (about + program.source).encode()
             if self.cuda:
                 found[f"{program.name}.cubin"] = program.built.binary
@@ -95,6 +96,7 @@ class Bundle:
         programs = [
             {
                 "name": p.name,
+                "arch": p.arch,
                 "defines": p.defines,
                 "kernels": {name: asdict(used) for name, used in p.built.resources.items()},
             }
@@ -156,7 +158,7 @@ def _programs(
         name = stem if all(stem != p.name for p in found) else f"{stem}{number}"
         built = compiled(blueprint)
         text = full_source(blueprint) if device.backend == "cuda" else built.binary.decode()
-        found.append(Program(name, text, dict(blueprint.defines), built))
+        found.append(Program(name, blueprint.target(device.arch), text, dict(blueprint.defines), built))
     return found
 
 

@@ -34,8 +34,10 @@ def family(name: str) -> Family:
     return pick(FAMILIES, (name,))[0]
 
 
-def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
-    """Return the families of the names, or of one; those that race where no name is given.
+def pick(families: Sequence[Family], names: Sequence[str], kind: str = "") -> Sequence[Family]:
+    """Return the families of the names, or of one; where no name is given, those that race.
+
+    ``kind`` is that of the problem, if there is one: a family does not race in its ``unproven`` kinds.
 
     Raises:
         ConfigError: if there is none of a name.
@@ -45,4 +47,6 @@ def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
     for name in names:
         if name not in known:
             raise ConfigError(f"family {name!r}: known are {', '.join(known)}")
-    return [known[name] for name in dict.fromkeys(names)] if names else [f for f in families if f.races]
+    if names:
+        return [known[name] for name in dict.fromkeys(names)]
+    return [family for family in families if family.races and kind not in family.unproven]

@@ -148,6 +148,10 @@ class Blueprint:
         """All that is to be compiled."""
         return (self, *self.parts)
 
+    def target(self, arch: str) -> str:
+        """Return what a compiler calls an architecture, with its own instructions where they are used."""
+        return f"{arch}a" if self.specific else arch
+
 
 @dataclass(frozen=True)
 class Work:
@@ -224,6 +228,7 @@ class Family:
     name: str = ""
     tunable: bool = True  # the model knows it, and so can a search
     races: bool = True  # tried where no family is named; the others cost a search nothing
+    unproven: tuple[str, ...] = ()  # kinds that no GPU has verified yet: tried only where it is named
     dtypes: tuple[str, ...] = ("f32",)
     multiplies: float = 1.0  # multiplications that it does for each that the formula has
     exact: bool = True  # small integers give whole answers, bit by bit

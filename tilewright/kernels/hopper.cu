@@ -23,7 +23,8 @@
 //   last one, warp 0           one thread sends for filters: STAGES steps of them, each one bulk copy, or COPIES
 //                              parts that as many blocks of a cluster (pixel tiles) send to each other
 //            warps 1 .. 3      copy patches: X_STAGES of them (all copy the first one)
-// f16, bf16, i8; tf32, whose patches are rounded in registers; f8, whose sums are promoted (hopper.h, PRODUCTS).
+// f16, bf16, i8; tf32, whose patches are rounded in registers; f8, whose sums are promoted; accurate, whose numbers
+// are split in two (hopper.h, PRODUCTS).
 // full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory,
 // RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
@@ -70,7 +71,7 @@ INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
 }
 
 // Multiply all steps. LAG steps are under way; behind them the buffers that are done with are given back.
-INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, int team, int thread) {
+INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b, int team, int thread) {
     const int count = b->last - b->first, lane = thread % 32;
     int slot = 0, parity = 0, x_slot = 0, x_parity = 0, tap = b->first % TAPS, fresh = !GATHERS;
     int done_slot = 0, done_x_slot = 0, done_tap = tap, i = 0;
@@ -88,7 +89,7 @@ INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, 
             tap = 0, fresh = 1;
             NEXT(x_slot, x_parity, X_STAGES);
         }
-        if (!PROMOTED) WG_WAIT(LAG);
+        if (!PROMOTED && PARTS == 1) WG_WAIT(LAG);
         if (i >= LAG) {
             if (i - LAG + STAGES < count && lane < COPIES) {
                 if (COPIES > 1) bar_arrive_at(W_EMPTY(done_slot), b->sc * COPIES + lane);
@@ -103,6 +104,7 @@ INLINE void multiply_all(acc_t sums[WG_WORDS], shared_t shared, const Block *b, 
         }
     } while (++i < count);
     WG_WAIT(0);
+    join_sums(sums);
 }
 
 // Fill the tile of sums: roles part here, and meet again behind it.
@@ -138,8 +140,8 @@ INLINE void sum_up(shared_t shared, const Block *b) {
         if (warp > 0 && !GATHERS) copy_patches(shared, b, thread - 32);
         __syncwarp();
     } else {
-        acc_t sums[WG_WORDS];
-        UNROLL for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
+        acc_t sums[SUM_WORDS];
+        UNROLL for (int i = 0; i < SUM_WORDS; i++) sums[i] = 0;
         multiply_all(sums, shared, b, team, thread);
         if (TEAMS > 1) asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory");  // no team reads buffers any more
         write_sums(shared, sums, team, thread);
@@ -161,11 +163,11 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 // The same, one step after the other; each block of a cluster works out all of its shares.
 INLINE void sum_up(shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
-    acc_t sums[WG_WORDS];
+    acc_t sums[SUM_WORDS];
     find_places(shared, b->px0);
     for (int sc = 0; sc < SC; sc++) {
         const int share = b->sg * SC + sc, first = share * STEPS / SPLITS, last = (share + 1) * STEPS / SPLITS;
-        for (int i = 0; i < WG_WORDS; i++) sums[i] = 0;
+        for (int i = 0; i < SUM_WORDS; i++) sums[i] = 0;
 #if GATHERS
         gather(shared, (const GLOBAL x_t *)b->x, b->px0, b->at.group);
 #endif
@@ -180,6 +182,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
             if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS, team, thread);
             BARRIER();
         }
+        join_sums(sums);
         if (team < TEAMS) write_sums(shared, sums, team, thread);
         BARRIER();
         if (SC > 1)

@@ -6,7 +6,8 @@
 //                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
 //   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the sum
 //                               deep; where A and B begin is counted in pieces
-//   wg_begin wg_commit          around products that are under way together; multiply_done: they are in `part`
+//   wg_begin wg_commit          around products that are under way together; multiply_done: all of these but the
+//                               newest `pending` groups, and so what they have summed up in `part`
 //   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
 //   load16                      16 bytes of global memory, zeros unless `keep`
 //   read4 fresh4                four sums from shared memory, from global memory where another block has written them
@@ -35,14 +36,17 @@
 
 // What is multiplied, if it is not DTYPE: PRODUCTS, as the mma family has it (mma_product.h).
 //   1 tf32     f32 in memory; both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED)
+//   2 three    f32 in memory; both factors are split into two of tf32 (mma_tf32.h), on the same ways: PARTS tiles of each
 //   3 e4m3     f8 in memory; tensor cores add so few products of a sum up, the rest is added in f32 (PROMOTED)
-#if PRODUCTS == 1
+#if PRODUCTS == 1 || PRODUCTS == 2
 #include "mma_tf32.h"
 typedef unsigned x_t;  // by its bits
 #define ROUNDED 1
-#define BITS_OF(v) tf32_of(v)
+#define PARTS PRODUCTS
+#define BITS_OF(v) (PARTS == 1 ? tf32_of(v) : (v))
 #else
 #define ROUNDED 0
+#define PARTS 1
 #define BITS_OF(v) (v)
 #endif
 #if PRODUCTS == 3
@@ -84,10 +88,9 @@ INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, i
                      int thread) {
     wg_multiply_add(sums, tile_at(shared, a, a_next), tile_at(shared, b, b_next), adds);
 }
-INLINE void multiply_done(acc_t part[WG_WORDS]) {
-    WG_WAIT(0);
-    wg_done(part);
-}
+#define multiply_done(part, pending) \
+    WG_WAIT(pending);                \
+    wg_done(part)
 
 INLINE void copy16(shared_t shared, int to, const unsigned char *from, int keep) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared + to), "l"(from), "r"(keep ? 16 : 0) : "memory");
@@ -188,7 +191,7 @@ typedef __local uchar *shared_t;
 #include "e4m3.h"
 #endif
 INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
-#if PRODUCTS == 1
+#if PRODUCTS == 1 || PRODUCTS == 2
     return sum + as_float(a & 0xffffe000u) * as_float(b & 0xffffe000u);
 #elif PRODUCTS == 3
     for (int i = 0; i < 32; i += 8)
@@ -215,7 +218,7 @@ INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep
 }
 #define wg_begin()
 #define wg_commit()
-#define multiply_done(part)
+#define multiply_done(part, pending)
 #define load16(v, from, keep) vstore4((keep) ? vload4(0, (const __global uint *)(from)) : (uint4)(0), 0, v)
 #define read_int(shared, at) (*(__local int *)((shared) + (at)))
 #define write_int(shared, at, v) (*(__local int *)((shared) + (at)) = (v))

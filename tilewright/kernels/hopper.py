@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from tilewright.device import Device
+from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.hopper_tile import (
     AS_IS,
     COPIED,
-    E4M3,
     GATHERED,
     PIECES,
     PLAIN,
-    PROMOTED,
     SWIZZLED,
     WAYS,
     Sizes,
@@ -19,8 +18,10 @@ from tilewright.kernels.hopper_tile import (
     chunks_of,
     k_group,
     most_patches,
+    parts_of,
     pooled_rows,
     products,
+    promotions,
     raster,
     registers,
     registers_at_most,
@@ -41,7 +42,7 @@ from tilewright.kernels.tile import (
     may_combine,
     up_to,
 )
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import DTYPES, MATHS, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
@@ -52,19 +53,23 @@ CHUNKS = (2, 4, 8, 16)
 
 
 class Hopper(Family):
-    """Convolutions in f16, bf16, i8, tf32 and f8 on sm_90a."""
+    """Convolutions in f16, bf16, i8, tf32, accurate and f8 on sm_90a."""
 
     name = "hopper"
-    dtypes = ("f16", "bf16", "i8", "f8")  # and f32 where its math is tf32
+    unproven = ("accurate",)
+    dtypes = ("f16", "bf16", "i8", "f8")  # and f32 where its math is not strict
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits the tensor cores of sm_90."""
-        if problem.math != "tf32" and problem.kind not in self.dtypes:
-            return f"it computes {', '.join(self.dtypes)}, tf32, not {problem.kind}"
+        known = (*self.dtypes, *MATHS[1:])
+        if problem.kind not in known:
+            return f"it computes {', '.join(known)}, not {problem.kind}"
         if device.lanes != 32 or (device.backend == "cuda" and device.arch != "sm_90"):
             return "it is made for the tensor cores of sm_90"
         if max(problem.r, problem.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns"
+        if reason := too_few(problem):
+            return reason
         if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"
         return None
@@ -110,11 +115,11 @@ class Hopper(Family):
         return copy_remark(problem, tap_chunks(problem)) if config["x"] == COPIED else {}
 
     def chain(self, problem: Problem, config: Config) -> int:
-        """Products of 32 bytes are summed together, some of f8; these, then shares, one after the other."""
+        """Products of 32 bytes, or all until they are promoted; then shares, one after the other."""
         cf = config.values
         shares = cf["sc"] * cf["sg"]
-        of_step = ceil_div(cf["chunks"] // 2, PROMOTED if products(problem) == E4M3 else 1)
-        return ceil_div(sizes(problem, cf).steps, shares) * of_step + shares
+        of_step = promotions(problem, cf) or cf["chunks"] // 2
+        return ceil_div(sizes(problem, cf).steps, shares) * of_step + shares + parts_of(problem) - 1
 
 
 def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
@@ -208,7 +213,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
             ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * each(pr)), ("PACK_COLUMNS", 0),
             ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
-            *_products(pr, "PACK_PRODUCTS").items(),
+            *_products(pr, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
         ),
         workspace=workspace, parts=parts, specific=True,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 //   shared memory   filters: STAGES tiles of KB rows           then tables of where places of a patch are in x and
 //                   patches: X_STAGES of PLACES rows           outputs in y, rows of sums from the cluster (SC > 1),
 //                   (at the end the tile of sums over both)    barriers
+// Where numbers are split, a tile of filters and a patch are two each: of high parts, and behind it of low ones.
 
 #define TEAMS (WM * WN)
 #define THREADS (128 * TEAMS + 128)
@@ -15,13 +16,13 @@
 #define TAPS (GATHERS ? 1 : R * S)           // steps of a patch
 #define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
-#define W_BYTES (KB * CHUNKS * 16)
+#define W_BYTES (PARTS * KB * CHUNKS * 16)
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
 #define PLACES (PHASES_H * PHASES_W * PATCH)
 #define ITEMS (PLACES * CHUNKS)              // pieces of a patch
 #define AT_ONCE 8                            // loads of a thread under way at once
 #define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
-#define X_BYTES (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS)
+#define X_BYTES (PARTS * (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS))
 #define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
 #define OUTS_FROM (TABLE_FROM + PLACES * 4)
@@ -93,6 +94,16 @@ INLINE void find_places(shared_t shared, int px0) {
     for (int px = THREAD(0); px < NB; px += THREADS) write_int(shared, OUTS_FROM + px * 4, find_output(px0 + px));
 }
 
+// Write a piece of a patch, and its low parts.
+INLINE void write_piece(shared_t shared, int to, unsigned words[4]) {
+#if PARTS == 2
+    unsigned low[4];
+    UNROLL for (int e = 0; e < 4; e++) low[e] = tf32_of(split(&words[e]));
+    write16(shared, to + X_BYTES / 2, low);
+#endif
+    write16(shared, to, words);
+}
+
 #if GATHERS
 // Few channels: a place is an output, its row of the patch all taps and channels under it, without gaps.
 INLINE void gather(shared_t shared, const GLOBAL x_t *x, int px0, int group) {
@@ -113,7 +124,7 @@ INLINE void gather(shared_t shared, const GLOBAL x_t *x, int px0, int group) {
                 const unsigned bits = i < R * S * C && (taps & need) == need ? BITS_OF(from[off]) : 0;
                 words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
             }
-            write16(shared, X_FROM + chunk * X_NEXT + row * 16, words);
+            write_piece(shared, X_FROM + chunk * X_NEXT + row * 16, words);
         }
     }
 }
@@ -148,7 +159,7 @@ INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, i
         }
         UNROLL for (int i = 0; i < AT_ONCE; i++) {
             UNROLL for (int e = 0; e < 4; e++) words[i][e] = BITS_OF(words[i][e]);
-            if (first + i * count < ITEMS) write16(shared, to + place[i], words[i]);
+            if (first + i * count < ITEMS) write_piece(shared, to + place[i], words[i]);
         }
     }
 #else
@@ -159,6 +170,11 @@ INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, i
 #endif
 }
 
+// Sums of a thread. Where numbers are split there are two of an output: of the products of high parts, each added in
+// f32 (8 numbers deep: tensor cores cut off, and these decide how accurate y is), and of those with a low part, 2048
+// times too large, which tensor cores add up all along: what they cut off is 2^-11 as much.
+#define SUM_WORDS (PARTS * WG_WORDS)
+
 // Multiply what a step has staged. Places in shared memory are in pieces here.
 #define W_SIDES (SWIZZLED ? 2 : W_NEXT / 8)  // from one product to the next: both sides of its 32 bytes
 #define X_SIDES (SWIZZLED ? 2 : X_NEXT / 8)
@@ -167,14 +183,27 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
     const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + row * (ROW / 16);
-#if PROMOTED
+#if PARTS == 2  // while those with a low part go on, the one of high parts is added up
+    acc_t part[WG_WORDS], *low = sums + WG_WORDS;
+    UNROLL for (int i = 0; i < CHUNKS / 2; i++) {
+        const int ai = a + i * W_SIDES, bi = b + i * X_SIDES;
+        wg_begin();
+        multiply(part, shared, ai, W_NEXT, bi, X_NEXT, 0, thread);
+        wg_commit();
+        multiply(low, shared, ai + W_BYTES / 32, W_NEXT, bi, X_NEXT, 1, thread);
+        multiply(low, shared, ai, W_NEXT, bi + X_BYTES / 32, X_NEXT, 1, thread);
+        wg_commit();
+        multiply_done(part, 1);
+        UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += part[e];
+    }
+#elif PROMOTED
     acc_t part[WG_WORDS];
     UNROLL for (int first = 0; first < CHUNKS / 2; first += PROMOTED) {
         wg_begin();
         UNROLL for (int i = first; i < first + PROMOTED && i < CHUNKS / 2; i++)
             multiply(part, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, i > first, thread);
         wg_commit();
-        multiply_done(part);
+        multiply_done(part, 0);
         UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += part[e];
     }
 #else
@@ -182,5 +211,13 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
     UNROLL for (int i = 0; i < CHUNKS / 2; i++)
         multiply(sums, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, 1, thread);
     wg_commit();
+#endif
+}
+
+// Make two sums one, when all has been multiplied.
+INLINE void join_sums(acc_t sums[SUM_WORDS]) {
+#if PARTS == 2
+    multiply_done(sums + WG_WORDS, 0);
+    UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += sums[WG_WORDS + e] * 0.00048828125f;
 #endif
 }

@@ -14,8 +14,10 @@ AS_IS, COPIED, GATHERED = range(3)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number")
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 APART, SWIZZLED = range(2)
-PLAIN, TF32, _, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them
-PROMOTED = 4  # products of f8 that tensor cores add up; the rest is added in f32
+PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them
+# Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says; one of
+# accurate, 8 numbers deep: as mma has it, and as FEWEST_ACCURATE was simulated.
+PROMOTED = {E4M3: 4, THREE: 1}
 PIECES = ("pieces of 16 bytes apart", "swizzled rows of 128 bytes")
 ALIGNMENT = 1024  # bytes to align the buffers
 Values = dict[str, int]
@@ -90,8 +92,19 @@ def lines(pr: Problem, way: int = 0) -> tuple[View, Line, Line]:
 
 
 def products(pr: Problem) -> int:
-    """What is multiplied: the numbers as they are, rounded to tf32, or e4m3."""
-    return TF32 if pr.math == "tf32" else E4M3 if pr.dtype == "f8" else PLAIN
+    """What is multiplied: the numbers as they are, rounded to tf32, split into two of tf32, or e4m3."""
+    return {"tf32": TF32, "accurate": THREE}.get(pr.math, E4M3 if pr.dtype == "f8" else PLAIN)
+
+
+def parts_of(pr: Problem) -> int:
+    """Tiles that a step has of each operand: the high parts of numbers, and the low ones."""
+    return 2 if products(pr) == THREE else 1
+
+
+def promotions(pr: Problem, cf: Values) -> int:
+    """How often the sums of a step are promoted."""
+    kind = products(pr)
+    return ceil_div(cf["chunks"] // 2, PROMOTED[kind]) if kind in PROMOTED else 0
 
 
 def raster(pr: Problem, way: int = 0) -> int:
@@ -142,8 +155,8 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     places = rows.phases * columns.phases * patch
     px_tiles = ceil_div(_tiles(pr, cf, nb), cf["cm"]) * cf["cm"]
     k_tiles, csteps = ceil_div(pr.kg, kb), ceil_div(chunks_of(pr, cf["x"]), cf["chunks"])
-    w_bytes = 16 * kb * cf["chunks"]
-    x_bytes = places * 128 if cf["pieces"] == SWIZZLED else (places * 16 + 16) * cf["chunks"]
+    w_bytes = parts_of(pr) * 16 * kb * cf["chunks"]
+    x_bytes = parts_of(pr) * (places * 128 if cf["pieces"] == SWIZZLED else (places * 16 + 16) * cf["chunks"])
     nhwc = pr.layout_out == "nhwc"
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
@@ -171,12 +184,13 @@ def most_patches(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     """Registers of a thread: sums and the loop around them; beside these, what is copied or gathered.
 
-    In f8 there are sums of one step, too; in tf32 eight pieces of the input are on their way to be rounded.
+    What is promoted has sums of its own, and so have products with a low part; in tf32 and accurate eight
+    pieces of the input are on their way to be rounded.
     """
-    rounded = products(pr) == TF32
-    gathered = (72 if rounded else 60) + pr.cg * pr.r * pr.s // 2 if cf["x"] == GATHERED else 0
-    sums = cf["bn"] if products(pr) == E4M3 else cf["bn"] // 2
-    return max(80 if rounded else 56, sums + 28, gathered)
+    kind, terms = products(pr), pr.cg * pr.r * pr.s
+    gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(kind, 60 + terms // 2)
+    sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3}.get(kind, 1)
+    return max(80 if kind in (TF32, THREE) else 56, sums + 28, gathered if cf["x"] == GATHERED else 0)
 
 
 def registers_at_most(cf: Values, per_unit: int) -> int:

@@ -11,10 +11,13 @@ from tilewright.kernels.hopper_tile import (
     PROMOTED,
     SWIZZLED,
     TF32,
+    THREE,
     Sizes,
     Values,
     most_patches,
+    parts_of,
     products,
+    promotions,
     registers,
     run,
     sizes,
@@ -32,8 +35,8 @@ APART = 1.6  # the same, once more, where the pieces of a row lie apart
 BULK = 0.8  # of the L2 cache's time for a byte, where it is copied in bulk
 ALONE = 0.5  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle, half of tf32
-DRAIN = 60.0  # cycles from the last product of f8 to its sums (guess)
-COPIED_AT_ONCE = 96 * 8  # pieces of tf32 that three warps have on their way to be rounded
+DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
+COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
@@ -43,7 +46,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     steps, patches = ceil_div(sz.steps, shares), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
-    count = steps * teams * cf["chunks"] / 2  # products
+    count = steps * teams * cf["chunks"] / 2 * (3 if products(pr) == THREE else 1)  # products
     apart = cf["pieces"] != SWIZZLED and cf["x"] != GATHERED
     cycles = max(EIGHTH * cf["bn"] / 8, read) * SLOWER * (APART if apart else 1.0)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
@@ -51,22 +54,23 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
+    x_copied = x_bytes / parts_of(pr)  # low parts are made here
     copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     copy_items = patches * sz.places * cf["chunks"] / 96 / (teams + 1)  # by three warps; of an average one
-    copy_slots = 18.0 if products(pr) == TF32 else 8.0
-    promotions = steps * ceil_div(cf["chunks"] // 2, PROMOTED) if products(pr) == E4M3 else 0
+    copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr), 8.0)
+    promoted = steps * promotions(pr, cf)
     return Work(
         blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
-        fma=(count * 4 + promotions * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
+        fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
         staging=60.0 + (gathering if gathered else copy_items * copy_slots) + steps * 16.0,
         epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
         + (MEETING if cf["sc"] > 1 else 0.0),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
-        load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_bytes)),
+        load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
-        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
+        dram_bytes=float(pr.x_bytes + parts_of(pr) * pr.w_bytes + pr.y_bytes),
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
         combine=COMBINE_NAMES[combine],
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
@@ -75,19 +79,24 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         block_intensity=2.0 * tile * cf["chunks"] * each(pr) / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
         more_launches=int(copied),
         more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr))) if copied else 0.0,
-        tensor_cycles=count * cycles + promotions * _idle(cf, cycles),
+        tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(COPY_CYCLES / cf["stages"], _rounding(pr, cf, sz) * patches / steps),
     )  # fmt: skip
 
 
-def _idle(cf: Values, cycles: float) -> float:
-    """Cycles of a promotion without products, for a block: those of a unit's other warpgroups fill them."""
-    others = (cf["wm"] * cf["wn"] * cf["mb"] - 1) * min(cf["chunks"] // 2, PROMOTED) * cycles
+def _idle(pr: Problem, cf: Values, cycles: float) -> float:
+    """Cycles of a promotion without products, for a block.
+
+    Those of a unit's other warpgroups fill them; in accurate also the warpgroup's own two with low parts.
+    """
+    three, teams = products(pr) == THREE, cf["wm"] * cf["wn"] * cf["mb"]
+    between = 3 if three else min(cf["chunks"] // 2, PROMOTED[E4M3])
+    others = ((teams - 1) * between + 2 * three) * cycles
     return max(0.0, DRAIN + cf["bn"] / 2 - others) / cf["mb"]
 
 
 def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
-    """Cycles until a patch of tf32 has come through registers; another one's copies wait for it."""
-    if products(pr) != TF32 or cf["x"] == GATHERED:
+    """Cycles until a patch has come through registers; another one's copies wait for it."""
+    if products(pr) not in (TF32, THREE) or cf["x"] == GATHERED:
         return 0.0
     return COPY_CYCLES * ceil_div(sz.places * cf["chunks"], COPIED_AT_ONCE)

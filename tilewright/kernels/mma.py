@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
+from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.mma_tile import (
     AS_IS,
@@ -49,10 +50,6 @@ from tilewright.problem import DTYPES, MATHS, Problem
 
 MOST_FILTER = 15  # rows or columns: a thread keeps a bit of each, of both in one register
 FEWEST = 8  # channels of one of several groups
-# Products of a sum from which on three products of tf32 are no less accurate than one of f32. Simulated, with
-# tensor cores that cut off, beside sums one after the other: rms error 0.8 times f32's at 64, 0.5 at 256.
-# Measured on an H100, beside ``direct``: 1.44 times at 72, so the simulation is trusted from 256 on only.
-FEWEST_ACCURATE = 256
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 
 
@@ -74,8 +71,8 @@ class Mma(Family):
             return "the device has no tensor cores with the products of sm_80"
         if max(pr.r, pr.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns"
-        if pr.math == "accurate" and pr.cg * pr.r * pr.s < FEWEST_ACCURATE:
-            return f"sums of fewer than {FEWEST_ACCURATE} products are more accurate in f32"
+        if reason := too_few(pr):
+            return reason
         if pr.groups > 1 and min(pr.cg, pr.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"
         return None

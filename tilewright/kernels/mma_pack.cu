@@ -1,6 +1,7 @@
 // The filter for the products of mma_product.h, laid out as pack_tensor.h has it: words [group][k tile][step][row]
 // [chunk][4], chunks swizzled, or [chunk][row][4]; a word holds one f32, two f16 or four e4m3.
 //
+//   PACK_PARTS     2: the tile of a step twice, the high parts of its numbers and then the low ones (mma_tf32.h)
 //   PACK_PRODUCTS  1 f32 rounded to tf32   2 f32 as it is   3 e4m3 as it is   4 e4m3 widened to f16
 //   PACK_K PACK_STEPS PACK_C PACK_COLUMNS PACK_APART  as there
 //
@@ -22,17 +23,21 @@ typedef unsigned char number_t;
 #define BITS_OF(v) (PACK_PRODUCTS == 3 ? (unsigned)(v) : (unsigned)half_of_e4m3(v))
 #endif
 #define TILES ((KG + PACK_K - 1) / PACK_K)
-#define PACKED ((offset_t)GROUP_COUNT * TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
-
 #ifndef PACK_APART
 #define PACK_APART 0
 #endif
+#ifndef PACK_PARTS
+#define PACK_PARTS 1
+#endif
+#define PACKED ((offset_t)GROUP_COUNT * TILES * PACK_STEPS * PACK_PARTS * PACK_K * CHUNKS * 4)
 
 KERNEL(pack)(GLOBAL const number_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
         int row = item / (CHUNKS * 4) % PACK_K, chunk = (int)(item / 4 % CHUNKS) ^ SWIZZLE(row % 8);
         if (PACK_APART) row = item / 4 % PACK_K, chunk = item / 4 / PACK_K % CHUNKS;
         offset_t rest = item / (CHUNKS * 4) / PACK_K;
+        const int part = rest % PACK_PARTS;
+        rest /= PACK_PARTS;
         int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
         rest /= PACK_STEPS;
         int k = (int)(rest % TILES) * PACK_K + (PACK_COLUMNS ? COLUMN(row) : row), group = rest / TILES;
@@ -41,6 +46,10 @@ KERNEL(pack)(GLOBAL const number_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed
             int tap = i / PACK_C % (SIZE_R * SIZE_S), c = i / PACK_C / (SIZE_R * SIZE_S) * PACK_C + i % PACK_C;
             if (k >= KG || c >= CG) continue;
             word |= BITS_OF(w[((offset_t)(group * KG + k) * CG + c) * (SIZE_R * SIZE_S) + tap]) << (32 / IN_WORD * j);
+        }
+        if (PACK_PARTS == 2) {
+            const unsigned low = tf32_of(split(&word));
+            if (part) word = low;
         }
         packed[item] = word;
     }

@@ -2,15 +2,12 @@
 //
 //   0          those of tensor.h
 //   1 tf32     f32 in memory; x is rounded to 11 bits here, the filter was in packing (mma_pack.cu)
-//   2 three    f32 in memory; each number is the sum of two of tf32, v = high + low / 2048, and
+//   2 three    f32 in memory; each number is the sum of two of tf32, v = high + low / 2048 (mma_tf32.h), and
 //              v w = high_v high_w + (low_v high_w + high_v low_w) / 2048; what is left out is 2^-22 of it
 //   3 e4m3     f8 in memory, sm_89 and later
 //
 // 2 and 3 are promoted: the products of one fragment (8, or 32 of f8) start from zero, and their sum is added to
 // that of the whole in f32, rounded to nearest; tensor cores cut off, those of f8 all but some 14 bits.
-// low is scaled so that it has the exponent of its number: no f32 is too small for it, but a denormal one. An
-// infinity, or what rounds to one, has high = 0 and is in low alone: low_v high_w is what f32 has, and 0 low_w adds
-// nothing. A NaN is in low too.
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k8" (tf32) and "m16n8k32" (e4m3): words lie as they do in f16.
 
 #ifndef PRODUCTS
@@ -97,12 +94,7 @@ INLINE void round_all(Fragment *x, int count) {
 
 INLINE void split_all(Fragment *v, Fragment *low, int count) {
     UNROLL for (int i = 0; i < count; i++)
-        UNROLL for (int e = 0; e < FRAGMENT_WORDS; e++) {
-            unsigned bits = WORDS_OF(v + i)[e], high = (bits + 0x1000u) & 0xffffe000u;
-            if (!(fabs(bits_float(high)) < 3.402823e38f)) high = 0;
-            WORDS_OF(low + i)[e] = float_bits((bits_float(bits) - bits_float(high)) * 2048.0f);
-            WORDS_OF(v + i)[e] = high;
-        }
+        UNROLL for (int e = 0; e < FRAGMENT_WORDS; e++) WORDS_OF(low + i)[e] = split(&WORDS_OF(v + i)[e]);
 }
 INLINE void multiply_three(float acc[8], const Fragment *a, const Fragment *a_low, const Fragment *b, const Fragment *b_low) {
     const float zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};

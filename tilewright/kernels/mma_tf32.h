@@ -1,4 +1,11 @@
-// tf32_of: an f32 rounded to the 11 bits of tf32, by its bits; halves away from zero, as cvt.rna does.
+// Numbers of tf32, by their bits.
+//
+//   tf32_of   an f32 rounded to the 11 bits of tf32; halves away from zero, as cvt.rna does
+//   split     v = high + low / 2048: v becomes high, low is returned, which tensor cores would cut off to tf32
+//
+// low is scaled so that it has the exponent of its number: no f32 is too small for it, but a denormal one. An
+// infinity, or what rounds to one, has high = 0 and is in low alone: low_v high_w is what f32 has, and 0 low_w adds
+// nothing. A NaN is in low too.
 
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
 INLINE unsigned tf32_of(unsigned bits) {
@@ -11,3 +18,10 @@ INLINE unsigned tf32_of(unsigned bits) {
     return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
 }
 #endif
+
+INLINE unsigned split(unsigned *v) {
+    unsigned bits = *v, high = (bits + 0x1000u) & 0xffffe000u;
+    if (!(fabs(bits_float(high)) < 3.402823e38f)) high = 0;
+    *v = high;
+    return float_bits((bits_float(bits) - bits_float(high)) * 2048.0f);
+}

@@ -2,7 +2,7 @@
 //
 //   WG_N, WG_EIGHTHS   columns: a multiple of 8 up to 256, and how often 8 goes into it
 //   DTYPE              2 f16 and 3 bf16: 16 products deep, D in f32;  4 i8: 32 deep, D in i32
-//   PRODUCTS           if it is given: 1 f32 as tf32, 8 deep;  3 e4m3, 32 deep: D in f32
+//   PRODUCTS           if it is given: 1, 2 f32 as tf32, 8 deep;  3 e4m3, 32 deep: D in f32
 //
 // A and B lie in shared memory as rows of 128 bytes, the sum along them; in every 8 rows (1024 bytes, aligned)
 // the 16-byte piece p of row i stands at place p ^ i: the 128-byte swizzle. A thread has WG_N / 2 words of D:
@@ -11,7 +11,7 @@
 // The tables spell out the operands of the instruction: inline assembly has no loops.
 
 #define WG_WORDS (WG_N / 2)
-#if PRODUCTS == 1
+#if PRODUCTS == 1 || PRODUCTS == 2
 #define WG_KIND "k8.f32.tf32.tf32"
 #elif PRODUCTS == 3
 #define WG_KIND "k32.f32.e4m3.e4m3"
@@ -22,7 +22,7 @@
 #else
 #define WG_KIND "k16.f32.f16.f16"
 #endif
-#if PRODUCTS == 1 || PRODUCTS == 3
+#if PRODUCTS > 0
 #define WG_SCALES "p, 1, 1"  // nothing to transpose: both lie along the sum
 #define WG_FORM "+f"
 #elif DTYPE == 4
@@ -142,11 +142,6 @@
 INLINE void wg_multiply_add(acc_t d[WG_WORDS], unsigned long long a, unsigned long long b, int adds) {
     if (adds) WG_MULTIPLY("eq");  // D is added to
     else WG_MULTIPLY("ne");       // D is overwritten
-}
-
-// Where a tile starts, for the instruction: 1024 bytes from 8 rows to the next 8, swizzled.
-INLINE unsigned long long wg_tile(unsigned shared_address) {
-    return (unsigned long long)((shared_address & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
 INLINE void wg_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }   // registers are ready

@@ -69,8 +69,7 @@ def compile_cuda(blueprint: Blueprint, arch: str) -> Built:
     """
     if not _ARCH.fullmatch(arch):
         raise CompileError(f"architecture {arch!r}: must look like sm_90")
-    if blueprint.specific:
-        arch += "a"
+    arch = blueprint.target(arch)
     source = full_source(blueprint)
     options = (f"registers={blueprint.max_registers}", "std=c++17", "O3")
     key = cache.key_of(source, options, compiler(), arch)
