@@ -13,6 +13,8 @@ from tilewright.kernels.source import source_key as kernel_key
 
 _IMPORT = re.compile(r"^from tilewright\.kernels(?:\.(\w+))? import (?:\(([^)]*)\)|([\w, ]+))", re.MULTILINE)
 
+_NAMED = re.compile(r'"(\w+\.cu)"')  # a kernel that a spec launches besides its own
+
 
 @lru_cache(maxsize=64)
 def source_key(family: str, compiler: str = "") -> str:
@@ -27,8 +29,11 @@ def source_key(family: str, compiler: str = "") -> str:
         if name.endswith(".cu"):
             total.update(kernel_key(name).encode())
         if name.endswith(".py"):
-            imported = " ".join(" ".join(match) for match in _IMPORT.findall(data.decode()))
-            wanted = {f"{word}.py" for word in re.findall(r"\w+", imported)}
+            text = data.decode()
+            imported = " ".join(" ".join(match) for match in _IMPORT.findall(text))
+            wanted = {f"{word}.py" for word in re.findall(r"\w+", imported)} | set(_NAMED.findall(text))
+            if "PACK_PRODUCTS" in text:  # which ``tools.pack`` knows it by
+                wanted.add("mma_pack.cu")
             todo += sorted(word for word in wanted if word in files and word not in todo)
     return total.hexdigest()[:32]
 

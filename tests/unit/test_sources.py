@@ -16,16 +16,17 @@ def test_source_key_holds_kernel_spec_and_compiler() -> None:
 
 
 def test_a_familys_files_are_all_in_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("f.cu", "f_cpu.py", "f_gpu.h", "other.cu", "fx.py", "shared.py", "more.py"):
+    for name in ("f.cu", "f_cpu.py", "f_gpu.h", "other.cu", "fx.py", "shared.py", "more.py", "moved.cu"):
         (tmp_path / name).write_text("one")
     (tmp_path / "f.py").write_text("from tilewright.kernels import (\n    family,\n    shared,\n)\n")
-    (tmp_path / "shared.py").write_text("from tilewright.kernels.more import Thing\n")
+    (tmp_path / "shared.py").write_text('from tilewright.kernels.more import Thing\nSOURCE = "moved.cu"\n')
     monkeypatch.setattr(sources.resources, "files", lambda package: tmp_path)
     monkeypatch.setattr(sources, "kernel_key", lambda name: (tmp_path / name).read_text())
     source_key.cache_clear()
     seen = {source_key("f")}
     changes = {
         "more.py": 1,
+        "moved.cu": 1,
         "shared.py": 1,
         "f.cu": 1,
         "f.py": 1,
