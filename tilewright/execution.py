@@ -128,7 +128,7 @@ class Plan:
 
     def _load_packer(self) -> tuple[Loaded, Launch]:
         assert self.blueprint.pack is not None
-        recipe = tools.pack(self.problem, self.device, self.blueprint.pack, self.blueprint.packed_bytes)
+        recipe = tools.pack(self.problem, self.device, self.blueprint)
         self._packer = self.runtime.load(self.runtime.compile(recipe)), recipe.launches[0]
         return self._packer
 

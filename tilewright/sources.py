@@ -32,8 +32,6 @@ def source_key(family: str, compiler: str = "") -> str:
             text = data.decode()
             imported = " ".join(" ".join(match) for match in _IMPORT.findall(text))
             wanted = {f"{word}.py" for word in re.findall(r"\w+", imported)} | set(_NAMED.findall(text))
-            if "PACK_PRODUCTS" in text:  # which ``tools.pack`` knows it by
-                wanted.add("mma_pack.cu")
             todo += sorted(word for word in wanted if word in files and word not in todo)
     return total.hexdigest()[:32]
 

@@ -75,7 +75,7 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
     chosen = Space(HOPPER, problem, H100).sample(random.Random(text))
     for config in (rank(problem, H100, HOPPER, 1)[0][0], chosen):
         found = HOPPER.blueprint(problem, H100, config)
-        packer = pack(problem, H100, found.pack or (), found.packed_bytes)
+        packer = pack(problem, H100, found)
         for program in (*found.programs, *packer.programs):
             assert 0 < compile_cuda(program, H100.arch).registers <= 255
 

@@ -37,12 +37,17 @@ def _text(source: str, **defines: int) -> Blueprint:
     return Blueprint(source=source, defines=tuple(defines.items()), launches=(), packed_bytes=0)
 
 
+def _packed(geometry: tuple[tuple[str, int], ...], nbytes: int) -> Blueprint:
+    """A kernel of which only the packed filter counts."""
+    return Blueprint(source="", defines=(), launches=(), packed_bytes=nbytes, pack=geometry)
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_helpers_compile_without_spills(arch: str) -> None:
     device = for_architecture(arch)
     for blueprint in (
         reference_f64(LAYER, device),
-        tools.pack(LAYER, device, (("PACK_K", 8), ("PACK_C", 16)), 4 * 2 * 2 * 16 * 9 * 8),
+        tools.pack(LAYER, device, _packed((("PACK_K", 8), ("PACK_C", 16)), 4 * 2 * 2 * 16 * 9 * 8)),
         tools.check(LAYER, device),
         tools.same(LAYER, device),
         tools.flush(device, 1 << 28),
@@ -57,9 +62,9 @@ def test_helpers_compile_for_every_dtype_and_epilogue(dtype: str) -> None:
     more = ("+alpha0.5+add0.25+leaky0.1+avgpool2", "+silu", "+clamp0:6+maxpool2")
     for words in whole + more * (dtype != "i8"):
         problem = Problem.parse(f"n1c20h9w9k18r3s3p1g2-{dtype}-nhwc2nchw{words}")
-        geometry = (("PACK_K", 8), ("PACK_C", 3))
+        packed = _packed((("PACK_K", 8), ("PACK_C", 3)), 4 * 2 * 2 * 3 * 9 * 8)
         helpers = reference_f64(problem, device), tools.check(problem, device), tools.same(problem, device)
-        for blueprint in (*helpers, tools.pack(problem, device, geometry, 4 * 2 * 2 * 3 * 9 * 8)):
+        for blueprint in (*helpers, tools.pack(problem, device, packed)):
             _fits(blueprint, "sm_90")
 
 

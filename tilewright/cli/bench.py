@@ -15,10 +15,8 @@ from tilewright.report.plot import draw, drawable
 from tilewright.report.results import parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
-from tilewright.shapes import Layer
 
 if TYPE_CHECKING:
-    from tilewright.bench import Bench
     from tilewright.device import Device
     from tilewright.peers import Peer
     from tilewright.rows import BenchRow
@@ -106,11 +104,14 @@ def bench(
             if len(rows) < len(found):
                 remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
 
-        with stopping.at_end(report):
-            stopped = _measure(work, found, progress, rows)
+        with stopping.until_stopped(report) as stop:
+            for layer in found:
+                row = work.row(layer)
+                rows.append(row)
+                said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
+                progress.finished(f"{layer.name}: {said}, floor {time_text(row.floor_us)} us")
     report()
-    if stopped:
-        raise typer.Exit(stopping.status(stopped))
+    stop.leave()
     if any(row.ours.cold_us is None for row in rows):
         raise typer.Exit(1)
 
@@ -125,21 +126,6 @@ def _peers(names: str, device: Device) -> tuple[Peer, ...]:
         fit = ", ".join(peer.name for peer in here) or "none"
         raise options.OptionError(f"--peers {', '.join(strangers)}: not for {device.name}; {fit} would do")
     return found
-
-
-def _measure(
-    work: Bench, layers: list[Layer], progress: Progress, rows: list[BenchRow]
-) -> KeyboardInterrupt | None:
-    """Measure layer after layer into ``rows``; return what ended it early, if anything did."""
-    try:
-        for layer in layers:
-            row = work.row(layer)
-            rows.append(row)
-            said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
-            progress.finished(f"{layer.name}: {said}, floor {time_text(row.floor_us)} us")
-    except KeyboardInterrupt as stopped:
-        return stopped
-    return None
 
 
 def _report(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -58,6 +59,29 @@ def at_end(report: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _at_end.remove(report)
+
+
+@dataclass
+class Stop:
+    """What ended work early, if anything did."""
+
+    error: KeyboardInterrupt | None = None
+
+    def leave(self) -> None:
+        """End the command, if its work was ended."""
+        if self.error:
+            raise typer.Exit(status(self.error))
+
+
+@contextmanager
+def until_stopped(report: Callable[[], None]) -> Iterator[Stop]:
+    """Within it a signal ends the work alone: the command goes on, reports what there is and leaves."""
+    stop = Stop()
+    with at_end(report):
+        try:
+            yield stop
+        except KeyboardInterrupt as error:
+            stop.error = error
 
 
 def _say(text: str) -> None:

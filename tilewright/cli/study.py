@@ -84,19 +84,14 @@ def study(
         if len(parts) < len(wanted.parts):
             remark(stopping.PARTS.format(done=len(parts), all=len(wanted.parts)))
 
-    stopped: KeyboardInterrupt | None = None
-    with stopping.at_end(report):
-        try:
-            for part in engine.parts(wanted, lab):
-                parts.append(part)
-                if not quiet:
-                    show(part_table(part, with_bars=True))
-                    print(flush=True)
-        except KeyboardInterrupt as error:
-            stopped = error
+    with stopping.until_stopped(report) as stop:
+        for part in engine.parts(wanted, lab):
+            parts.append(part)
+            if not quiet:
+                show(part_table(part, with_bars=True))
+                print(flush=True)
     report()
-    if stopped:
-        raise typer.Exit(stopping.status(stopped))
+    stop.leave()
 
 
 def _tuning(

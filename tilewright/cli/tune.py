@@ -44,24 +44,25 @@ def tune(
     from tilewright.store import Store
 
     rows: list[Row] = []
-    stopped: KeyboardInterrupt | None = None
+
+    def report() -> None:
+        if rows:
+            document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
+            emit(_table(rows), document, json_file)
+        if len(rows) < len(found):
+            remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
+
     with Progress(len(found), "tuning") as progress:
         search = Search(
             runtime, Store(), progress, limit, strategy, seed, deterministic, again, families=families
         )
-        try:
+        with stopping.until_stopped(report) as stop:
             for layer in found:
                 progress.now(layer.name)
                 rows.append(_row(search, layer, alone=len(found) == 1))
                 progress.finished(_line(rows[-1]))
-        except KeyboardInterrupt as error:
-            stopped = error
-    if rows:
-        document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
-        emit(_table(rows), document, json_file)
-    if stopped:
-        remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
-        raise typer.Exit(stopping.status(stopped))
+    report()
+    stop.leave()
     if any("reason" in row for row in rows):
         raise typer.Exit(1)
 

@@ -137,7 +137,7 @@ def bundle(
     family = kernels.family(config.family)
     family.check(problem, device, config)
     plan = family.blueprint(problem, device, config)
-    packer = tools.pack(problem, device, plan.pack, plan.packed_bytes) if plan.pack is not None else None
+    packer = tools.pack(problem, device, plan) if plan.pack is not None else None
     blueprints = [*plan.programs, *([packer] if packer else [])]
     return Bundle(
         problem=problem, device=device, config=config, note=note,

@@ -92,7 +92,7 @@ def adapted(problem: Problem, device: Device, plain: Blueprint) -> Blueprint:
     names, parts, first = dict(WIDE), [program], [launch]
     workspace = [Buffer(WIDE["x"], 2 * problem.x_bytes), Buffer(WIDE["w"], 2 * problem.w_bytes)]
     if plain.pack is not None:
-        packer = pack(problem.plain, device, plain.pack, plain.packed_bytes)
+        packer = pack(problem.plain, device, plain)
         first.append(_rebound(packer.launches[0], {"w": WIDE["w"], "packed": "packed_w"}))
         names["w"] = "packed_w"
         workspace.append(Buffer("packed_w", plain.packed_bytes))

@@ -127,7 +127,7 @@ class Blueprint:
     """All that a runtime needs to build and run one Config: source, defines, launches, buffers.
 
     Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
-    ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel (see pack.cu);
+    ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel of ``packer``;
     None means that the filter is used as given (kcrs). ``parts`` are further programs whose kernels
     ``launches`` names: each is compiled by itself, from its own source and defines. ``specific``: uses
     instructions of its very architecture, that no later one need have (sm_90a).
@@ -142,6 +142,7 @@ class Blueprint:
     max_registers: int = 0
     parts: tuple[Blueprint, ...] = ()
     specific: bool = False
+    packer: str = "pack.cu"
 
     @property
     def programs(self) -> tuple[Blueprint, ...]:

@@ -216,6 +216,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
             *_products(pr, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
         ),
         workspace=workspace, parts=parts, specific=True,
+        packer="pack.cu" if products(pr) == PLAIN else "mma_pack.cu",
     )  # fmt: skip
 
 

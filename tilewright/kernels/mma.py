@@ -227,7 +227,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
             ("PACK_C", _run_channels(pr, cf)), ("PACK_COLUMNS", int(pixels_on_m(pr))),
             *((("PACK_PRODUCTS", _moved_as(pr, cf["x"])),) if _moved_as(pr, cf["x"]) else ()),
         ),
-        workspace=workspace, parts=parts,
+        workspace=workspace, parts=parts, packer="mma_pack.cu" if _moved_as(pr, cf["x"]) else "pack.cu",
     )  # fmt: skip
 
 

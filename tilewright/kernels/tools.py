@@ -15,16 +15,14 @@ PEAK_FLOATS = 256
 _GPU_OPERATIONS, _CPU_OPERATIONS = 1 << 16, 1 << 20
 
 
-def pack(problem: Problem, device: Device, geometry: tuple[tuple[str, int], ...], nbytes: int) -> Blueprint:
-    """Return the launch that packs a kcrs filter: buffers w, packed.
-
-    ``geometry`` is ``Blueprint.pack`` of the family: PACK_K, PACK_C, the latter in words (see pack.cu).
-    """
+def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
+    """Return the launch that packs a kcrs filter for a kernel: buffers w, packed."""
+    nbytes = kernel.packed_bytes
     blocks, defines = spread(device, nbytes // (8 if problem.dtype == "f64" else 4))
     big = dict(OFFSET64=int(nbytes >= 1 << 31))
     return Blueprint(
-        source="mma_pack.cu" if "PACK_PRODUCTS" in dict(geometry) else "pack.cu",
-        defines=tuple((sizes(problem.plain) | dict(geometry) | defines | big).items()),
+        source=kernel.packer,
+        defines=tuple((sizes(problem.plain) | dict(kernel.pack or ()) | defines | big).items()),
         launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
         packed_bytes=0,
     )

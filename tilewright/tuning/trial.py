@@ -90,7 +90,7 @@ class Trials:
             blueprint = family.blueprint(self.problem, self.device, config)
             self._build(blueprint, max(blueprint.packed_bytes, self.problem.w_bytes))
             if blueprint.pack is not None:
-                packer = tools.pack(self.problem, self.device, blueprint.pack, blueprint.packed_bytes)
+                packer = tools.pack(self.problem, self.device, blueprint)
                 self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
             return Compiled("constraints", _line(error))
