@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
+from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 
 
@@ -110,7 +111,8 @@ class Launch:
     bound as a bias or z that the problem does not have. Two names are no kernels: a launch of ``zero`` fills
     its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into constant memory.
     A ``chained`` launch may take its place on the device while the kernel before it still runs: its kernel
-    waits (CHAIN).
+    waits (CHAIN). With ``image`` the first argument is no address but the tensor map of what lies there
+    (CUDA; elsewhere the address).
     """
 
     kernel: str
@@ -120,6 +122,7 @@ class Launch:
     shared_bytes: int = 0
     cluster: int = 1
     chained: bool = False
+    image: TensorMap | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""How the copy engine of sm_90 is told to read an image: the tensor map of im2col mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MOST_PIXELS = 1024  # that one instruction copies
+MOST_STRIDE = 8
+CORNERS = range(-128, 128)  # where the box may begin and end, from the image's corners
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """An image in nhwc, and what one instruction copies of it: some channels of pixels in raster order.
+
+    The raster is a box over the image: in each row the columns from ``lower[0]`` to
+    ``columns - 1 + upper[0]``, one of ``stride[0]``; rows in the same way, then the next image. Pixels of the
+    box outside of the image are zeros, and so are channels past the last one.
+
+    Attributes:
+        size: bytes of a number.
+        channels, columns, rows, images: of the image, innermost first.
+        lower, upper: corners of the box, (column, row), from the first pixel and from the last one.
+        stride: steps of the raster, (columns, rows).
+        box_channels: channels that are copied: 32, 64 or 128 bytes, swizzled as such.
+        box_pixels: pixels that are copied.
+
+    Source: CUDA driver API, cuTensorMapEncodeIm2col.
+    """
+
+    size: int
+    channels: int
+    columns: int
+    rows: int
+    images: int
+    lower: tuple[int, int]
+    upper: tuple[int, int]
+    stride: tuple[int, int]
+    box_channels: int
+    box_pixels: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a pixel in shared memory, which is how far the swizzle reaches."""
+        return self.size * self.box_channels
+
+    @property
+    def dims(self) -> tuple[int, int, int, int]:
+        """Numbers along each side, innermost first."""
+        return self.channels, self.columns, self.rows, self.images
+
+    @property
+    def pitches(self) -> tuple[int, int, int]:
+        """Bytes from a pixel, a row, an image to the next."""
+        pixel = self.channels * self.size
+        return pixel, pixel * self.columns, pixel * self.columns * self.rows
+
+    @property
+    def legal(self) -> bool:
+        """Whether the hardware can be told so."""
+        return (
+            self.box_pixels <= MOST_PIXELS
+            and max(self.stride) <= MOST_STRIDE
+            and self.row_bytes in (32, 64, 128)
+            and all(corner in CORNERS for corner in (*self.lower, *self.upper))
+            and all(pitch % 16 == 0 and pitch < 1 << 40 for pitch in self.pitches)
+        )
