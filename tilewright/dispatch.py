@@ -115,7 +115,7 @@ def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[s
     """Return the source key of each of these families that takes the problem."""
     from tilewright.tuning.space import usable
 
-    known = usable(pick(FAMILIES, families, problem.kind), problem, runtime.device)[0]
+    known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
     return source_keys((family.name for family in known), runtime.compiler)
 
 
@@ -150,7 +150,7 @@ def _choices(
         return
     from tilewright.tuning.space import usable
 
-    families, passed = usable(pick(FAMILIES, names, problem.kind), problem, runtime.device)
+    families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
     if store is not None and families:
         yield from _stored(problem, runtime, store, deterministic, families)
     for config in _ranked(problem, runtime, families, deterministic):
@@ -202,7 +202,7 @@ def foreseen(
     """
     from tilewright.tuning.space import usable
 
-    families, _ = usable(pick(FAMILIES, (), problem.kind), problem, device)
+    families, _ = usable(pick(FAMILIES, ()), problem, device)
     keys = source_keys((family.name for family in families), compiler)
     best = store.best(problem, device.key, deterministic, keys)
     if best:

@@ -26,7 +26,7 @@ def raced(
         store: what was tried; only what is of these very kernels counts.
         families: names of those to tell of; none: all that race.
     """
-    found, _ = usable(pick(FAMILIES, families, problem.kind), problem, runtime.device)
+    found, _ = usable(pick(FAMILIES, families), problem, runtime.device)
     keys = source_keys((family.name for family in found), runtime.compiler)
     history = store.records(problem, runtime.device.key) if store else []
     now = [r for r in history if r.family in keys and r.context.get("source") == keys[r.family]]

@@ -24,7 +24,9 @@ from tilewright.runtime import Runtime, open_runtime
 
 __all__ = ["runtime"]  # a fixture
 
-BASE = dict(x=0, wm=1, wn=1, bn=16, mb=1, chunks=2, pieces=0, stages=2, xs=2, cm=1, sc=1, sg=1, combine=0)
+BASE = dict(
+    x=0, wm=1, wn=1, bn=16, mb=1, chunks=2, pieces=0, batch=1, stages=2, xs=2, cm=1, sc=1, sg=1, combine=0
+)
 NONE, TWO_PASS, LAST = 0, 2, 3
 
 
@@ -57,6 +59,23 @@ CASES = (
     ("n2c64h9w7k170r3s3p1-i8-nhwc+maxpool2", dict(xs=1, bn=24, sc=2, cm=4, sg=2, combine=TWO_PASS)),
     ("n2c64h9w7k40r3s3p1-f16-nhwc", dict(xs=1, sc=4, cm=2, sg=2, combine=LAST)),
     ("n4c96h1w1k33r1s1-bf16+bias", dict(bn=8, chunks=16, xs=1)),
+    # swizzled rows of 32, 64 and 128 bytes, by the copy engine; batches of a row of the filter, of all of it
+    ("n2c32h9w7k70r3s3p1-f16-nhwc+bias", dict(pieces=1, batch=3)),
+    ("n2c64h9w7k70r3s3p1u2-f16-nhwc", dict(pieces=1, chunks=4, batch=9, bn=24)),
+    ("n2c64h9w7k70r3s2p1.0.0.1d2u3x1-bf16-nhwc+add", dict(pieces=1, chunks=4, batch=2)),
+    ("n2c128h9w7k70r3s3p1g2-f16-nhwc+maxpool2", dict(pieces=1, chunks=8, batch=3, xs=1, bn=24)),
+    ("n2c128h9w7k70r3s3p1-i8-nhwc2nchw", dict(pieces=1, chunks=4, batch=9, wn=2)),
+    ("n2c20h9w7k70r3s3p1-i8", dict(x=1, xs=1, pieces=1, batch=3)),
+    ("n1c128h7w7k70r3s3p1-f8-nhwc", dict(pieces=1, chunks=4, batch=3, wm=2)),
+    ("n1c128h7w7k70r3s3p1-f16-nhwc", dict(pieces=1, chunks=4, batch=3, bn=24, sc=4, cm=2, xs=1)),
+    ("n1c64h9w7k70r5s5p2-f16-nhwc", dict(pieces=1, chunks=4, batch=5)),
+    # 1x1: patches come with filters
+    ("n1c128h5w5k70r1s1-f16-nhwc", dict(xs=1, pieces=1, chunks=4, batch=2)),
+    ("n1c80h5w5k70r1s1-f16-nhwc", dict(xs=1, pieces=1, chunks=2, batch=1, stages=3)),
+    ("n2c256h9w7k70r1s1u2-i8-nhwc+bias+relu", dict(xs=1, pieces=1, chunks=4, batch=4, bn=32)),
+    ("n200c256h1w1k70r1s1-f16-nhwc", dict(xs=1, pieces=1, chunks=8, batch=2, bn=96, wn=2, cm=2)),
+    ("n2c72h9w7k70r1s1-f16", dict(x=1, xs=1, pieces=1, chunks=4, sg=3, combine=LAST)),
+    ("n2c256h9w7k70r1s1g2-f8-nhwc", dict(xs=1, pieces=1, chunks=4, batch=2)),
     ("n1c8h3w5k8r1s1-tf32-nhwc", dict(xs=1)),
     ("n1c64h7w7k70r3s3p1-tf32-nhwc+bias+relu", dict(bn=56, chunks=8, wm=2, stages=6)),
     ("n1c32h7w7k24r3s3p1-tf32-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),

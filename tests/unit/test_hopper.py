@@ -21,7 +21,8 @@ from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.hopper_tile import Line, lines, sizes
+from tilewright.kernels.hopper_tile import Line, image_of, lines, patch_of, registers_at_most, sizes
+from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.tools import pack
 from tilewright.problem import Problem
 from tilewright.tuning import model
@@ -31,7 +32,9 @@ from tilewright.tuning.space import Space
 H100 = for_architecture("sm_90")
 HOPPER = family("hopper")
 R12 = Problem.parse("n1c512h7w7k512r3s3p1-f16-nhwc")
-BASE = dict(x=0, wm=1, wn=1, bn=56, mb=1, chunks=8, pieces=0, stages=9, xs=1, cm=1, sc=8, sg=1, combine=0)
+BASE = dict(
+    x=0, wm=1, wn=1, bn=56, mb=1, chunks=8, pieces=0, batch=1, stages=9, xs=1, cm=1, sc=8, sg=1, combine=0
+)
 LAYERS = (
     "n1c512h7w7k512r3s3p1-f16-nhwc",
     "n1c256h34w34k512r3s3p1-i8-nhwc",
@@ -193,7 +196,8 @@ def test_other_devices_are_told() -> None:
     ("change", "rule"),
     [
         (dict(bn=64, wm=4, mb=2, sc=1, xs=2), "registers"),
-        (dict(pieces=1, chunks=4), "swizzled"),
+        (dict(pieces=1, chunks=16), "swizzled"),
+        (dict(batch=3, stages=4), "useless_stages"),
         (dict(stages=18, wm=4), "shared"),
         (dict(sc=8, cm=2), "copies"),
         (dict(sc=4, sg=2), "combine_none"),
@@ -237,6 +241,82 @@ def test_every_tap_of_every_output_is_its_place_on_the_raster(text: str) -> None
             found = (m, h, w) if m < view.n and 0 <= h < view.h and 0 <= w < view.w else None
             h, w = p * pr.stride[0] + moved_h - pr.pad[0], q * pr.stride[1] + moved_w - pr.pad[2]
             assert found == ((n, h, w) if 0 <= h < view.h and 0 <= w < view.w else None)
+
+
+MAPPED_AS = (
+    *(dict(x=0, chunks=chunks, pieces=1) for chunks in (2, 8)),
+    dict(x=1, chunks=4, pieces=1),
+)
+
+
+MORE = ("n2c64h9w7k70r3s3p1-f8-nhwc", "n3c16h13w11k8r1s1u2-f16-nhwc")
+
+
+@pytest.mark.parametrize("text", [*LAYERS, *ODD, *MORE])
+def test_the_copy_engine_finds_what_threads_would(text: str) -> None:
+    """Pixels as cuTensorMapEncodeIm2col enumerates them, against find_pixel in the words of the kernel."""
+    pr = Problem.parse(text)
+    view, rows, columns = lines(pr)
+    patch = patch_of(pr, 0, 40)
+    for way in MAPPED_AS:
+        image = image_of(pr, way, patch)
+        if pr.groups > 1 and tap_chunks(pr) % way["chunks"]:
+            assert image is None  # the last channels would bring those of the next group along
+            continue
+        assert image is not None and image.legal and image.row_bytes == 16 * way["chunks"]
+        assert image.dims == (pr.groups * tap_chunks(pr) * each(pr), view.w, view.h, view.n)
+        box = [range(low, size + high, step) for low, high, size, step in zip(
+            image.lower, image.upper, (image.columns, image.rows), image.stride, strict=True)]  # fmt: skip
+        assert [len(side) for side in box] == [columns.extent, rows.extent]
+        raster = [(n, h, w) for n in range(view.n + 2) for h in box[1] for w in box[0]]
+        for px0 in random.Random(text).sample(range(view.n * rows.extent * columns.extent), 5):
+            for phase in range(rows.phases * columns.phases):
+                for row in range(0, patch, 3):
+                    place = px0 + row
+                    i, j = place // columns.extent % rows.extent, place % columns.extent
+                    wanted = (
+                        place // (columns.extent * rows.extent),
+                        i * pr.stride[0] + phase // columns.phases - pr.pad[0],
+                        j * pr.stride[1] + phase % columns.phases - pr.pad[2],
+                    )
+                    n, h, w = raster[px0 + row] if px0 + row < len(raster) else (view.n, 0, 0)
+                    found = (n, h + phase // columns.phases, w + phase % columns.phases)
+                    assert found == wanted or min(found[0], wanted[0]) >= view.n
+
+
+def test_where_threads_copy_the_input() -> None:
+    def mapped(text: str, **change: int) -> bool:
+        return image_of(Problem.parse(text), BASE | dict(pieces=1) | change, 80) is not None
+
+    assert mapped("n1c512h7w7k512r3s3p1-f16-nhwc") and mapped("n1c512h7w7k512r3s3p1-f8-nhwc")
+    assert not mapped("n1c512h7w7k512r3s3p1-f16-nhwc", pieces=0)  # pieces apart
+    assert not mapped("n1c512h7w7k512r3s3p1-tf32-nhwc")  # rounded on the way
+    assert not mapped("n1c3h33w33k64r3s3p1-f16-nhwc", x=2)
+    assert not mapped("n1c80h33w33k64r3s3p1g2-f16-nhwc")  # 40 channels of a group in steps of 64
+    assert not mapped("n1c64h400w7k64r3s3p200-f16-nhwc")  # the box would begin 200 pixels before the image
+    assert not mapped("n1c64h33w33k64r1s1u9-f16-nhwc")  # strides end at 8
+    assert image_of(R12, BASE | dict(pieces=1), 2000) is None  # more pixels than an instruction copies
+
+
+def test_a_warp_beside_those_that_multiply_where_the_copy_engine_copies() -> None:
+    threads = {pieces: sizes(R12, BASE | dict(pieces=pieces)).threads for pieces in (0, 1)}
+    assert threads == {0: 256, 1: 160}
+    assert registers_at_most(256, 1, 65536) == 255 and registers_at_most(288, 2, 65536) == 96  # 5 warps of 20
+    launch = HOPPER.blueprint(R12, H100, _config(pieces=1)).launches[0]
+    assert launch.image is not None and launch.block == (160, 1, 1)
+    assert HOPPER.blueprint(R12, H100, _config()).launches[0].image is None
+
+
+def test_patches_of_1x1_filters_have_the_buffers_of_their_filters() -> None:
+    r3 = Problem.parse("n1c512h56w56k64r1s1-f16-nhwc")
+    alone, joint = (sizes(r3, BASE | dict(pieces=1, sc=1, stages=3, batch=batch)) for batch in (1, 2))
+    assert (alone.x_stages, joint.x_stages) == (3, 6)
+    assert joint.shared_bytes - alone.shared_bytes == 3 * (alone.w_bytes + alone.x_bytes)
+    with pytest.raises(ConfigError, match="'joint'"):
+        HOPPER.check(r3, H100, _config(pieces=1, sc=1, stages=3, xs=2))
+    HOPPER.check(r3, H100, _config(pieces=1, sc=1, stages=2, batch=4, bn=24, xs=1))
+    with pytest.raises(ConfigError, match="'batch'"):
+        HOPPER.check(r3, H100, _config(sc=1, stages=3, batch=2, xs=2))
 
 
 def test_sizes() -> None:
@@ -290,7 +370,10 @@ class Bar:
 
 
 class Cluster:
-    """Blocks that share filters, run in any order: each role is a generator that yields when it must wait."""
+    """Blocks that share filters, run in any order: each role is a generator that yields when it must wait.
+
+    Steps are counted in batches here. ``mapped``: who sends for filters sends for patches too.
+    """
 
     def __init__(
         self,
@@ -301,11 +384,12 @@ class Cluster:
         steps: range,
         taps: int,
         promoted: bool = False,
+        mapped: bool = False,
     ) -> None:
         stages, xs = buffers
         first, last = steps.start, steps.stop
         self.rng, self.copies, self.teams, self.stages, self.xs = rng, copies, teams, stages, xs
-        self.first, self.last, self.taps, self.promoted = first, last, taps, promoted
+        self.first, self.last, self.taps, self.promoted, self.mapped = first, last, taps, promoted, mapped
         blocks = range(copies)
         self.w_full = [[Bar(1) for _ in range(stages)] for _ in blocks]
         self.w_empty = [[Bar(teams * copies) for _ in range(stages)] for _ in blocks]
@@ -319,9 +403,13 @@ class Cluster:
 
     def send(self, block: int) -> Iterator[object]:
         slot, parity = 0, 1
+        patches = self.copy(block) if self.mapped else None
         for i in range(self.last - self.first):
             if i >= self.stages:
                 while not self.w_empty[block][slot].over(parity):
+                    yield
+            if patches and (i == 0 or (self.first + i) % self.taps == 0):
+                while next(patches):
                     yield
             self.w_full[block][slot].arrive(self.copies)
             for to in range(self.copies):
@@ -336,16 +424,17 @@ class Cluster:
         self.w[to][slot][block] = self.first + i
         self.w_full[to][slot].come(1)
 
-    def copy(self, block: int) -> Iterator[object]:
+    def copy(self, block: int) -> Iterator[bool]:
+        """Copy patch after patch; whether it must wait."""
         slot, parity = 0, 1
         for i, step in enumerate(range(self.first // self.taps, (self.last - 1) // self.taps + 1)):
             if i >= self.xs:
                 while not self.x_empty[block][slot].over(parity):
-                    yield
+                    yield True
             self._write(block, "x", slot)
             self.x[block][slot] = -1
             self.under_way.append(lambda slot=slot, step=step: self._patch(block, slot, step))
-            yield
+            yield False
             slot, parity = (0, parity ^ 1) if slot + 1 == self.xs else (slot + 1, parity)
 
     def _patch(self, block: int, slot: int, step: int) -> None:
@@ -394,7 +483,8 @@ class Cluster:
     def run(self) -> None:
         roles = {}
         for b in range(self.copies):
-            roles[b] = [self.send(b), self.copy(b), *(self.multiply(b, t) for t in range(self.teams))]
+            copies = [] if self.mapped else [self.copy(b)]
+            roles[b] = [self.send(b), *copies, *(self.multiply(b, t) for t in range(self.teams))]
         idle = 0
         while roles:
             assert idle < 2000, "all wait"
@@ -421,15 +511,18 @@ class Cluster:
         return len(self.under_way), len(self.readers), len(roles)
 
 
+@pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("promoted", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_no_one_waits_for_ever_and_no_buffer_is_written_while_it_is_read(seed: int, promoted: bool) -> None:
+def test_no_one_waits_for_ever_and_no_buffer_is_written_while_it_is_read(
+    seed: int, promoted: bool, mapped: bool
+) -> None:
     rng = random.Random(seed)
     taps, stages, first = rng.choice([1, 1, 2, 9]), rng.randint(2, 5), rng.randint(0, 10)
     last = first + rng.randint(1, 30)
     xs = rng.randint(1 if first // taps == (last - 1) // taps else 2, 3)  # the rule next_patch
     copies, teams = rng.choice([1, 2, 4]), rng.choice([1, 2])
-    Cluster(rng, copies, teams, (stages, xs), range(first, last), taps, promoted).run()
+    Cluster(rng, copies, teams, (stages, xs), range(first, last), taps, promoted, mapped).run()
 
 
 def test_one_buffer_for_two_patches_would_wait_for_ever() -> None:

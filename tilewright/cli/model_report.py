@@ -94,7 +94,7 @@ def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, 
     from tilewright.kernels import FAMILIES, pick
     from tilewright.tuning.replay import replay
 
-    racing = pick(FAMILIES, (), layer.problem.kind)
+    racing = pick(FAMILIES, ())
     usable = [family for family in racing if family.refuses(layer.problem, device) is None]
     return replay(layer.problem, device, usable, records, strategy, seed=seed)
 

@@ -34,10 +34,8 @@ def family(name: str) -> Family:
     return pick(FAMILIES, (name,))[0]
 
 
-def pick(families: Sequence[Family], names: Sequence[str], kind: str = "") -> Sequence[Family]:
+def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
     """Return the families of the names, or of one; where no name is given, those that race.
-
-    ``kind`` is that of the problem, if there is one: a family does not race in its ``unproven`` kinds.
 
     Raises:
         ConfigError: if there is none of a name.
@@ -49,4 +47,4 @@ def pick(families: Sequence[Family], names: Sequence[str], kind: str = "") -> Se
             raise ConfigError(f"family {name!r}: known are {', '.join(known)}")
     if names:
         return [known[name] for name in dict.fromkeys(names)]
-    return [family for family in families if family.races and kind not in family.unproven]
+    return [family for family in families if family.races]

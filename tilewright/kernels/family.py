@@ -232,7 +232,6 @@ class Family:
     name: str = ""
     tunable: bool = True  # the model knows it, and so can a search
     races: bool = True  # tried where no family is named; the others cost a search nothing
-    unproven: tuple[str, ...] = ()  # kinds that no GPU has verified yet: tried only where it is named
     dtypes: tuple[str, ...] = ("f32",)
     multiplies: float = 1.0  # multiplications that it does for each that the formula has
     exact: bool = True  # small integers give whole answers, bit by bit

@@ -20,9 +20,11 @@
 // the moves longer. Places outside of the image are zeros; outputs outside of P x Q are not stored.
 //
 //   warpgroup 0 .. TEAMS - 1   multiply: WM over channels, WN over pixels, 64 x WG_N outputs each
-//   last one, warp 0           one thread sends for filters: STAGES steps of them, each one bulk copy, or COPIES
-//                              parts that as many blocks of a cluster (pixel tiles) send to each other
-//            warps 1 .. 3      copy patches: X_STAGES of them (all copy the first one)
+//   last one, warp 0           one thread sends for filters: STAGES batches of BATCH steps each, a batch by one bulk copy,
+//                              or COPIES parts that as many blocks of a cluster (pixel tiles) send to each other;
+//                              and for patches, X_STAGES of them, where x has a tensor map (MAPPED): rows swizzled,
+//                              numbers as they are; of 1x1 filters they come with the batch that reads them (JOINT)
+//            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
 // f16, bf16, i8; tf32, whose patches are rounded in registers; f8, whose sums are promoted; accurate, whose numbers
 // are split in two (hopper.h, PRODUCTS).
 // full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory,
@@ -30,24 +32,59 @@
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
 // pooled here begins with a row and holds whole windows.
 // Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has
-// 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once.
+// 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once; with BATCH = 3 by four copies.
 
 #include "hopper_tile.h"
 #include "hopper_store.h"
 
 #ifdef __CUDACC__
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
-#define LAG (PROMOTED ? 0 : 1)  // steps whose products are under way, besides the newest (2 cost more: a buffer)
+#define TOGETHER (!PROMOTED && PARTS == 1)  // products of a batch are under way together
+#define LAG (TOGETHER ? 1 : 0)  // batches whose products are under way, besides the newest (2 cost more: a buffer)
+#define BATCHES (TAPS < BATCH ? 1 : TAPS / BATCH)  // of a patch
 
-// Send for the filters of the steps from `from` to before `to`, counted from the block's first one.
-INLINE void send_for_filters(shared_t shared, const Block *b, int from, int to) {
-    int slot = from % STAGES, parity = from / STAGES + 1 & 1;  // of the phase before: that its readers are done
-    NO_UNROLL for (int i = from; i < to; i++) {
+INLINE void make_barriers(shared_t shared, const Block *b) {
+    UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
+    UNROLL for (int i = 0; i < X_BARS; i++) bar_init(X_FULL(i), MAPPED ? 1 : X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
+    if (!MAPPED) bar_init(FIRST, THREADS - 32);
+    if (SC > 1) bar_init(MEET, 1);
+    bar_init_done();
+    if (SC > 1) bar_expect(MEET, SC * rows_of(b->sc) * PITCH * 4);
+}
+
+#if MAPPED
+// Send for the patch that step `step` reads.
+INLINE void send_for_patch(shared_t to, const Block *b, int step, shared_t bar) {
+    const int q = b->px0 % WR, p = b->px0 / WR % HR, n = b->px0 / (WR * HR);
+    const int c = (b->at.group * CC + step / TAPS * CHUNKS) * EACH;
+    UNROLL for (int phase = 0; phase < PHASES_H * PHASES_W; phase++)
+        image_copy(to + phase * (PATCH * ROW), b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W,
+                   phase / PHASES_W, bar);
+}
+#endif
+
+// Send for all filters of the block, BATCH steps at a time; where they are mapped, for patches too. By one thread:
+// to wait, announce and send takes it about 200 cycles.
+INLINE void send(shared_t shared, const Block *b) {
+    int slot = 0, parity = 1, x_slot = 0, x_parity = 1;  // of the phase before: that its readers are done
+    NO_UNROLL for (int i = 0; i < (b->last - b->first) / BATCH; i++) {
+        const int step = b->first + i * BATCH, part = BATCH * W_BYTES / COPIES * b->copy;
         if (i >= STAGES) bar_wait(W_EMPTY(slot), parity);
-        bar_expect(W_FULL(slot), W_BYTES);
-        const int part = W_BYTES / COPIES * b->copy;
-        bulk_copy(shared + slot * W_BYTES + part, b->w + (offset_t)(b->first + i) * W_BYTES + part, W_BYTES / COPIES,
-                  W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
+#if MAPPED && !JOINT
+        if (i == 0 || step % TAPS == 0) {
+            if (step / TAPS - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(x_slot), x_parity);
+            bar_expect(X_FULL(x_slot), X_BYTES);
+            send_for_patch(shared + X_FROM + x_slot * X_BYTES, b, step, X_FULL(x_slot));
+            NEXT(x_slot, x_parity, X_STAGES);
+        }
+#endif
+        bar_expect(W_FULL(slot), BATCH * (W_BYTES + (JOINT ? X_BYTES : 0)));
+#if JOINT
+        UNROLL for (int j = 0; j < BATCH; j++)
+            send_for_patch(shared + X_FROM + (slot * BATCH + j) * X_BYTES, b, step + j, W_FULL(slot));
+#endif
+        bulk_copy(shared + slot * (BATCH * W_BYTES) + part, b->w + (offset_t)step * W_BYTES + part,
+                  BATCH * W_BYTES / COPIES, W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
         NEXT(slot, parity, STAGES);
     }
 }
@@ -64,41 +101,53 @@ INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
     int slot = 0, parity = 1;
     NO_UNROLL for (int step = b->first / TAPS; step <= (b->last - 1) / TAPS; step++) {
         if (step - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
-        if (step > b->first / TAPS) copy_patch(shared, X_FROM + slot * X_BYTES, b->x, step, thread, X_THREADS);
+        if (step > b->first / TAPS) copy_patch(shared, X_FROM + slot * X_BYTES, b, step, thread, X_THREADS);
         patch_copied(X_FULL(slot));
         NEXT(slot, parity, X_STAGES);
     }
 }
 
-// Multiply all steps. LAG steps are under way; behind them the buffers that are done with are given back.
+// Multiply the steps of a batch, which is number `at` of its patch.
+INLINE void multiply_batch(acc_t sums[SUM_WORDS], shared_t shared, int slot, int x_slot, int at, int team, int thread) {
+    if (TOGETHER) wg_begin();
+    UNROLL for (int j = 0; j < BATCH; j++) {
+        const int r = BATCH % S ? (at * BATCH + j) / S : at * (BATCH / S) + j / S;  // whole rows, where they are
+        const int s = BATCH % S ? (at * BATCH + j) % S : j % S;
+        if (JOINT) multiply_step(sums, shared, slot * BATCH + j, slot * BATCH + j, 0, 0, team, thread);
+        else multiply_step(sums, shared, slot * BATCH + j, x_slot, r, s, team, thread);
+    }
+    if (TOGETHER) wg_commit();
+}
+
+// Multiply all batches. LAG of them are under way; behind them the buffers that are done with are given back.
 INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b, int team, int thread) {
-    const int count = b->last - b->first, lane = thread % 32;
-    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, tap = b->first % TAPS, fresh = !GATHERS;
-    int done_slot = 0, done_x_slot = 0, done_tap = tap, i = 0;
-    if (!GATHERS) bar_wait(FIRST, 0);
+    const int count = (b->last - b->first) / BATCH, lane = thread % 32;
+    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, at = b->first % TAPS / BATCH, fresh = !GATHERS;
+    int done_slot = 0, done_x_slot = 0, done_at = at, i = 0;
+    if (!GATHERS && !MAPPED) bar_wait(FIRST, 0);
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
-        if (fresh) {
+        if (!JOINT && fresh) {
             bar_wait(X_FULL(x_slot), x_parity);
-            wg_see_copies();
+            if (!MAPPED) wg_see_copies();
         }
         bar_wait(W_FULL(slot), parity);
-        multiply_step(sums, shared, slot, x_slot, tap, team, thread);
+        multiply_batch(sums, shared, slot, x_slot, at, team, thread);
         fresh = 0;
         NEXT(slot, parity, STAGES);
-        if (++tap == TAPS) {
-            tap = 0, fresh = 1;
+        if (++at == BATCHES) {
+            at = 0, fresh = 1;
             NEXT(x_slot, x_parity, X_STAGES);
         }
-        if (!PROMOTED && PARTS == 1) WG_WAIT(LAG);
+        if (TOGETHER) WG_WAIT(LAG);
         if (i >= LAG) {
             if (i - LAG + STAGES < count && lane < COPIES) {
                 if (COPIES > 1) bar_arrive_at(W_EMPTY(done_slot), b->sc * COPIES + lane);
                 else bar_arrive(W_EMPTY(done_slot));
             }
             if (++done_slot == STAGES) done_slot = 0;
-            if (++done_tap == TAPS) {
+            if (!JOINT && ++done_at == BATCHES) {
                 if (!GATHERS && lane == 0) bar_arrive(X_EMPTY(done_x_slot));
-                done_tap = 0;
+                done_at = 0;
                 if (++done_x_slot == X_STAGES) done_x_slot = 0;
             }
         }
@@ -110,38 +159,44 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
 // Fill the tile of sums: roles part here, and meet again behind it.
 INLINE void sum_up(shared_t shared, const Block *b) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
-    const int count = b->last - b->first, at_once = COPIES > 1 ? 0 : min(count, STAGES);
-    const int sender = team == TEAMS && thread == 0;
+    const int sends = team == TEAMS && warp == 0, sender = sends && thread == 0;
     if (sender) {
-        for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
-        for (int i = 0; i < X_STAGES; i++) bar_init(X_FULL(i), X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
-        bar_init(FIRST, THREADS - 32);
-        if (SC > 1) bar_init(MEET, 1);
-        bar_init_done();
-        if (SC > 1) bar_expect(MEET, SC * rows_of(b->sc) * PITCH * 4);
-        send_for_filters(shared, b, 0, at_once);
+#if MAPPED
+        image_soon(b->x);
+#endif
+        make_barriers(shared, b);
     }
     __syncwarp();
+    CLUSTER_ARRIVE();
+    if (sends) {
+        if (!GATHERS) GROUP_ARRIVE();
+        if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
+        if (MAPPED) CHAIN_WAIT();
+        if (sender) send(shared, b);
+        __syncwarp();
+    }
 #if GATHERS
     gather(shared, (const x_t *)b->x, b->px0, b->at.group);
     wg_see_copies();
 #endif
-    find_places(shared, b->px0);
-    CLUSTER_ARRIVE();
-    BARRIER();
-    if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
-    if (!GATHERS && (team < TEAMS || warp > 0)) {  // all but the sender's warp copy the first patch
-        CHAIN_WAIT();
-        copy_patch(shared, X_FROM, b->x, b->first / TAPS, THREAD(0) - (team == TEAMS ? 32 : 0), THREADS - 32);
-        patch_copied(FIRST);
+    if (GATHERS || !sends) {
+        find_places(shared, b->px0);
+        if (GATHERS) BARRIER();
+        else GROUP_SYNC();
+        if (COPIES > 1 && !sends) CLUSTER_WAIT();
     }
-    if (team == TEAMS) {
-        if (sender) send_for_filters(shared, b, at_once, count);
-        if (warp > 0 && !GATHERS) copy_patches(shared, b, thread - 32);
-        __syncwarp();
-    } else {
+    if (!GATHERS && !MAPPED && !sends) {  // all but the sender's warp copy the first patch
+        CHAIN_WAIT();
+        copy_patch(shared, X_FROM, b, b->first / TAPS, THREAD(0) - (team == TEAMS ? 32 : 0), THREADS - 32);
+        patch_copied(FIRST);
+        if (team == TEAMS) copy_patches(shared, b, thread - 32);
+    }
+    if (team < TEAMS) {
         acc_t sums[SUM_WORDS];
-        UNROLL for (int i = 0; i < SUM_WORDS; i++) sums[i] = 0;
+        UNROLL for (int i = 0; i < SUM_WORDS; i++) {
+            sums[i] = 0;
+            asm volatile("" : WG_FORM(sums[i]) :: "memory");  // before the products, also where a loop of one turn is none
+        }
         multiply_all(sums, shared, b, team, thread);
         if (TEAMS > 1) asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory");  // no team reads buffers any more
         write_sums(shared, sums, team, thread);
@@ -166,20 +221,20 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     acc_t sums[SUM_WORDS];
     find_places(shared, b->px0);
     for (int sc = 0; sc < SC; sc++) {
-        const int share = b->sg * SC + sc, first = share * STEPS / SPLITS, last = (share + 1) * STEPS / SPLITS;
+        const int share = b->sg * SC + sc, first = FIRST_STEP(share), last = FIRST_STEP(share + 1);
         for (int i = 0; i < SUM_WORDS; i++) sums[i] = 0;
 #if GATHERS
         gather(shared, (const GLOBAL x_t *)b->x, b->px0, b->at.group);
 #endif
         BARRIER();
         for (int step = first; step < last; step++) {
-            const int slot = (step - first) % STAGES, x_slot = (step / TAPS - first / TAPS) % X_STAGES;
+            const int slot = (step - first) % (STAGES * BATCH), x_slot = (step / TAPS - first / TAPS) % X_STAGES;
             if (!GATHERS && (step == first || step % TAPS == 0))
-                copy_patch(shared, X_FROM + x_slot * X_BYTES, b->x, step / TAPS, THREAD(0), THREADS);
+                copy_patch(shared, X_FROM + x_slot * X_BYTES, b, step / TAPS, THREAD(0), THREADS);
             for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
                 copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
             BARRIER();
-            if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS, team, thread);
+            if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS / S, step % TAPS % S, team, thread);
             BARRIER();
         }
         join_sums(sums);
@@ -194,12 +249,12 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 #endif
 
 BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
-(const GLOBAL x_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+(X_PARAM, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived) {
     TILE_ARRAY(shared);
     CHAIN_NEXT();
-    const Block b = find_block(GROUP(0), x, w);
+    const Block b = find_block(GROUP(0), X_ADDRESS, w);
     sum_up(shared, &b);
 #if COMBINE == LAST
     SHARED_FLAG(is_last);

@@ -6,6 +6,8 @@
 //                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
 //   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the sum
 //                               deep; where A and B begin is counted in pieces
+//   X_PARAM X_ADDRESS           the parameter that says where x is, and what it stands for: an address; where MAPPED,
+//                               on CUDA, that of its tensor map (kernels/tensor_map.py)
 //   wg_begin wg_commit          around products that are under way together; multiply_done: all of these but the
 //                               newest `pending` groups, and so what they have summed up in `part`
 //   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
@@ -13,9 +15,10 @@
 //   read4 fresh4                four sums from shared memory, from global memory where another block has written them
 //
 // A tile in shared memory is rows of CHUNKS pieces of 16 bytes, along the sum.  SWIZZLED 0: pieces apart, piece c of
-// row i at c * NEXT + 16 i; any row can be the first one of a tile.  SWIZZLED 1: rows of 8 pieces, 128 bytes each,
-// piece c of row i at 128 i + 16 (c ^ i % 8): the tensor cores take bits 7 .. 9 of a place for i % 8, so that here
-// too any row can be the first one.
+// row i at c * NEXT + 16 i; any row can be the first one of a tile.  SWIZZLED 1: rows of 2, 4 or 8 pieces, side by
+// side, of which 1, 2 or 3 bits of their number are turned by the bits of their place from bit 7 on (swizzle.h): rows
+// of 128 bytes have piece c of row i at 128 i + 16 (c ^ i % 8). The tensor cores do this to the place itself, so that
+// here too any row can be the first one.
 //
 // On CUDA there are also the barriers of asynchronous copies (PTX ISA, "mbarrier"): a barrier's phase is over when so
 // many have arrived and all bytes that were announced have come; waiting for parity 0 is waiting for the end of its
@@ -26,7 +29,10 @@
 //   bar_after_copies            arrive when this thread's copies so far (copy16) have come
 //   bulk_copy                   bytes from global memory, that arrive on a barrier; to all blocks of `mask`
 //                               at the same place, for a cluster (COPIES > 1)
+//   image_copy                  a patch from an image, that arrives on a barrier: pixels in raster order from (n, h, v)
+//                               on, moved by a phase; a row of CHUNKS pieces for each, channels from c on
 //   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
+//   GROUP_ARRIVE GROUP_SYNC     what the warp that sends need not wait for, and the others do: barriers are there
 //   CLUSTER_ARRIVE CLUSTER_WAIT the blocks of a cluster wait for each other
 //
 // Elsewhere a thread multiplies by itself what the tensor cores would give it, looking where they would look: slow,
@@ -61,8 +67,8 @@ typedef in_t x_t;
 
 INLINE int piece_at(int start, int next, int row, int side) {
 #if SWIZZLED
-    int at = start + side * 16 + row * 128;
-    return at ^ (at >> 7 & 7) << 4;
+    int at = start + side * 16 + row * (CHUNKS * 16);
+    return at ^ (at >> 7 & (CHUNKS - 1)) << 4;
 #else
     return start + side * next + row * 16;
 #endif
@@ -77,12 +83,24 @@ typedef unsigned shared_t;
     extern __shared__ __align__(1024) unsigned char name##_store[]; \
     const shared_t name = ((unsigned)__cvta_generic_to_shared(name##_store) + 1023) / 1024 * 1024
 
-// The descriptor of piece_at: 8 rows lie 16 or 128 bytes apart, the next 8 follow them; `next` to the other side.
+#if MAPPED
+typedef struct __align__(64) {
+    unsigned char opaque[128];
+} ImageMap;
+#define X_PARAM const __grid_constant__ ImageMap x_map
+#define X_ADDRESS ((const x_t *)&x_map)
+#else
+#define X_PARAM const x_t *RESTRICT x
+#define X_ADDRESS x
+#endif
+
+// The descriptor of piece_at: 8 rows lie one after the other, the next 8 follow them; `next` to the other side.
 // Its low half is a sum, so that from product to product one number is added; all of shared memory is 2^14 pieces
 // (in a cluster, addresses have the block's number in their high bits).
 INLINE unsigned long long tile_at(shared_t shared, int piece, int next) {
     const unsigned low = (shared >> 4 & 0x3fff) + ((SWIZZLED ? 1u : (unsigned)next >> 4) << 16) + (unsigned)piece;
-    return (SWIZZLED ? 64ull | 1ull << 30 : 8ull) << 32 | low;
+    const unsigned long long kind = CHUNKS == 8 ? 1 : CHUNKS == 4 ? 2 : 3;  // rows of 128, 64, 32 bytes
+    return (SWIZZLED ? 8ull * CHUNKS | kind << 30 : 8ull) << 32 | low;
 }
 INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int adds,
                      int thread) {
@@ -169,6 +187,16 @@ INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, un
                  ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
 #endif
 }
+#if MAPPED
+INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n, int phase_v, int phase_h, shared_t bar) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], "
+                 "[%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to), "l"(map), "r"(c), "r"(v), "r"(h), "r"(n), "r"(bar),
+                 "h"((unsigned short)phase_v), "h"((unsigned short)phase_h) : "memory");
+}
+INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+#endif
+#define GROUP_ARRIVE() asm volatile("bar.arrive 2, %0;" ::"n"(THREADS) : "memory")
+#define GROUP_SYNC() asm volatile("bar.sync 2, %0;" ::"n"(THREADS) : "memory")
 INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, int rank) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(of_block(to, rank)), "r"(from), "r"(bytes), "r"(of_block(bar, rank)) : "memory");
@@ -186,6 +214,8 @@ INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, i
 #define WG_WORDS (WG_N / 2)
 typedef __local uchar *shared_t;
 #define TILE_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
+#define X_PARAM const __global x_t *restrict x
+#define X_ADDRESS x
 
 #if PRODUCTS == 3
 #include "e4m3.h"

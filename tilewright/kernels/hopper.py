@@ -1,10 +1,11 @@
-"""The hopper family: implicit GEMM on the tensor cores of sm_90a; some warps copy, others multiply."""
+"""The hopper family: implicit GEMM on the tensor cores of sm_90a; one warp copies, others multiply."""
 
 from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper_tile import (
     AS_IS,
     COPIED,
@@ -17,14 +18,10 @@ from tilewright.kernels.hopper_tile import (
     Values,
     chunks_of,
     k_group,
-    most_patches,
     parts_of,
-    pooled_rows,
     products,
     promotions,
     raster,
-    registers,
-    registers_at_most,
     run,
     sizes,
     ways,
@@ -39,7 +36,6 @@ from tilewright.kernels.tile import (
     TWO_PASS,
     ceil_div,
     image_defines,
-    may_combine,
     up_to,
 )
 from tilewright.problem import DTYPES, MATHS, Problem
@@ -49,14 +45,12 @@ WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 MOST_FILTER = 15  # rows or columns
 FEWEST = 8  # channels of one of several groups
-CHUNKS = (2, 4, 8, 16)
 
 
 class Hopper(Family):
     """Convolutions in f16, bf16, i8, tf32, accurate and f8 on sm_90a."""
 
     name = "hopper"
-    unproven = ("accurate",)
     dtypes = ("f16", "bf16", "i8", "f8")  # and f32 where its math is not strict
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -89,7 +83,8 @@ class Hopper(Family):
             Param("mb", (1, 2, 3), "blocks that a unit holds at once (bounds the registers of a thread)"),
             Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),
             Param("pieces", (0, 1), "how they lie in shared memory", PIECES),
-            Param("stages", (2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24), "steps of filters in flight"),
+            Param("batch", batches(problem), "steps that come and go together"),
+            Param("stages", (2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24), "batches of filters in flight"),
             Param("xs", (1, 2, 3, 4, 6, 8), "patches of the input in flight"),
             Param("cm", clusters, "blocks of a cluster that share filters"),
             Param("sc", clusters, "shares of the sum across a cluster, added up in its shared memory"),
@@ -120,81 +115,6 @@ class Hopper(Family):
         shares = cf["sc"] * cf["sg"]
         of_step = promotions(problem, cf) or cf["chunks"] // 2
         return ceil_div(sizes(problem, cf).steps, shares) * of_step + shares + parts_of(problem) - 1
-
-
-def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
-    """Whether steps of so many pieces make up the sum, without many that are empty."""
-    if way == GATHERED:
-        return chunks == chunks_of(pr, way) and pieces != SWIZZLED
-    return chunks in up_to(max(2, 2 * tap_chunks(pr) - 1), CHUNKS)
-
-
-def _pools(pr: Problem, way: int, nb: int, sc: int, combine: int) -> bool:
-    """Whether whoever has whole sums can pool them."""
-    pool = pr.epilogue.pool
-    if pool is None or combine == TWO_PASS:
-        return True
-    return combine == NONE and sc == 1 and pool.pad == 0 and pooled_rows(pr, nb, way) > 0
-
-
-_BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "stages", "xs")
-_ANY = dict(x=0, wm=1, wn=1, bn=8, mb=1, chunks=2, pieces=0, stages=2, xs=1, cm=1, sc=1, sg=1)
-
-
-def _sizes(pr: Problem, **values: int) -> Sizes:
-    """Sizes that follow from some of the tunables."""
-    return sizes(pr, _ANY | values)
-
-
-def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
-    """Say whether the buffers fit; ``values`` are those of _BUFFERS."""
-    cf = dict(zip(_BUFFERS, values, strict=True))
-    block = _sizes(pr, **cf, sc=sc).shared_bytes + 1024  # a flag, in room of its own
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
-
-
-RULES = (
-    Rule("block", lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads,
-         "more threads than a block may have"),
-    Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
-    Rule("gather", lambda problem, x, chunks, pieces: _steps_of(problem, x, chunks, pieces),
-         "what is gathered is one step, pieces apart"),
-    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
-         "warpgroups without pixels"),
-    Rule("resident", lambda device, wm, wn, mb: 128 * (wm * wn + 1) * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
-    Rule("registers", lambda problem, device, x, wm, wn, bn, mb: registers(problem, dict(x=x, bn=bn)) <=
-         registers_at_most(dict(wm=wm, wn=wn, mb=mb), device.regs_per_unit),
-         "more registers than a thread or a unit has"),
-    Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks == 8,
-         "the tensor cores know swizzled rows of 128 bytes"),
-    Rule("stages", lambda problem, x, chunks, stages: stages <= max(2, _sizes(
-        problem, x=x, chunks=chunks).steps), "more buffers than steps"),
-    Rule("patches", lambda problem, x, chunks, xs: xs <= _sizes(problem, x=x, chunks=chunks).csteps,
-         "more buffers than runs of channels"),
-    Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs: _fits_shared(
-        problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs),
-        "more shared memory than a block may have"),
-    Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs, sc:
-         _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, stages, xs, sc=sc),
-         "shares of a cluster meet in shared memory, beside the buffers"),
-    Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
-         "a cluster whose blocks have no pixels"),
-    Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
-    Rule("shares", lambda problem, x, chunks, sc, sg: sc * sg <= _sizes(problem, x=x, chunks=chunks).steps,
-         "shares of the sum without steps"),
-    Rule("useless_stages", lambda problem, x, chunks, stages, sc, sg: stages <= 2 or stages <= ceil_div(
-        _sizes(problem, x=x, chunks=chunks).steps, sc * sg), "more buffers than steps of a share"),
-    Rule("useless_patches", lambda problem, x, chunks, xs, sc, sg: xs <= most_patches(
-        problem, dict(x=x, chunks=chunks, sc=sc, sg=sg)), "more buffers than runs of channels of a share"),
-    Rule("next_patch", lambda problem, x, chunks, xs, sc, sg: xs > 1 or most_patches(
-        problem, dict(x=x, chunks=chunks, sc=sc, sg=sg)) == 1,
-        "a patch is given back when the first products of the next one are under way"),
-    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
-         "shares across the grid need combining"),
-    Rule("pool", lambda problem, x, wn, bn, sc, combine: _pools(problem, x, bn * wn, sc, combine),
-         "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
-)  # fmt: skip
 
 
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
@@ -236,6 +156,7 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
         "hopper", (sz.blocks, 1, 1), (sz.threads, 1, 1),
         ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
          "partial", "arrived"), shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
+        image=sz.image,
     )  # fmt: skip
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * tiles * sz.kb * sz.nb}.get(combine, 0)
     workspace = [
@@ -259,8 +180,9 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     view = sz.view
     return image_defines(pr, view) | _products(pr, "PRODUCTS") | dict(
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
-        CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), STAGES=cf["stages"], X_STAGES=cf["xs"],
-        MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"],
+        CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), MAPPED=int(sz.image is not None),
+        BATCH=cf["batch"], STAGES=cf["stages"], X_STAGES=sz.x_stages, MIN_BLOCKS=cf["mb"], COPIES=cf["cm"],
+        SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"],
         COMBINE=cf["combine"], WR=sz.columns.extent, HR=sz.rows.extent, PATCH=sz.patch,
         PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=tap_chunks(pr), STEPS=sz.steps,
         K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles, P_TILES=1, Q_TILES=sz.px_tiles,

@@ -1,12 +1,13 @@
 // Tiles of the hopper family: where things lie in shared memory, patches of x, products of a step, the tile of sums.
 //
-//   shared memory   filters: STAGES tiles of KB rows           then tables of where places of a patch are in x and
-//                   patches: X_STAGES of PLACES rows           outputs in y, rows of sums from the cluster (SC > 1),
-//                   (at the end the tile of sums over both)    barriers
+//   shared memory   filters: STAGES times BATCH tiles          then tables of where places of a patch are in x (unless
+//                   of KB rows                                 it is MAPPED) and outputs in y, rows of sums from the
+//                   patches: X_STAGES of PLACES rows           cluster (SC > 1), barriers
+//                   (at the end the tile of sums over both)
 // Where numbers are split, a tile of filters and a patch are two each: of high parts, and behind it of low ones.
 
 #define TEAMS (WM * WN)
-#define THREADS (128 * TEAMS + 128)
+#define THREADS (128 * TEAMS + (MAPPED ? 32 : 128))
 #define X_THREADS 96
 #define KB (64 * WM)
 #define NB (WG_N * WN)
@@ -14,7 +15,9 @@
 #define WB NB
 #define GATHERS (X_WAY == 2)
 #define TAPS (GATHERS ? 1 : R * S)           // steps of a patch
-#define ROW (SWIZZLED ? 128 : 16)            // bytes from one row of a tile to the next
+#define JOINT (MAPPED && TAPS == 1)          // patches come and go with their filters: X_STAGES = STAGES * BATCH
+#define X_BARS (JOINT ? 0 : X_STAGES)
+#define ROW (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define W_BYTES (PARTS * KB * CHUNKS * 16)
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
@@ -22,18 +25,18 @@
 #define ITEMS (PLACES * CHUNKS)              // pieces of a patch
 #define AT_ONCE 8                            // loads of a thread under way at once
 #define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
-#define X_BYTES (PARTS * (SWIZZLED ? PLACES * 128 : X_NEXT * CHUNKS))
-#define X_FROM (STAGES * W_BYTES)            // filters first, then patches; sums over both; then:
+#define X_BYTES (PARTS * (SWIZZLED ? PLACES * ROW : X_NEXT * CHUNKS))
+#define X_FROM (STAGES * BATCH * W_BYTES)    // filters first, then patches; sums over both; then:
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
-#define OUTS_FROM (TABLE_FROM + PLACES * 4)
+#define OUTS_FROM (TABLE_FROM + (MAPPED ? 0 : PLACES * 4))
 #define MEET_FROM (OUTS_FROM + (NB * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
 #define BARS_FROM (MEET_FROM + (SC > 1 ? SC * MINE * PITCH * 4 : 0))
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
 #define X_FULL(slot) W_FULL(2 * STAGES + (slot))
-#define X_EMPTY(slot) W_FULL(2 * STAGES + X_STAGES + (slot))
-#define FIRST W_FULL(2 * (STAGES + X_STAGES))
-#define MEET W_FULL(2 * (STAGES + X_STAGES) + 1)
+#define X_EMPTY(slot) W_FULL(2 * STAGES + X_BARS + (slot))
+#define FIRST W_FULL(2 * (STAGES + X_BARS))
+#define MEET W_FULL(2 * (STAGES + X_BARS) + 1)
 #define KT (K < KB ? (K + 7) / 8 * 8 : KB)   // channels of the tile of sums
 #define FAST (Y_NHWC ? KT : NB)              // it is [SLOW][PITCH], no two banks of a warp the same
 #define SLOW (Y_NHWC ? NB : KT)
@@ -47,11 +50,18 @@
 #include "tile.h"
 #include "hopper.h"
 
+#define FIRST_STEP(share) ((share) * (STEPS / BATCH) / SPLITS * BATCH)  // of a share of the sum
+#ifdef __CUDACC__
+#define X_IS_MAP MAPPED
+#else
+#define X_IS_MAP 0
+#endif
+
 typedef struct {
     int channels, px0;    // first output: of the group, and in the raster
     int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
     int first, last;      // steps
-    const GLOBAL unsigned char *x, *w;
+    const GLOBAL unsigned char *x, *w;  // x: or its tensor map
     Place at;             // for tile.h
 } Block;
 
@@ -68,8 +78,8 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
     int group = rest / (K_TILES / K_GROUP), share = b.sg * SC + b.sc;
     b.channels = k_tile * KB;
     b.px0 = POOL_HERE ? (px_tile / POOL_TILES * HR + px_tile % POOL_TILES * FORWARD(TILE_ROWS)) * WR : px_tile * NB;
-    b.first = share * STEPS / SPLITS, b.last = (share + 1) * STEPS / SPLITS;
-    b.x = (const GLOBAL unsigned char *)x + (GATHERS ? 0 : (offset_t)group * (CC * 16));
+    b.first = FIRST_STEP(share), b.last = FIRST_STEP(share + 1);
+    b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
@@ -89,7 +99,7 @@ INLINE int find_output(int o) {
 }
 
 INLINE void find_places(shared_t shared, int px0) {
-    if (!GATHERS)
+    if (!GATHERS && !MAPPED)
         for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
     for (int px = THREAD(0); px < NB; px += THREADS) write_int(shared, OUTS_FROM + px * 4, find_output(px0 + px));
 }
@@ -135,25 +145,26 @@ typedef struct {
     const GLOBAL unsigned char *from;
 } Piece;
 
-INLINE Piece find_piece(shared_t shared, const GLOBAL unsigned char *x, int step, int item) {
+INLINE Piece find_piece(shared_t shared, const GLOBAL unsigned char *x, int px0, int step, int item) {
     const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
-    const int pixel = read_int(shared, TABLE_FROM + row * 4);
+    const int pixel = MAPPED ? find_pixel(px0, row) : read_int(shared, TABLE_FROM + row * 4);
     Piece piece;
     piece.keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
-    piece.place = SWIZZLED ? row * 128 + (chunk ^ row % 8) * 16 : chunk * X_NEXT + row * 16;
+    piece.place = SWIZZLED ? row * ROW + (chunk ^ (row * ROW >> 7 & (CHUNKS - 1))) * 16 : chunk * X_NEXT + row * 16;
     piece.from = x + (piece.keep ? (offset_t)(pixel + c) * 16 : 0);
     return piece;
 }
 
 // Copy channels `step` of a patch, by `count` threads.
-INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, int step, int thread, int count) {
+INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int thread, int count) {
+    const GLOBAL unsigned char *x = b->x;
 #if ROUNDED  // through registers
     NO_UNROLL for (int first = thread; first < ITEMS; first += AT_ONCE * count) {
         unsigned words[AT_ONCE][4];
         int place[AT_ONCE];
         UNROLL for (int i = 0; i < AT_ONCE; i++) {
             const int item = first + i * count;
-            const Piece piece = find_piece(shared, x, step, min(item, ITEMS - 1));
+            const Piece piece = find_piece(shared, x, b->px0, step, min(item, ITEMS - 1));
             load16(words[i], piece.from, piece.keep && item < ITEMS);
             place[i] = piece.place;
         }
@@ -164,7 +175,7 @@ INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, i
     }
 #else
     UNROLL_BY(8) for (int item = thread; item < ITEMS; item += count) {
-        const Piece piece = find_piece(shared, x, step, item);
+        const Piece piece = find_piece(shared, x, b->px0, step, item);
         copy16(shared, to + piece.place, piece.from, piece.keep);
     }
 #endif
@@ -175,11 +186,12 @@ INLINE void copy_patch(shared_t shared, int to, const GLOBAL unsigned char *x, i
 // times too large, which tensor cores add up all along: what they cut off is 2^-11 as much.
 #define SUM_WORDS (PARTS * WG_WORDS)
 
-// Multiply what a step has staged. Places in shared memory are in pieces here.
+// Multiply what a step has staged, for tap (r, s). Places in shared memory are in pieces here. Products of whole
+// numbers are under way together with those of other steps: the caller begins and commits them.
 #define W_SIDES (SWIZZLED ? 2 : W_NEXT / 8)  // from one product to the next: both sides of its 32 bytes
 #define X_SIDES (SWIZZLED ? 2 : X_NEXT / 8)
-INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap, int team, int thread) {
-    const int r = GATHERS ? 0 : tap / S * DIL_H, s = GATHERS ? 0 : tap % S * DIL_W;
+INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap_r, int tap_s, int team, int thread) {
+    const int r = GATHERS ? 0 : tap_r * DIL_H, s = GATHERS ? 0 : tap_s * DIL_W;
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
     const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + row * (ROW / 16);
@@ -207,10 +219,8 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
         UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += part[e];
     }
 #else
-    wg_begin();
     UNROLL for (int i = 0; i < CHUNKS / 2; i++)
         multiply(sums, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, 1, thread);
-    wg_commit();
 #endif
 }
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from tilewright.kernels.nhwc import each, tap_chunks
+from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -18,7 +19,8 @@ PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them
 # Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says; one of
 # accurate, 8 numbers deep: as mma has it, and as FEWEST_ACCURATE was simulated.
 PROMOTED = {E4M3: 4, THREE: 1}
-PIECES = ("pieces of 16 bytes apart", "swizzled rows of 128 bytes")
+PIECES = ("pieces of 16 bytes apart", "swizzled rows")
+ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
 ALIGNMENT = 1024  # bytes to align the buffers
 Values = dict[str, int]
 
@@ -66,6 +68,8 @@ class Sizes:
     k_tiles: int
     px_tiles: int
     patch: int
+    image: TensorMap | None
+    x_stages: int
     csteps: int
     steps: int
     w_bytes: int
@@ -146,38 +150,80 @@ def _tiles(pr: Problem, cf: Values, nb: int) -> int:
     return pr.n * ceil_div(pr.y_p, max(1, pooled_rows(pr, nb, cf["x"])))
 
 
+def patch_of(pr: Problem, way: int, nb: int) -> int:
+    """Places of one phase that all taps of ``nb`` outputs read."""
+    _, rows, columns = lines(pr, way)
+    return ceil_div(nb + rows.reach * columns.extent + columns.reach, 8) * 8
+
+
+def joint(pr: Problem, image: TensorMap | None) -> bool:
+    """Whether patches come and go with the filters that read them, so that a batch may have several."""
+    return image is not None and pr.r * pr.s == 1
+
+
+def image_of(pr: Problem, cf: Values, patch: int) -> TensorMap | None:
+    """The input for the copy engine, a patch of one phase at a time; None where threads copy it.
+
+    They do where numbers are rounded on the way, where pieces lie apart, and where the last channels of a
+    group would bring those of the next one along.
+    """
+    if cf["pieces"] != SWIZZLED or cf["x"] == GATHERED or products(pr) in (TF32, THREE):
+        return None
+    if pr.groups > 1 and tap_chunks(pr) % cf["chunks"]:
+        return None
+    view, rows, columns = lines(pr, cf["x"])
+    (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
+    last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
+    found = TensorMap(
+        size=DTYPE_BYTES[pr.dtype], channels=pr.groups * tap_chunks(pr) * each(pr), columns=view.w,
+        rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
+        upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
+        box_channels=cf["chunks"] * each(pr), box_pixels=patch,
+    )  # fmt: skip
+    return found if found.legal else None
+
+
 def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     view, rows, columns = lines(pr, cf["x"])
-    teams = cf["wm"] * cf["wn"]
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
-    patch = ceil_div(nb + rows.reach * columns.extent + columns.reach, 8) * 8
+    patch = patch_of(pr, cf["x"], nb)
     places = rows.phases * columns.phases * patch
+    image = image_of(pr, cf, patch)
+    together = joint(pr, image)
+    x_stages = cf["stages"] * cf["batch"] if together else cf["xs"]
     px_tiles = ceil_div(_tiles(pr, cf, nb), cf["cm"]) * cf["cm"]
     k_tiles, csteps = ceil_div(pr.kg, kb), ceil_div(chunks_of(pr, cf["x"]), cf["chunks"])
     w_bytes = parts_of(pr) * 16 * kb * cf["chunks"]
-    x_bytes = parts_of(pr) * (places * 128 if cf["pieces"] == SWIZZLED else (places * 16 + 16) * cf["chunks"])
+    apart = 16 if cf["pieces"] != SWIZZLED else 0  # more, so that pieces of one place lie in different banks
+    x_bytes = parts_of(pr) * (places * 16 + apart) * cf["chunks"]
     nhwc = pr.layout_out == "nhwc"
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
     tile_bytes = 4 * slow * pitch
     meeting = 4 * cf["sc"] * ceil_div(slow, cf["sc"]) * pitch if cf["sc"] > 1 else 0
-    buffers = max(tile_bytes, cf["stages"] * w_bytes + cf["xs"] * x_bytes)
-    barriers = 16 * (cf["stages"] + cf["xs"]) + 16
+    buffers = max(tile_bytes, cf["stages"] * cf["batch"] * w_bytes + x_stages * x_bytes)
+    barriers = 16 * (cf["stages"] + (0 if together else x_stages)) + 16
+    tables = (0 if image else 4 * places) + ceil_div(nb, 4) * 16
     return Sizes(
-        view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=128 * (teams + 1), k_tiles=k_tiles,
-        px_tiles=px_tiles, patch=patch, csteps=csteps, steps=csteps * taps(pr, cf["x"]), w_bytes=w_bytes,
-        x_bytes=x_bytes, tile_bytes=tile_bytes,
-        shared_bytes=buffers + 4 * places + ceil_div(nb, 4) * 16 + meeting + barriers + ALIGNMENT,
+        view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=threads(cf, image), k_tiles=k_tiles,
+        px_tiles=px_tiles, patch=patch, image=image, x_stages=x_stages, csteps=csteps,
+        steps=csteps * taps(pr, cf["x"]), w_bytes=w_bytes, x_bytes=x_bytes, tile_bytes=tile_bytes,
+        shared_bytes=buffers + tables + meeting + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
     )  # fmt: skip
 
 
+def threads(cf: Values, image: TensorMap | None) -> int:
+    """Threads of a block: beside those that multiply a warp that sends, and three that copy if threads do."""
+    return 128 * cf["wm"] * cf["wn"] + (128 if image is None else 32)
+
+
 def most_patches(pr: Problem, cf: Values) -> int:
     """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
-    of_patch, shares = taps(pr, cf["x"]), cf["sc"] * cf["sg"]
-    steps = ceil_div(chunks_of(pr, cf["x"]), cf["chunks"]) * of_patch
-    ends = [share * steps // shares for share in range(shares + 1)]
+    of_patch, shares, batch = taps(pr, cf["x"]), cf["sc"] * cf["sg"], cf["batch"]
+    batches = ceil_div(chunks_of(pr, cf["x"]), cf["chunks"]) * of_patch // batch
+    ends = [share * batches // shares * batch for share in range(shares + 1)]
     return max((end - 1) // of_patch - start // of_patch + 1 for start, end in pairwise(ends))
 
 
@@ -193,10 +239,13 @@ def registers(pr: Problem, cf: Values) -> int:
     return max(80 if kind in (TF32, THREE) else 56, sums + 28, gathered if cf["x"] == GATHERED else 0)
 
 
-def registers_at_most(cf: Values, per_unit: int) -> int:
-    """What the compiler may give a thread, so that a unit holds ``mb`` blocks."""
-    threads = 128 * (cf["wm"] * cf["wn"] + 1)
-    return min(255, per_unit // (threads * cf["mb"]) // 8 * 8)
+def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
+    """What the compiler may give each of so many threads, so that a unit holds so many blocks.
+
+    A unit's four schedulers have a quarter of its registers each, and whole warps.
+    """
+    warps = ceil_div(of_block // 32 * blocks, 4)
+    return min(255, per_unit // 4 // (warps * 32) // 8 * 8)
 
 
 def run(pr: Problem, cf: Values) -> int:

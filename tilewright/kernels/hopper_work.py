@@ -14,6 +14,7 @@ from tilewright.kernels.hopper_tile import (
     THREE,
     Sizes,
     Values,
+    joint,
     most_patches,
     parts_of,
     products,
@@ -26,15 +27,18 @@ from tilewright.kernels.nhwc import copied_bytes, each, tap_chunks
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless marked as guesses.
+# Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless they were measured by clocks
+# inside the kernel or by a microbenchmark (benchmarks/h100/NOTES.md), or are marked as guesses.
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
-LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle
+LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle (microbenchmark)
+LOOP = 265.0  # cycles to wait for a batch, start its products and give the one before back (clocks)
+SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and send for it (microbenchmark)
+SENDING_MORE = 50.0  # for another copy that the same barrier waits for (guess)
 MEETING = 900.0  # issue slots that the meeting of a cluster in shared memory takes as long as
-SLOWER = 1.25  # cycles of a product over those that it should take
 APART = 1.6  # the same, once more, where the pieces of a row lie apart
 BULK = 0.8  # of the L2 cache's time for a byte, where it is copied in bulk
 ALONE = 0.5  # of a byte's time that sharing it in a cluster does not save
-EIGHTH = 4.0  # cycles of a product 64 x 8 outputs, 32 bytes deep: 2,048 products of f16 a cycle, half of tf32
+EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
 DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
 COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
 
@@ -48,7 +52,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
     count = steps * teams * cf["chunks"] / 2 * (3 if products(pr) == THREE else 1)  # products
     apart = cf["pieces"] != SWIZZLED and cf["x"] != GATHERED
-    cycles = max(EIGHTH * cf["bn"] / 8, read) * SLOWER * (APART if apart else 1.0)  # of one
+    cycles = max(EIGHTH * cf["bn"] / 8, read) * (APART if apart else 1.0)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
@@ -57,14 +61,15 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     x_copied = x_bytes / parts_of(pr)  # low parts are made here
     copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
-    copy_items = patches * sz.places * cf["chunks"] / 96 / (teams + 1)  # by three warps; of an average one
+    by_threads = 0 if sz.image else patches * sz.places * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr), 8.0)
     promoted = steps * promotions(pr, cf)
     return Work(
         blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
         fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
-        staging=60.0 + (gathering if gathered else copy_items * copy_slots) + steps * 16.0,
+        staging=60.0 + (gathering if gathered else by_threads / sz.threads * copy_slots)
+        + steps / cf["batch"] * 16.0,
         epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
         + (MEETING if cf["sc"] > 1 else 0.0),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
@@ -80,7 +85,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         more_launches=int(copied),
         more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr))) if copied else 0.0,
         tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
-        turn_cycles=max(COPY_CYCLES / cf["stages"], _rounding(pr, cf, sz) * patches / steps),
+        turn_cycles=max(
+            COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
+            _rounding(pr, cf, sz) * patches / steps,
+        ),
     )  # fmt: skip
 
 
@@ -93,6 +101,15 @@ def _idle(pr: Problem, cf: Values, cycles: float) -> float:
     between = 3 if three else min(cf["chunks"] // 2, PROMOTED[E4M3])
     others = ((teams - 1) * between + 2 * three) * cycles
     return max(0.0, DRAIN + cf["bn"] / 2 - others) / cf["mb"]
+
+
+def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
+    """Cycles of a step that the thread takes which sends for filters, and for patches where it does."""
+    phases = sz.rows.phases * sz.columns.phases
+    if joint(pr, sz.image):
+        return (SENDING + cf["batch"] * SENDING_MORE) / cf["batch"]
+    patches = (SENDING + (phases - 1) * SENDING_MORE) / (pr.r * pr.s) if sz.image else 0.0
+    return SENDING / cf["batch"] + patches
 
 
 def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:

@@ -57,7 +57,6 @@ class Mma(Family):
     """Convolution on tensor cores."""
 
     name = "mma"
-    unproven = ("q8",)
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

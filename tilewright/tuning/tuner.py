@@ -85,7 +85,7 @@ def tune(
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     kind, index = _selected(device)
     wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
-    named = kernels.pick(kernels.FAMILIES, families, problem.kind)
+    named = kernels.pick(kernels.FAMILIES, families)
     with Worker(Job(str(problem), kind, index, seed)) as worker:
         run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named)
         return run.tune(make or _search_make())

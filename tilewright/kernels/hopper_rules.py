@@ -1,0 +1,144 @@
+"""The rules of the hopper family: what the hardware and its kernel forbid, and what would be of no use."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Rule
+from tilewright.kernels.hopper_tile import (
+    GATHERED,
+    ROWS,
+    SWIZZLED,
+    Sizes,
+    chunks_of,
+    image_of,
+    joint,
+    most_patches,
+    patch_of,
+    pooled_rows,
+    raster,
+    registers,
+    registers_at_most,
+    sizes,
+    taps,
+    threads,
+)
+from tilewright.kernels.nhwc import tap_chunks
+from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, may_combine, up_to
+from tilewright.problem import Problem
+
+CHUNKS = (2, 4, 8, 16)
+
+
+def batches(pr: Problem) -> tuple[int, ...]:
+    """How many steps may come at once: of one tap, a row, all taps; of 1x1 filters, of so many channels."""
+    return tuple(sorted({1, pr.s, pr.r * pr.s})) if pr.r * pr.s > 1 else (1, 2, 4)
+
+
+def _image(pr: Problem, way: int, nb: int, chunks: int, pieces: int) -> TensorMap | None:
+    """Where the copy engine copies patches: what it is told."""
+    return image_of(pr, dict(x=way, chunks=chunks, pieces=pieces), patch_of(pr, way, nb))
+
+
+def _batches(pr: Problem, way: int, chunks: int, together: bool, batch: int) -> bool:
+    """Whether batches make up a patch; or, where patches come with their filters, the sum."""
+    of_patch = taps(pr, way)
+    return (ceil_div(chunks_of(pr, way), chunks) if together else of_patch) % batch == 0
+
+
+def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
+    """Whether steps of so many pieces make up the sum, without many that are empty."""
+    if way == GATHERED:
+        return chunks == chunks_of(pr, way) and pieces != SWIZZLED
+    return chunks in up_to(max(2, 2 * tap_chunks(pr) - 1), CHUNKS)
+
+
+def _pools(pr: Problem, way: int, nb: int, sc: int, combine: int) -> bool:
+    """Whether whoever has whole sums can pool them."""
+    pool = pr.epilogue.pool
+    if pool is None or combine == TWO_PASS:
+        return True
+    return combine == NONE and sc == 1 and pool.pad == 0 and pooled_rows(pr, nb, way) > 0
+
+
+_BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "batch", "stages", "xs")
+_ANY = dict(x=0, wm=1, wn=1, bn=8, mb=1, chunks=2, pieces=0, batch=1, stages=2, xs=1, cm=1, sc=1, sg=1)
+
+
+def _sizes(pr: Problem, **values: int) -> Sizes:
+    """Sizes that follow from some of the tunables."""
+    return sizes(pr, _ANY | values)
+
+
+def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
+    """Say whether the buffers fit; ``values`` are those of _BUFFERS."""
+    cf = dict(zip(_BUFFERS, values, strict=True))
+    block = _sizes(pr, **cf, sc=sc).shared_bytes + 1024  # a flag, in room of its own
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _joint(pr: Problem, way: int, nb: int, chunks: int, pieces: int) -> bool:
+    """Whether patches come with the filters that read them."""
+    return joint(pr, _image(pr, way, nb, chunks, pieces))
+
+
+def _threads(pr: Problem, way: int, wm: int, wn: int, bn: int, chunks: int, pieces: int) -> int:
+    """Threads of a block."""
+    return threads(dict(wm=wm, wn=wn), _image(pr, way, wn * bn, chunks, pieces))
+
+
+RULES = (
+    Rule("block", lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads,
+         "more threads than a block may have"),
+    Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
+    Rule("gather", lambda problem, x, chunks, pieces: _steps_of(problem, x, chunks, pieces),
+         "what is gathered is one step, pieces apart"),
+    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
+         "warpgroups without pixels"),
+    Rule("resident", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces: mb * _threads(
+        problem, x, wm, wn, bn, chunks, pieces) <= device.threads_per_unit,
+        "more threads than a unit holds at once"),
+    Rule("registers", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces: registers(
+        problem, dict(x=x, bn=bn)) <= registers_at_most(
+        _threads(problem, x, wm, wn, bn, chunks, pieces), mb, device.regs_per_unit),
+         "more registers than a thread or a unit has"),
+    Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
+         "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
+    Rule("batch", lambda problem, x, wn, bn, chunks, pieces, batch: _batches(
+        problem, x, chunks, _joint(problem, x, wn * bn, chunks, pieces), batch),
+         "batches that end inside a patch, or the sum"),
+    Rule("joint", lambda problem, x, wn, bn, chunks, pieces, xs: xs == 1 or not _joint(
+        problem, x, wn * bn, chunks, pieces),
+        "patches of 1x1 filters come with these, in no buffers of their own"),
+    Rule("stages", lambda problem, x, chunks, batch, stages: stages <= max(2, _sizes(
+        problem, x=x, chunks=chunks).steps // batch), "more buffers than batches"),
+    Rule("patches", lambda problem, x, chunks, xs: xs <= _sizes(problem, x=x, chunks=chunks).csteps,
+         "more buffers than runs of channels"),
+    Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs: _fits_shared(
+        problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs),
+        "more shared memory than a block may have"),
+    Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs, sc:
+         _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs, sc=sc),
+         "shares of a cluster meet in shared memory, beside the buffers"),
+    Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
+         "a cluster whose blocks have no pixels"),
+    Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
+    Rule("shares", lambda problem, x, chunks, batch, sc, sg: sc * sg * batch <= _sizes(
+        problem, x=x, chunks=chunks).steps, "shares of the sum without steps"),
+    Rule("useless_stages", lambda problem, x, chunks, batch, stages, sc, sg: stages <= max(2, ceil_div(
+        _sizes(problem, x=x, chunks=chunks).steps // batch, sc * sg)),
+        "more buffers than batches of a share"),
+    Rule("useless_patches", lambda problem, x, chunks, batch, xs, sc, sg: xs <= most_patches(
+        problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)),
+        "more buffers than runs of channels of a share"),
+    Rule("next_patch", lambda problem, x, wn, bn, chunks, pieces, batch, xs, sc, sg: xs > 1 or _joint(
+        problem, x, wn * bn, chunks, pieces) or most_patches(
+        problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)) == 1,
+        "a patch is given back when the first products of the next one are under way"),
+    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
+         "shares across the grid need combining"),
+    Rule("pool", lambda problem, x, wn, bn, sc, combine: _pools(problem, x, bn * wn, sc, combine),
+         "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
+)  # fmt: skip
+
+
