@@ -1,5 +1,8 @@
 // The driver functions that the exported example calls, on host memory: launches are printed and compute
 // nothing; what is copied back of the last buffer asked for comes from the file named by FAKE_Y.
+// A tensor map is printed when it is encoded; so are the parameters of a launch that has one, as many as
+// FAKE_PARAMETERS says. As libcuda.so.1 it serves the launches of cuda.bindings (cuGetProcAddress), less the
+// function that FAKE_MISSING names.
 
 #include <cuda.h>
 #include <stdio.h>
@@ -7,6 +10,10 @@
 #include <string.h>
 
 struct CUfunc_st { char name[128]; };
+
+static CUdeviceptr allocated[32];
+static int allocations, maps;
+static const cuuint64_t MAP_MARK = 0xf00dfacecafe0001u;  // how the fake's tensor maps begin; no address does
 
 CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *device, int number) { return *device = number, CUDA_SUCCESS; }
@@ -29,9 +36,14 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) {
     return f && what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 ? CUDA_SUCCESS : 1;
 }
+CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel kernel, CUdevice device) {
+    return device ? CUDA_ERROR_INVALID_DEVICE : cuFuncSetAttribute((CUfunction)kernel, what, value);
+}
 
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
-    return *address = (CUdeviceptr)aligned_alloc(256, (bytes + 255) / 256 * 256), CUDA_SUCCESS;
+    if (allocations == 32) return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = allocated[allocations++] = (CUdeviceptr)aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8(CUdeviceptr at, unsigned char byte, size_t bytes) {
     return memset((void *)at, byte, bytes), CUDA_SUCCESS;
@@ -50,6 +62,46 @@ CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
+static void print_address(CUdeviceptr address) {
+    int i = 0;
+    while (i < allocations && allocated[i] != address) i++;
+    if (i < allocations) printf(" buffer%d", i);
+    else printf(" %#llx", address);
+}
+
+CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                 const cuuint64_t *size, const cuuint64_t *pitch, const int *lower,
+                                 const int *upper, cuuint32_t channels, cuuint32_t pixels,
+                                 const cuuint32_t *step, CUtensorMapInterleave interleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                 CUtensorMapFloatOOBfill fill) {
+    if ((size_t)map % 64 || (size_t)address % 16 || rank != 4) return CUDA_ERROR_INVALID_VALUE;
+    memset(map, 0, sizeof *map);
+    map->opaque[0] = MAP_MARK;
+    map->opaque[15] = ++maps;
+    printf("map %d of", maps);
+    print_address((CUdeviceptr)address);
+    printf(": type %d, size %lu %lu %lu %lu", type, size[0], size[1], size[2], size[3]);
+    printf(", pitch %lu %lu %lu", pitch[0], pitch[1], pitch[2]);
+    printf(", box %d %d to %d %d", lower[0], lower[1], upper[0], upper[1]);
+    printf(", step %u %u %u %u, copies %u %u", step[0], step[1], step[2], step[3], channels, pixels);
+    printf(", modes %d %d %d %d\n", interleave, swizzle, promotion, fill);
+    return CUDA_SUCCESS;
+}
+
+// Print what a launch with a tensor map was given; one that is not aligned is refused.
+static CUresult print_mapped(const CUlaunchConfig *c, void **arguments) {
+    const cuuint64_t *map = arguments[0];
+    const char *count = getenv("FAKE_PARAMETERS");
+    if ((size_t)map % 64) return CUDA_ERROR_MISALIGNED_ADDRESS;
+    printf("  map%lu", map[15]);
+    for (int i = 1; count && i < atoi(count); i++) print_address(*(CUdeviceptr *)arguments[i]);
+    printf(", grid %u %u %u", c->gridDimX, c->gridDimY, c->gridDimZ);
+    printf(", block %u %u %u", c->blockDimX, c->blockDimY, c->blockDimZ);
+    printf(", stream %zu\n", (size_t)c->hStream);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **extra) {
     unsigned cluster = 1, chained = 0;
     for (unsigned i = 0; i < c->numAttrs; i++) {
@@ -57,10 +109,28 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **argument
         else chained = c->attrs[i].value.programmaticStreamSerializationAllowed;
     }
     printf("%s %u %u %u %u %u\n", f->name, c->gridDimX, c->blockDimX, c->sharedMemBytes, cluster, chained);
-    return arguments && !extra ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!arguments || extra) return CUDA_ERROR_INVALID_VALUE;
+    return *(cuuint64_t *)arguments[0] == MAP_MARK ? print_mapped(c, arguments) : CUDA_SUCCESS;
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) { return *event = 0, (CUresult)flags; }
 CUresult cuEventRecord(CUevent event, CUstream stream) { return event || stream ? 1 : CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent event) { return event ? 1 : CUDA_SUCCESS; }
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return *ms = 0.2f, a == b ? CUDA_SUCCESS : 1; }
+
+CUresult cuGetProcAddress(const char *name, void **found, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult *how) {
+    static const struct { const char *name; void *address; } known[] = {
+        {"cuGetProcAddress", (void *)cuGetProcAddress}, {"cuDeviceGet", (void *)cuDeviceGet},
+        {"cuKernelSetAttribute", (void *)cuKernelSetAttribute},
+        {"cuLaunchKernelEx", (void *)cuLaunchKernelEx},
+        {"cuTensorMapEncodeIm2col", (void *)cuTensorMapEncodeIm2col},
+    };
+    const char *missing = getenv("FAKE_MISSING");
+    (void)version, (void)flags;
+    *found = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(name, known[i].name) && strcmp(name, missing ? missing : "")) *found = known[i].address;
+    if (how) *how = *found ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return CUDA_SUCCESS;
+}

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ import numpy as np
 import pytest
 
 from tilewright.cli import main
+from tilewright.device import for_architecture
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
+from tilewright.export.bundle import bundle
+from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
+from tilewright.runtime.nvrtc import compile_cuda
 from tilewright.tuning.inputs import normal_inputs
 
 FAKE = Path(__file__).parent / "fake_libcuda.c"
@@ -99,10 +105,39 @@ def test_cuda_files_compile_and_the_example_works(layer: str, arch: str, config:
     assert done.returncode == 1 and "WRONG" in done.stdout and "y[n=0 k=0 p=0 q=0]" in done.stderr
 
 
-def ran(folder: Path, y: Any) -> subprocess.CompletedProcess[str]:
+@needs_nvcc
+def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
+    """To the launches that have one: type 1 is UINT16, swizzle 3 of 128 bytes, promotion 3 of 256 bytes."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    problem, device = Problem.parse("n2c64h14w12k64r3s3p1-f16-nhwc"), for_architecture("sm_90")
+    plain = bundle(problem, device, Config.parse(HOPPER), "given", lambda plan: compile_cuda(plan, "sm_90"))
+    assert b"tw_image" not in plain.files()["layer.h"]
+    (launch,) = plain.run
+    image = TensorMap(2, 64, 12, 14, 2, (-1, -1), (-1, -1), (1, 1), 64, 128)
+    last = replace(image, lower=(-2, 0), upper=(0, -2), stride=(2, 1), box_channels=16, box_pixels=24)
+    mapped = replace(plain, run=(replace(launch, image=image), launch, replace(launch, image=last)))
+    for name, data in mapped.files().items():
+        (tmp_path / name).write_bytes(data)
+    nvcc(tmp_path, "-Xcompiler", "-Wall,-Wextra,-Werror", "-o", "example", "example.c", str(FAKE))
+    done = ran(tmp_path, np.zeros(problem.y_shape, np.float16), parameters=len(launch.args))
+
+    places = {buffer.name: f"buffer{number}" for number, buffer in enumerate(mapped.buffers)}
+    size = "type 1, size 64 12 14 2, pitch 128 1536 21504"
+    given = " ".join(places[name] for name in launch.args[1:])
+    geometry = f"grid {launch.grid[0]} 1 1, block {launch.block[0]} 1 1, stream 0"
+    plainly = expected_launches({**mapped.document(), "pack": None})[0]
+    assert done.stdout.splitlines()[1:8] == [  # after the filter's packing
+        f"map 1 of {places['x']}: {size}, box -1 -1 to -1 -1, step 1 1 1 1, copies 64 128, modes 0 3 3 0",
+        *(plainly, f"  map1 {given}, {geometry}", plainly),
+        f"map 2 of {places['x']}: {size}, box -2 0 to 0 -2, step 1 2 1 1, copies 16 24, modes 0 1 3 0",
+        *(plainly, f"  map2 {given}, {geometry}"),
+    ]
+
+
+def ran(folder: Path, y: Any, parameters: int = 0) -> subprocess.CompletedProcess[str]:
     """Run the example against the fake driver, which gives it y."""
     (folder / "y.bin").write_bytes(y.tobytes())
-    env = {**os.environ, "FAKE_Y": "y.bin"}
+    env = {**os.environ, "FAKE_Y": "y.bin", "FAKE_PARAMETERS": str(parameters)}
     return subprocess.run(["./example"], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
 
 

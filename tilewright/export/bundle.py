@@ -13,6 +13,7 @@ from tilewright.device import Device
 from tilewright.kernels import tools
 from tilewright.kernels.family import Blueprint, Config, Launch
 from tilewright.kernels.source import full_source
+from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
 
@@ -69,6 +70,12 @@ class Bundle:
     def cuda(self) -> bool:
         """Whether it is CUDA C++; else it is OpenCL C."""
         return self.device.backend == "cuda"
+
+    @property
+    def images(self) -> tuple[TensorMap, ...]:
+        """Images that launches are given as tensor maps, each once; OpenCL knows addresses only."""
+        found = [one.image for one in self.run if one.image is not None]
+        return tuple(dict.fromkeys(found)) if self.cuda else ()
 
     def program_of(self, kernel: str) -> str:
         """Return the name of the program that has a kernel; empty for a memset."""

@@ -131,6 +131,17 @@ static CUfunction function(const tw_launch *launch) {
     return found;
 }
 
+#ifdef TW_IMAGES
+static CUtensorMap encoded(const tw_image *image, CUdeviceptr address) {
+    CUtensorMap map;
+    TRY(cuTensorMapEncodeIm2col(&map, image->type, 4, (void *)address, image->size, image->pitch, image->lower,
+                                image->upper, image->channels, image->pixels, image->step,
+                                CU_TENSOR_MAP_INTERLEAVE_NONE, image->swizzle,
+                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    return map;
+}
+#endif
+
 static void enqueue(const tw_launch *launch, CUfunction kernel) {
     void *arguments[16];
     for (int i = 0; i < launch->arguments; i++) arguments[i] = &buffers[launch->argument[i]];
@@ -138,6 +149,13 @@ static void enqueue(const tw_launch *launch, CUfunction kernel) {
         TRY(cuMemsetD8Async(buffers[launch->argument[0]], 0, TW_BYTES[launch->argument[0]], 0));
         return;
     }
+#ifdef TW_IMAGES
+    CUtensorMap map;
+    if (launch->image) {
+        map = encoded(launch->image, buffers[launch->argument[0]]);
+        arguments[0] = &map;
+    }
+#endif
     CUlaunchAttribute attributes[2];
     CUlaunchConfig config = {
         .gridDimX = launch->grid[0], .gridDimY = launch->grid[1], .gridDimZ = launch->grid[2],

@@ -5,14 +5,21 @@ from __future__ import annotations
 from tilewright import __version__
 from tilewright.export.bundle import Bundle
 from tilewright.kernels.family import Launch
+from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import STORED, Problem
 
 _ACTIVATIONS = {"": 0, "relu": 1, "leaky": 2, "silu": 3, "clamp": 4}
 
+_MAPPED = (
+    "Where a launch has an image the first parameter is no pointer but a CUtensorMap, by value: what",
+    "cuTensorMapEncodeIm2col makes of the image at the address of argument[0] (see encoded in example.c).",
+)
+
 
 def header(bundle: Bundle) -> str:
     """Return the text of ``layer.h``."""
-    parts = [_about(bundle), _packing(bundle), "\n#pragma once\n#include <stddef.h>", _names(bundle)]
+    includes = "#include <cuda.h>\n#include <stddef.h>" if bundle.images else "#include <stddef.h>"
+    parts = [_about(bundle), _packing(bundle), f"\n#pragma once\n{includes}", _names(bundle)]
     parts += [_sizes(bundle.problem), _epilogue(bundle.problem), _buffers(bundle), _launches(bundle)]
     return "\n".join(parts) + "\n"
 
@@ -34,6 +41,7 @@ def _about(bundle: Bundle) -> str:
             "multiple of 16 bytes. A launch of no program fills its one buffer with zero bytes. A chained",
             "launch may begin while the one before it still runs (programmatic stream serialization).",
             "An OpenCL global size is grid * block; shared memory is declared in the source there.",
+            *(_MAPPED if bundle.images else ()),
             "",
         )
     )
@@ -121,13 +129,42 @@ def _launches(bundle: Bundle) -> str:
         + ("};" if launches else "    {0}};  // none")
         for name, launches in rows.items()
     )
+    image = "    const tw_image *image;  // 0: every parameter is a pointer\n" if bundle.images else ""
     return (
-        "\ntypedef struct {\n"
+        f"{_images(bundle)}\ntypedef struct {{\n"
         "    const char *program, *kernel;\n"
         "    unsigned grid[3], block[3], shared_bytes, cluster;  // grid in blocks; cluster along x\n"
         "    int chained, arguments;\n"
-        f"    int argument[{most}];\n"
+        f"    int argument[{most}];\n{image}"
         f"}} tw_launch;\nenum {{ {counts} }};\n{tables}"
+    )
+
+
+def _images(bundle: Bundle) -> str:
+    """Write what cuTensorMapEncodeIm2col is told of each image; nothing where there are none."""
+    if not bundle.images:
+        return ""
+    return (
+        f"\n#define TW_IMAGES {len(bundle.images)}\n"
+        "typedef struct {\n"
+        "    CUtensorMapDataType type;  // numbers are copied as bits, whatever they mean\n"
+        "    cuuint64_t size[4];        // channels, columns, rows, images\n"
+        "    cuuint64_t pitch[3];       // bytes from a pixel, a row, an image to the next\n"
+        "    int lower[2], upper[2];    // corners of the box: column, row\n"
+        "    cuuint32_t step[4];        // of the raster in the box: 1, columns, rows, 1\n"
+        "    cuuint32_t channels, pixels;  // what one instruction copies\n"
+        "    CUtensorMapSwizzle swizzle;\n"
+        "} tw_image;  // interleave none, promotion L2_256B, fill none (zeros)\n"
+        f"static const tw_image TW_IMAGE[TW_IMAGES] = {{\n{''.join(map(_image, bundle.images))}}};\n"
+    )
+
+
+def _image(image: TensorMap) -> str:
+    rows = (image.dims, image.pitches, image.lower, image.upper, (1, *image.stride, 1))
+    arrays = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in rows)
+    return (
+        f"    {{CU_TENSOR_MAP_DATA_TYPE_UINT{8 * image.size}, {arrays}, {image.box_channels}, "
+        f"{image.box_pixels},\n     CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B}},\n"
     )
 
 
@@ -136,8 +173,10 @@ def _row(bundle: Bundle, launch: Launch) -> str:
     kernel = f'"{program}", "{launch.kernel}"' if program else '0, "zero"'
     grid, block = (", ".join(map(str, size)) for size in (launch.grid, launch.block))
     arguments = ", ".join(f"TW_BUF_{name.upper()}" for name in launch.args)
+    image = ""
+    if bundle.images:
+        image = f", &TW_IMAGE[{bundle.images.index(launch.image)}]" if launch.image else ", 0"
     return (
         f"    {{{kernel}, {{{grid}}}, {{{block}}}, {launch.shared_bytes}, {launch.cluster}, "
-        f"{int(launch.chained)}, {len(launch.args)},\n     {{{arguments}}}}},\n"
+        f"{int(launch.chained)}, {len(launch.args)},\n     {{{arguments}}}{image}}},\n"
     )
-

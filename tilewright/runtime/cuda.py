@@ -16,6 +16,7 @@ from tilewright.runtime.cuda_context import Context, Owned, in_context
 from tilewright.runtime.cuda_facts import check, clocks, facts
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
+from tilewright.runtime.tensor_map import MappedKernel
 
 __all__ = ["CudaRuntime", "compile_cuda", "device_count"]
 
@@ -186,32 +187,40 @@ class CudaRuntime:
             self._fill_constant(loaded, memories[0], handle)
             return
         try:
-            kernel, config = loaded.prepared.get(launch) or self._prepare(loaded, launch)
+            prepared = loaded.prepared.get(launch) or self._prepare(loaded, launch)
+            if launch.image is not None:
+                prepared.enqueue([m.address for m in memories], handle)
+                return
+            kernel, config = prepared
             on = self._streams.get(handle) or self._wrap_stream(handle)
             self._core.launch(on, config, kernel, *[m.address for m in memories])
-        except RunError:
-            raise
         except Exception as error:
             raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
 
-    def _prepare(self, loaded: Loaded, launch: Launch) -> tuple[Any, Any]:
-        """Make the launch configuration once: grids count clusters where there are any."""
+    def _prepare(self, loaded: Loaded, launch: Launch) -> Any:
+        """Make once what a launch needs: a kernel and its configuration; with an image, a MappedKernel."""
         kernel = loaded.kernels[launch.kernel]
         if launch.shared_bytes > _STATIC_SHARED:
             name = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             device = check(self._driver.cuDeviceGet(self.device.index))
             check(self._driver.cuKernelSetAttribute(name, launch.shared_bytes, kernel.handle, device))
+        chained = launch.chained and self._chains
+        if launch.image is None:
+            prepared: Any = kernel, self._configured(launch, chained)
+        else:
+            prepared = MappedKernel(self._driver, int(kernel.handle), launch, chained)
+        loaded.prepared[launch] = prepared
+        return prepared
+
+    def _configured(self, launch: Launch, chained: bool) -> Any:
+        """Return cuda.core's configuration of a launch: its grids count clusters where there are any."""
         grid, extra = launch.grid, dict[str, Any]()
         if launch.cluster > 1:
             grid = (launch.grid[0] // launch.cluster, *launch.grid[1:])
             extra["cluster"] = (launch.cluster, 1, 1)
-        if launch.chained and self._chains:
+        if chained:
             extra["programmatic_stream_serialization"] = True
-        config = self._core.LaunchConfig(
-            grid=grid, block=launch.block, shmem_size=launch.shared_bytes, **extra
-        )
-        loaded.prepared[launch] = kernel, config
-        return kernel, config
+        return self._core.LaunchConfig(grid=grid, block=launch.block, shmem_size=launch.shared_bytes, **extra)
 
     def _wrap_stream(self, handle: int) -> Any:
         stream = self._core.Stream.from_handle(handle) if handle else self._gpu.default_stream

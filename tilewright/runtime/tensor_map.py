@@ -1,0 +1,123 @@
+"""Launches of kernels that take a tensor map, by the driver itself: cuda.core passes none of im2col mode."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from tilewright.errors import RunError
+from tilewright.kernels.family import Launch
+from tilewright.kernels.tensor_map import TensorMap
+from tilewright.runtime.cuda_facts import check
+
+MAP_ALIGNED = 128  # bytes: what cuda.h declares since CUDA 13; the driver asks for 64
+KEPT = 16  # maps of one launch, and configurations: an image in turn with others, streams in turn
+SINCE = 12000  # the CUDA version that brought tensor maps
+
+_int, _u32, _u64, _pointer = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+_Encode = ctypes.CFUNCTYPE(
+    _int,  # CUresult
+    *(_pointer, _int, _u32, _pointer),  # the map that is written, data type, rank, address
+    *(_pointer, _pointer, _pointer, _pointer),  # sides, pitches, lower corner, upper corner
+    *(_u32, _u32, _pointer),  # channels and pixels that are copied, steps
+    *(_int, _int, _int, _int),  # interleave, swizzle, promotion in L2, fill
+)
+
+
+class Map(ctypes.Structure):
+    """The bytes of a CUtensorMap; only the driver knows what they mean."""
+
+    _fields_ = (("opaque", _u64 * 16),)
+
+    @classmethod
+    def aligned(cls) -> Map:
+        """Return one where the driver will have it; Python's allocator promises 16 bytes only."""
+        room = ctypes.create_string_buffer(ctypes.sizeof(cls) + MAP_ALIGNED - 1)
+        return cls.from_buffer(room, -ctypes.addressof(room) % MAP_ALIGNED)
+
+
+def encoder(driver: Any) -> Any:
+    """Return the driver's cuTensorMapEncodeIm2col as a C function.
+
+    The bindings have it, but write to memory of theirs that is not aligned as the driver asks.
+
+    Raises:
+        RunError: the driver has none.
+    """
+    default = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
+    address, _ = check(driver.cuGetProcAddress(b"cuTensorMapEncodeIm2col", SINCE, default))
+    if not address:
+        raise RunError("CUDA: the driver knows no tensor maps; it is older than CUDA 12")
+    return _Encode(int(address))
+
+
+def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
+    """Return the tensor map of an image at a device address, a multiple of 16 bytes.
+
+    Numbers are copied as bits, whatever they mean, and zeros stand for what lies outside.
+
+    Raises:
+        RunError: the driver refuses the image or the address.
+    """
+    found = Map.aligned()
+    kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_UINT{8 * image.size}")
+    swizzle = getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B")
+    status = encode(
+        ctypes.byref(found), kind, len(image.dims), address,
+        (_u64 * 4)(*image.dims), (_u64 * 3)(*image.pitches),
+        (_int * 2)(*image.lower), (_int * 2)(*image.upper),
+        image.box_channels, image.box_pixels, (_u32 * 4)(1, *image.stride, 1),
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )  # fmt: skip
+    check((driver.CUresult(status),))
+    return found
+
+
+def configured(driver: Any, launch: Launch, chained: bool, stream: int) -> Any:
+    """Return the driver's configuration of a launch on a stream; its grid counts blocks, not clusters."""
+    config, attributes, kinds = driver.CUlaunchConfig(), list[Any](), driver.CUlaunchAttributeID
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+    config.sharedMemBytes, config.hStream = launch.shared_bytes, driver.CUstream(stream)
+    if launch.cluster > 1:
+        one = driver.CUlaunchAttribute()
+        one.id = kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        one.value.clusterDim.x, one.value.clusterDim.y, one.value.clusterDim.z = launch.cluster, 1, 1
+        attributes.append(one)
+    if chained:
+        one = driver.CUlaunchAttribute()
+        one.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        one.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(one)
+    config.attrs, config.numAttrs = attributes, len(attributes)
+    return config
+
+
+class MappedKernel:
+    """A launch whose kernel's first parameter is the tensor map of what its first argument holds.
+
+    What does not change from one run to the next is made once: a map for each address, a configuration for
+    each stream. They are never written again, so that threads may share them.
+    """
+
+    def __init__(self, driver: Any, handle: int, launch: Launch, chained: bool) -> None:
+        """Take a kernel by the driver's handle (CUkernel); ``chained``: it may overlap the one before it."""
+        assert launch.image is not None
+        self._driver, self._function = driver, driver.CUfunction(handle)
+        # Of a value with no type the bindings pass the address, so that the kernel gets all of the map.
+        self._types = (None, *[_pointer] * (len(launch.args) - 1))
+        self._map = lru_cache(KEPT)(partial(encoded, driver, encoder(driver), launch.image))
+        self._config = lru_cache(KEPT)(partial(configured, driver, launch, chained))
+
+    def enqueue(self, addresses: Sequence[int], stream: int) -> None:
+        """Enqueue it on a stream handle, with the device addresses of its arguments.
+
+        Raises:
+            RunError: refused by the driver, which reads all that it is given before it returns.
+        """
+        values = (self._map(addresses[0]), *addresses[1:])
+        check(self._driver.cuLaunchKernelEx(self._config(stream), self._function, (values, self._types), 0))
