@@ -179,15 +179,15 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     gather(shared, (const x_t *)b->x, b->px0, b->at.group);
     wg_see_copies();
 #endif
-    if (GATHERS || !sends) {
-        find_places(shared, b->px0);
-        if (GATHERS) BARRIER();
-        else GROUP_SYNC();
-        if (COPIES > 1 && !sends) CLUSTER_WAIT();
-    }
-    if (!GATHERS && !MAPPED && !sends) {  // all but the sender's warp copy the first patch
+    const int other = THREAD(0) - (team == TEAMS ? 32 : 0);  // number among all but the sender's warp
+    if (GATHERS) find_places(shared, b->px0, THREAD(0), THREADS);
+    else if (!sends) find_places(shared, b->px0, other, THREADS - 32);
+    if (GATHERS) BARRIER();
+    else if (!sends) GROUP_SYNC();
+    if (COPIES > 1 && !sends) CLUSTER_WAIT();
+    if (!GATHERS && !MAPPED && !sends) {  // these copy the first patch
         CHAIN_WAIT();
-        copy_patch(shared, X_FROM, b, b->first / TAPS, THREAD(0) - (team == TEAMS ? 32 : 0), THREADS - 32);
+        copy_patch(shared, X_FROM, b, b->first / TAPS, other, THREADS - 32);
         patch_copied(FIRST);
         if (team == TEAMS) copy_patches(shared, b, thread - 32);
     }
@@ -205,8 +205,8 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     BARRIER();
 #if SC > 1  // each block of the cluster gets its rows from all
     if (COPIES == 1) CLUSTER_WAIT();
-    if (sender)
-        for (int sc = 0; sc < SC; sc++)
+    if (thread % 32 == 0)  // a warp takes 100 cycles for each
+        for (int sc = team * 4 + warp; sc < SC; sc += THREADS / 32)
             if (rows_of(sc))
                 bulk_to_block(shared + MEET_FROM + b->sc * (MINE * PITCH * 4), shared + sc * (MINE * PITCH * 4),
                               rows_of(sc) * PITCH * 4, MEET, sc * COPIES + b->copy);
@@ -219,7 +219,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 INLINE void sum_up(shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
-    find_places(shared, b->px0);
+    find_places(shared, b->px0, THREAD(0), THREADS);
     for (int sc = 0; sc < SC; sc++) {
         const int share = b->sg * SC + sc, first = FIRST_STEP(share), last = FIRST_STEP(share + 1);
         for (int i = 0; i < SUM_WORDS; i++) sums[i] = 0;

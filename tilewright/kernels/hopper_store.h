@@ -1,6 +1,8 @@
 // The tile of sums of the hopper family: written by the warpgroups, added up over shares, finished and stored by all
 // threads of the blocks that have shares of it, RUN neighbours in y at once.
 
+#define RUNS_AT_ONCE (RUN > 8 ? 1 : RUN > 4 ? 2 : 4)  // of a thread: at most 16 elements
+
 // Write a thread's sums to the tile.
 INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {
     const int k = team % WM * 64 + thread / 32 * 16 + thread % 32 / 4, px = team / WM * WG_N + thread % 4 * 2;
@@ -42,11 +44,13 @@ INLINE offset_t element_of(int k, int pixel) {
     return ((offset_t)(N == 1 ? 0 : pixel / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + (N == 1 ? pixel : pixel % (P * Q));
 }
 
-// Finish a run of outputs and store it, or hand partial sums on.
-INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, shared_t shared, int slow,
-                       int fast, const acc_t v[RUN]) {
-    const int k = b->channels + (Y_NHWC ? fast : slow), k_all = b->at.group * K + k;
-    const int pixel = read_int(shared, OUTS_FROM + (Y_NHWC ? slow : fast) * 4);
+// Pixel of y that element e of the tile is of.
+INLINE int pixel_of(shared_t shared, int e) { return read_int(shared, OUTS_FROM + (Y_NHWC ? e / FAST : e % FAST) * 4); }
+
+// Finish a run of outputs, from element e of the tile on, and store it; or hand partial sums on.
+INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int e, int pixel,
+                       const acc_t v[RUN]) {
+    const int k = b->channels + (Y_NHWC ? e % FAST : e / FAST), k_all = b->at.group * K + k;
     if (k < K && pixel >= 0) {
         const offset_t to = element_of(k_all, pixel);
         y_t out[RUN];
@@ -124,11 +128,18 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
     whole = arrive_last(arrived, b->at, SG, is_last);
 #endif
     if (whole)
-        for (int e = start; e < count; e += THREADS * RUN) {
-            acc_t v[RUN];
-            if (COMBINE == LAST) add_parts(v, parts + e);
-            else add_up(v, shared, e);
-            finish_run(y, bias, z, b, shared, (first + e) / FAST, (first + e) % FAST, v);
+        NO_UNROLL for (int e = start; e < count; e += RUNS_AT_ONCE * THREADS * RUN) {
+            acc_t v[RUNS_AT_ONCE][RUN];
+            int pixel[RUNS_AT_ONCE];
+            UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {  // all are read before the first is stored
+                const int at = min(e + i * (THREADS * RUN), count - RUN);
+                pixel[i] = pixel_of(shared, first + at);
+                if (COMBINE == LAST) add_parts(v[i], parts + at);
+                else add_up(v[i], shared, at);
+            }
+            UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++)
+                if (e + i * (THREADS * RUN) < count)
+                    finish_run(y, bias, z, b, first + e + i * (THREADS * RUN), pixel[i], v[i]);
         }
 }
 #endif

@@ -98,10 +98,11 @@ INLINE int find_output(int o) {
     return q < Q && p < P && n < N ? (n * P + p) * Q + q : -1;
 }
 
-INLINE void find_places(shared_t shared, int px0) {
+// Fill the tables, by `count` threads.
+INLINE void find_places(shared_t shared, int px0, int thread, int count) {
     if (!GATHERS && !MAPPED)
-        for (int row = THREAD(0); row < PLACES; row += THREADS) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
-    for (int px = THREAD(0); px < NB; px += THREADS) write_int(shared, OUTS_FROM + px * 4, find_output(px0 + px));
+        for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
+    for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0 + px));
 }
 
 // Write a piece of a patch, and its low parts.
