@@ -150,10 +150,17 @@ def test_losers_are_dropped_but_reported() -> None:
     assert kept["slow"].runs == kept["fast"].runs
 
 
-def test_hopeless_after_one_run() -> None:
+def test_hopeless_after_two_runs() -> None:
     clock = FakeClock()
     got = measure({"a": clock.contestant("a", steady(900.0))}, clock, Limits(hopeless=4), best_us=100.0)
-    assert got["a"].runs == 1
+    assert got["a"].runs == 2
+
+
+def test_one_late_run_is_not_hopeless() -> None:
+    clock, times = FakeClock(), iter([900.0])
+    late = clock.contestant("a", lambda: next(times, 90.0))
+    got = measure({"a": late}, clock, Limits(hopeless=4), best_us=100.0)
+    assert got["a"].runs > 2 and got["a"].cold_us == 90.0
 
 
 def test_known_best_drops_a_candidate() -> None:

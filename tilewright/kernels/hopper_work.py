@@ -9,7 +9,6 @@ from tilewright.kernels.hopper_tile import (
     E4M3,
     GATHERED,
     PROMOTED,
-    SWIZZLED,
     TF32,
     THREE,
     Sizes,
@@ -29,15 +28,14 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless they were measured by clocks
 # inside the kernel or by a microbenchmark (benchmarks/h100/NOTES.md), or are marked as guesses.
-COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
+COPY_CYCLES = 1300.0  # from the start of a copy to its arrival, from main memory with all units busy
 LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle (microbenchmark)
-LOOP = 265.0  # cycles to wait for a batch, start its products and give the one before back (clocks)
+LOOP = 300.0  # cycles to wait for a batch, start its products and give the one before back (clocks: 265)
 SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and send for it (microbenchmark)
 SENDING_MORE = 50.0  # for another copy that the same barrier waits for (guess)
-MEETING = 900.0  # issue slots that the meeting of a cluster in shared memory takes as long as
-APART = 1.6  # the same, once more, where the pieces of a row lie apart
-BULK = 0.8  # of the L2 cache's time for a byte, where it is copied in bulk
-ALONE = 0.5  # of a byte's time that sharing it in a cluster does not save
+MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory takes as long as
+BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
+ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
 DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
 COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
@@ -51,8 +49,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
     count = steps * teams * cf["chunks"] / 2 * (3 if products(pr) == THREE else 1)  # products
-    apart = cf["pieces"] != SWIZZLED and cf["x"] != GATHERED
-    cycles = max(EIGHTH * cf["bn"] / 8, read) * (APART if apart else 1.0)  # of one
+    cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]

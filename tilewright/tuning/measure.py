@@ -45,7 +45,8 @@ class Limits:
         absolute_us: a half width below this is small enough, in us.
         drop: stop timing a contestant whose interval lies wholly above the best's.
         separate: go on, up to the caps, until only one contestant is left.
-        hopeless: after one run, stop timing a contestant this many times slower than the best.
+        hopeless: after two runs, stop timing a contestant this many times slower than the best. One may be
+            slow because the host was late to enqueue it.
         warm_runs: most runs in the row of the warm figure; 0 takes none.
     """
 
@@ -154,7 +155,7 @@ def _still_in(
     """Drop contestants that cannot win."""
     stats = {name: median_interval(times[name]) for name in alive}
     fastest = min(best_us, *(median for median, _, _ in stats.values()))
-    kept = [name for name in alive if min(times[name]) <= limits.hopeless * fastest]
+    kept = [name for name in alive if done < 2 or min(times[name]) <= limits.hopeless * fastest]
     if limits.drop and done >= limits.min_rounds:
         ceiling = min(best_us, *(high for _, _, high in stats.values()))
         kept = [name for name in kept if stats[name][1] <= ceiling]
