@@ -157,8 +157,8 @@ def test_hopeless_after_two_runs() -> None:
 
 
 def test_one_late_run_is_not_hopeless() -> None:
-    clock, times = FakeClock(), iter([900.0])
-    late = clock.contestant("a", lambda: next(times, 90.0))
+    clock = FakeClock()
+    late = clock.contestant("a", itertools.chain([900.0], steady(90.0)))
     got = measure({"a": late}, clock, Limits(hopeless=4), best_us=100.0)
     assert got["a"].runs > 2 and got["a"].cold_us == 90.0
 
