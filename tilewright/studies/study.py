@@ -136,7 +136,7 @@ class Search:
     layers: tuple[Layer, ...]
     strategies: tuple[str, ...] = ("all", "random", "model", "local")
     family: str = "direct"
-    seconds: float = 20.0
+    seconds: float = 6.0
     quick_trials: int = 6
     note: str = ""
     published: Mapping[str, str] = field(default_factory=dict)
