@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.calibrate import outdone
-from tilewright.contest import offered, wrong
+from tilewright.contest import deviation, offered
 from tilewright.device import parse_selector
 from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget, settled
 from tilewright.dtypes import numpy_dtype
@@ -135,7 +135,7 @@ class Bench:
             plan = dispatch(problem, self.runtime, self.store, self.deterministic, self.families)
             check = _check(self.runtime, plan, self.seed)
             bound = Bound(self.runtime, plan, inputs)
-            reason = (check.reason if check else "") or wrong(bound.once(), truth, problem)
+            reason = (check.reason if check else "") or deviation(bound.once(), truth).wrong(problem)
         except TilewrightError as error:
             return OurFigure(reason=str(error)), None
         figure = OurFigure(

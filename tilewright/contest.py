@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from tilewright.rows import PeerFigure
 from tilewright.tuning.inputs import Inputs
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
+_PART = 1 << 18  # elements that are compared at once
 _NEAR = 1.25  # slower than the peer's best by more than this in a quick timing: not measured with care
 
 # Of the size of one output: the rms error that honest arithmetic stays below, and the largest error of one
@@ -80,11 +82,11 @@ def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Sett
         except Exception as error:  # of the peer's library
             tried[contestant.name] = one_line(error)
             continue
-        reason = wrong(y, truth, problem)
-        if reason:
+        found = deviation(y, truth)
+        if reason := found.wrong(problem):
             tried[contestant.name] = f"wrong: {reason}"
             continue
-        errors[contestant.name] = float(_error(y, truth).max(initial=0.0))
+        errors[contestant.name] = found.most
         quick.append((setting.quick_us(contestant.run), contestant))
     ranked = sorted(quick, key=lambda entry: entry[0])
     gemm = next((c for _, c in ranked if "gemm" in c.tags), None)
@@ -94,31 +96,61 @@ def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Sett
     return Entered(peer, kept, tried, errors)
 
 
-def wrong(y: Array, truth: Array, problem: Problem) -> str:
-    """Say how an answer is worse than arithmetic in its dtype can be; empty if it is not."""
-    if not y.size:
+@dataclass(frozen=True)
+class Deviation:
+    """How an answer differs from the truth: sums over all elements but those whose error is not finite.
+
+    Where both are the same infinity there is no error.
+    """
+
+    size: int = 0
+    lost: int = 0  # elements whose error is not finite
+    differing: int = 0
+    most: float = 0.0
+    squares: float = 0.0
+
+    def __add__(self, other: Deviation) -> Deviation:
+        """Take both together."""
+        return Deviation(
+            self.size + other.size, self.lost + other.lost, self.differing + other.differing,
+            max(self.most, other.most), self.squares + other.squares,
+        )  # fmt: skip
+
+    def wrong(self, problem: Problem) -> str:
+        """Say how an answer is worse than arithmetic in its dtype can be; empty if it is not."""
+        if not self.size:
+            return ""
+        if self.lost:
+            return f"{self.lost} elements are not finite or were not written"
+        if problem.whole:
+            return f"{self.differing} of {self.size} sums of whole numbers differ" if self.differing else ""
+        most_rms, most_of_one = _LIMITS[problem.kind]
+        size = _size(problem)
+        rms, most = math.sqrt(self.squares / self.size) / size, self.most / size
+        if rms > most_rms or most > most_of_one:
+            what = f"error {rms:.1e} rms, {most:.1e} at most, of an output's size"
+            return f"{what}; {problem.kind} stays below {most_rms:.0e}, {most_of_one:.0e}"
         return ""
-    error = _error(y, truth)
-    if not np.isfinite(error).all():
-        return f"{int((~np.isfinite(error)).sum())} elements are not finite or were not written"
-    if problem.whole:
-        differing = int((error != 0).sum())
-        return f"{differing} of {error.size} sums of whole numbers differ" if differing else ""
-    most_rms, most_of_one = _LIMITS[problem.kind]
-    size = _size(problem)
-    rms, most = math.sqrt(float((error**2).mean())) / size, float(error.max()) / size
-    if rms > most_rms or most > most_of_one:
-        what = f"error {rms:.1e} rms, {most:.1e} at most, of an output's size"
-        return f"{what}; {problem.kind} stays below {most_rms:.0e}, {most_of_one:.0e}"
-    return ""
 
 
-def _error(y: Array, truth: Array) -> Array:
-    """Return |y - truth|; 0 where both are the same infinity."""
+def deviation(y: Array, truth: Array) -> Deviation:
+    """Compare an answer with the truth, in parts that fit a cache, side by side."""
+    y, truth = y.reshape(-1), truth.reshape(-1)
+    parts = [slice(start, start + _PART) for start in range(0, y.size, _PART)]
+    with ThreadPoolExecutor() as pool:
+        return sum(pool.map(lambda part: _of_part(y[part], truth[part]), parts), Deviation())
+
+
+def _of_part(y: Array, truth: Array) -> Deviation:
     y, truth = y.astype(np.float64), truth.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        error: Array = np.where(y == truth, 0.0, np.abs(y - truth))
-    return error
+        error = np.where(y == truth, 0.0, np.abs(y - truth))
+    finite = np.isfinite(error)
+    kept = error if finite.all() else error[finite]
+    return Deviation(
+        y.size, y.size - kept.size, int(np.count_nonzero(kept)), float(kept.max(initial=0.0)),
+        float(np.dot(kept, kept)),
+    )  # fmt: skip
 
 
 def _size(problem: Problem) -> float:

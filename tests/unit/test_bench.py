@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.bench import Bench, bench
-from tilewright.contest import wrong
+from tilewright.contest import deviation
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.epilogue import Epilogue
@@ -179,9 +179,9 @@ def test_f32_passes_and_tf32_does_not(text: str) -> None:
     plain = np.zeros((problem.k, columns.shape[1]), np.float32)
     for c in range(columns.shape[0]):  # the longest chain there is: one sequential f32 sum
         plain += w[:, c : c + 1] * columns[c]
-    assert wrong(plain.reshape(truth.shape), truth, problem) == ""
+    assert deviation(plain.reshape(truth.shape), truth).wrong(problem) == ""
     coarse = _tf32(w) @ _tf32(np.ascontiguousarray(columns))
-    assert "error" in wrong(coarse.reshape(truth.shape), truth, problem)
+    assert "error" in deviation(coarse.reshape(truth.shape), truth).wrong(problem)
 
 
 def test_one_bad_element_is_wrong() -> None:
@@ -189,10 +189,10 @@ def test_one_bad_element_is_wrong() -> None:
     truth = np.ones(problem.y_shape, np.float32)
     y = truth.copy()
     y[0, -1, -1, -1] += 0.1
-    assert "error" in wrong(y, truth, problem)
+    assert "error" in deviation(y, truth).wrong(problem)
     y[0, -1, -1, -1] = np.nan
-    assert "1 elements are not finite" in wrong(y, truth, problem)
-    assert wrong(truth[:0], truth[:0], problem) == ""
+    assert "1 elements are not finite" in deviation(y, truth).wrong(problem)
+    assert deviation(truth[:0], truth[:0]).wrong(problem) == ""
 
 
 DTYPES = [("f64", "f32"), ("f32", "f16"), ("f16", "f16"), ("bf16", "bf16")]
@@ -219,7 +219,7 @@ def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> 
             y = y.max((3, 5)) if e.pool.kind == "max" else y.mean((3, 5))
         return y.astype(kind)
 
-    assert wrong(finished(answer(bare, inputs)), truth, problem) == ""
+    assert deviation(finished(answer(bare, inputs)), truth).wrong(problem) == ""
     small, total = numpy_dtype(sums), np.zeros((32, 64), numpy_dtype(sums))
     padded = np.pad(inputs.x[0], ((0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
@@ -227,20 +227,20 @@ def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> 
     w = inputs.w.reshape(32, -1).astype(small)
     for c in range(columns.shape[0]):
         total = (total + w[:, c : c + 1] * columns[c]).astype(small)
-    assert "error" in wrong(finished(total.reshape(1, 32, 8, 8)), truth, problem)
+    assert "error" in deviation(finished(total.reshape(1, 32, 8, 8)), truth).wrong(problem)
 
 
 def test_whole_numbers_are_right_or_wrong() -> None:
     problem = Problem.parse("n1c64h6w6k4r3s3-i8+bias+relu")
     truth = answer(problem, normal_inputs(problem, 1))
-    assert truth.dtype == np.int32 and wrong(truth.copy(), truth, problem) == ""
+    assert truth.dtype == np.int32 and deviation(truth.copy(), truth).wrong(problem) == ""
     y = truth.copy()
     y[0, 0, 0, :2] += 1
-    assert wrong(y, truth, problem) == "2 of 64 sums of whole numbers differ"
+    assert deviation(y, truth).wrong(problem) == "2 of 64 sums of whole numbers differ"
 
 
 def test_the_same_infinity_is_no_error() -> None:
     problem = Problem.parse("n1c4h2w2k1r1s1-f16")
     truth = np.array([[[[np.inf, 1], [2, 3]]]], np.float16)
-    assert wrong(truth.copy(), truth, problem) == ""
-    assert "1 elements are not finite" in wrong(np.where(np.isinf(truth), 9, truth), truth, problem)
+    assert deviation(truth.copy(), truth).wrong(problem) == ""
+    assert "1 elements are not finite" in deviation(np.where(np.isinf(truth), 9, truth), truth).wrong(problem)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright import device
-from tilewright.contest import wrong
+from tilewright.contest import deviation
 from tilewright.dtypes import numpy_dtype
 from tilewright.epilogue import Epilogue
 from tilewright.errors import PeerError
@@ -89,7 +89,7 @@ def agrees(offer: Offer, problem: Problem, inputs: Inputs) -> None:
         y = contestant.output()
         assert y.dtype == numpy_dtype(problem.dtype_out), contestant.name
         assert y.flags.c_contiguous and y.shape == problem.y_shape, contestant.name
-        assert wrong(y, wanted, problem) == "", contestant.name
+        assert deviation(y, wanted).wrong(problem) == "", contestant.name
 
 
 @pytest.mark.parametrize("text", AWKWARD)

@@ -8,7 +8,6 @@ from tilewright.kernels.hopper_tile import (
     GATHERED,
     ROWS,
     SWIZZLED,
-    Sizes,
     chunks_of,
     image_of,
     joint,
@@ -18,7 +17,9 @@ from tilewright.kernels.hopper_tile import (
     raster,
     registers,
     registers_at_most,
+    runs,
     sizes,
+    steps,
     taps,
     threads,
 )
@@ -43,7 +44,7 @@ def _image(pr: Problem, way: int, nb: int, chunks: int, pieces: int) -> TensorMa
 def _batches(pr: Problem, way: int, chunks: int, together: bool, batch: int) -> bool:
     """Whether batches make up a patch; or, where patches come with their filters, the sum."""
     of_patch = taps(pr, way)
-    return (ceil_div(chunks_of(pr, way), chunks) if together else of_patch) % batch == 0
+    return (runs(pr, way, chunks) if together else of_patch) % batch == 0
 
 
 def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
@@ -62,18 +63,12 @@ def _pools(pr: Problem, way: int, nb: int, sc: int, combine: int) -> bool:
 
 
 _BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "batch", "stages", "xs")
-_ANY = dict(x=0, wm=1, wn=1, bn=8, mb=1, chunks=2, pieces=0, batch=1, stages=2, xs=1, cm=1, sc=1, sg=1)
-
-
-def _sizes(pr: Problem, **values: int) -> Sizes:
-    """Sizes that follow from some of the tunables."""
-    return sizes(pr, _ANY | values)
 
 
 def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
     """Say whether the buffers fit; ``values`` are those of _BUFFERS."""
     cf = dict(zip(_BUFFERS, values, strict=True))
-    block = _sizes(pr, **cf, sc=sc).shared_bytes + 1024  # a flag, in room of its own
+    block = sizes(pr, dict(cf, sc=sc, cm=1, sg=1)).shared_bytes + 1024  # a flag, in room of its own
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
@@ -110,23 +105,24 @@ RULES = (
     Rule("joint", lambda problem, x, wn, bn, chunks, pieces, xs: xs == 1 or not _joint(
         problem, x, wn * bn, chunks, pieces),
         "patches of 1x1 filters come with these, in no buffers of their own"),
-    Rule("stages", lambda problem, x, chunks, batch, stages: stages <= max(2, _sizes(
-        problem, x=x, chunks=chunks).steps // batch), "more buffers than batches"),
-    Rule("patches", lambda problem, x, chunks, xs: xs <= _sizes(problem, x=x, chunks=chunks).csteps,
+    Rule("stages", lambda problem, x, chunks, batch, stages: stages <= max(2, steps(
+        problem, x, chunks) // batch), "more buffers than batches"),
+    Rule("patches", lambda problem, x, chunks, xs: xs <= runs(problem, x, chunks),
          "more buffers than runs of channels"),
     Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs: _fits_shared(
         problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs),
         "more shared memory than a block may have"),
     Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs, sc:
-         _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs, sc=sc),
+         sc == 1 or _fits_shared(
+             problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs, sc=sc),
          "shares of a cluster meet in shared memory, beside the buffers"),
     Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
     Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
-    Rule("shares", lambda problem, x, chunks, batch, sc, sg: sc * sg * batch <= _sizes(
-        problem, x=x, chunks=chunks).steps, "shares of the sum without steps"),
+    Rule("shares", lambda problem, x, chunks, batch, sc, sg: sc * sg * batch <= steps(problem, x, chunks),
+         "shares of the sum without steps"),
     Rule("useless_stages", lambda problem, x, chunks, batch, stages, sc, sg: stages <= max(2, ceil_div(
-        _sizes(problem, x=x, chunks=chunks).steps // batch, sc * sg)),
+        steps(problem, x, chunks) // batch, sc * sg)),
         "more buffers than batches of a share"),
     Rule("useless_patches", lambda problem, x, chunks, batch, xs, sc, sg: xs <= most_patches(
         problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)),

@@ -70,7 +70,6 @@ class Sizes:
     patch: int
     image: TensorMap | None
     x_stages: int
-    csteps: int
     steps: int
     w_bytes: int
     x_bytes: int
@@ -134,6 +133,16 @@ def taps(pr: Problem, way: int) -> int:
     return 1 if way == GATHERED else pr.r * pr.s
 
 
+def runs(pr: Problem, way: int, chunks: int) -> int:
+    """Runs of channels of the sum, one patch each."""
+    return ceil_div(chunks_of(pr, way), chunks)
+
+
+def steps(pr: Problem, way: int, chunks: int) -> int:
+    """Steps of the sum."""
+    return runs(pr, way, chunks) * taps(pr, way)
+
+
 def pooled_rows(pr: Problem, nb: int, way: int) -> int:
     """Rows of pooled outputs in a tile of ``nb`` places that begins with a row of the sum."""
     view, _, columns = lines(pr, way)
@@ -193,7 +202,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     together = joint(pr, image)
     x_stages = cf["stages"] * cf["batch"] if together else cf["xs"]
     px_tiles = ceil_div(_tiles(pr, cf, nb), cf["cm"]) * cf["cm"]
-    k_tiles, csteps = ceil_div(pr.kg, kb), ceil_div(chunks_of(pr, cf["x"]), cf["chunks"])
+    k_tiles = ceil_div(pr.kg, kb)
     w_bytes = parts_of(pr) * 16 * kb * cf["chunks"]
     apart = 16 if cf["pieces"] != SWIZZLED else 0  # more, so that pieces of one place lie in different banks
     x_bytes = parts_of(pr) * (places * 16 + apart) * cf["chunks"]
@@ -207,8 +216,8 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     tables = (0 if image else 4 * places) + ceil_div(nb, 4) * 16
     return Sizes(
         view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=threads(cf, image), k_tiles=k_tiles,
-        px_tiles=px_tiles, patch=patch, image=image, x_stages=x_stages, csteps=csteps,
-        steps=csteps * taps(pr, cf["x"]), w_bytes=w_bytes, x_bytes=x_bytes, tile_bytes=tile_bytes,
+        px_tiles=px_tiles, patch=patch, image=image, x_stages=x_stages,
+        steps=steps(pr, cf["x"], cf["chunks"]), w_bytes=w_bytes, x_bytes=x_bytes, tile_bytes=tile_bytes,
         shared_bytes=buffers + tables + meeting + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
     )  # fmt: skip
@@ -222,7 +231,7 @@ def threads(cf: Values, image: TensorMap | None) -> int:
 def most_patches(pr: Problem, cf: Values) -> int:
     """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
     of_patch, shares, batch = taps(pr, cf["x"]), cf["sc"] * cf["sg"], cf["batch"]
-    batches = ceil_div(chunks_of(pr, cf["x"]), cf["chunks"]) * of_patch // batch
+    batches = steps(pr, cf["x"], cf["chunks"]) // batch
     ends = [share * batches // shares * batch for share in range(shares + 1)]
     return max((end - 1) // of_patch - start // of_patch + 1 for start, end in pairwise(ends))
 
