@@ -1,4 +1,4 @@
-"""Make the README's tables anew from the committed results: ``python benchmarks/make_tables.py``."""
+"""Make the README's tables and picture anew from committed results: ``python benchmarks/make_tables.py``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tilewright.errors import TilewrightError  # noqa: E402
+from tilewright.report.plot import draw_study  # noqa: E402
 from tilewright.report.readme import update  # noqa: E402
+from tilewright.studies.engine import load  # noqa: E402
+
+LADDER = ROOT / "benchmarks" / "h100" / "studies" / "toy-cnn.json"
 
 
 def main() -> int:
     """Rewrite README.md in place; say what was done."""
     try:
         changed = update(ROOT / "README.md", ROOT / "benchmarks")
+        draw_study(load(LADDER), LADDER.with_suffix(".svg"))
     except TilewrightError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -125,6 +125,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --plot {{tmp}}/x.bmp", ["x.bmp", ".svg, .png, .pdf"]),
     (f"bench {GOOD} --plot {{tmp}}/plot", ["must end in .svg"]),
     (f"bench {GOOD} --plot -", ["--plot -", "name a file"]),
+    ("study lenet --quick --plot {tmp}/x.bmp", ["x.bmp", ".svg, .png, .pdf"]),
     (f"bench {GOOD} --json - --markdown -", ["--markdown -", "--json goes there already"]),
     (f"bench {GOOD} --json {{tmp}}/x --markdown {{tmp}}/./x", ["--json goes there already"]),
     (f"bench {GOOD} --json {{tmp}}/{'x' * 300}", ["--json", "too long"]),

@@ -28,6 +28,9 @@ Html = Annotated[
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables; - prints them alone.")
 ]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Plot a ladder: a .svg, .png or .pdf file.")
+]
 Budget = Annotated[
     str | None,
     typer.Option(
@@ -44,21 +47,27 @@ def study(
     json_file: options.JsonFile = None,
     markdown: Markdown = None,
     html: Html = None,
+    plot: Plot = None,
 ) -> None:
     """Repeat the experiments of a source beside what it published.
 
     Every answer is checked.
     """
+    from tilewright.report.plot import drawable
     from tilewright.studies import engine
 
     wanted = engine.study(name)
     limit = options.budget(budget)
-    quiet = outputs.check({"--json": json_file, "--markdown": markdown, "--html": html})
+    files = {"--json": json_file, "--markdown": markdown, "--html": html, "--plot": plot}
+    quiet = outputs.check(files)
+    if plot is not None:
+        drawable(plot)
     runtime = options.open_device(device, measured=True)
     options.needs_kernels(runtime, "study")
     from tilewright.bench import tuner
     from tilewright.report.gather import html as as_page
     from tilewright.report.gather import of_document
+    from tilewright.report.plot import draw_study
     from tilewright.report.study import heading, part_table, study_markdown
     from tilewright.store import Store
     from tilewright.studies.lab import Lab
@@ -81,6 +90,8 @@ def study(
                 outputs.write(markdown, study_markdown(result), "--markdown")
             if html is not None:
                 outputs.write(html, as_page(result.title, [of_document(name, document)]), "--html")
+            if plot is not None:
+                draw_study(result, plot)
         if len(parts) < len(wanted.parts):
             remark(stopping.PARTS.format(done=len(parts), all=len(wanted.parts)))
 
