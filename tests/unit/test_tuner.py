@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -140,6 +141,27 @@ def test_what_won_elsewhere_is_tried_first(worker: type[FakeWorker]) -> None:
     go("10trials", store=MemoryStore(elsewhere))
     assert worker.runs[:2] == [60, 61]
     assert len(set(worker.runs)) == len(worker.runs)
+
+
+def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = MemoryStore()
+    go("30trials", store=done)
+    tried: list[int] = []
+
+    def thinking(self: RowStrategy) -> float:
+        tried.append(len(worker.runs))
+        return math.inf
+
+    monkeypatch.setattr(RowStrategy, "promise_us", thinking)
+    worker.runs.clear()
+    go("30trials", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
+    assert worker.runs[:2] == [60, 61] and tried == [2]
+    assert len(worker.runs) == 29 == len(set(worker.runs))  # one does not compile
+    worker.runs.clear()
+    go("1trials", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
+    assert worker.runs == [60] and tried == [2]
 
 
 def test_only_the_winner_is_called_final() -> None:

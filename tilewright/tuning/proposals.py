@@ -66,7 +66,7 @@ class Proposals:
     """Shares the trials out among the strategies of the families: the slower a family's best, the fewer.
 
     Until a family is measured, its best is what its strategy expects. The fastest is asked first.
-    What won elsewhere, ``first``, is tried before anything else.
+    What won elsewhere, ``first``, is tried before any strategy is asked for anything.
     """
 
     def __init__(
@@ -75,15 +75,16 @@ class Proposals:
     ) -> None:  # fmt: skip
         self._strategies, self._wanted = strategies, wanted
         self._families = list(families) or [""] * len(strategies)
-        self._promised = [strategy.promise_us() for strategy in strategies]
+        self._promised: list[float] = []
         self._best: dict[str, float] = {}
         self._seen: set[str] = set()
         self._first = [config for config in first if wanted(config)]
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
-        found, self._first = self._first[:count], self._first[count:]
-        self._seen.update(str(config) for config in found)
+        if (found := self.first(count)) or count <= 0:
+            return found
+        self._promised = self._promised or [strategy.promise_us() for strategy in self._strategies]
         asking = list(range(len(self._strategies)))
         while len(found) < count and asking:
             best = {i: self._best.get(self._families[i], self._promised[i]) for i in asking}
@@ -99,6 +100,12 @@ class Proposals:
                 self._seen.update(str(c) for c in proposed)
                 if len(found) >= count:
                     break
+        return found
+
+    def first(self, count: int) -> list[Config]:
+        """Return at most ``count`` configs that won elsewhere."""
+        found, self._first = self._first[:count], self._first[count:]
+        self._seen.update(str(config) for config in found)
         return found
 
     def gain(self) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from math import exp, inf
 
@@ -17,7 +18,7 @@ from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.tuning import model
 from tilewright.tuning.correction import Correction
-from tilewright.tuning.experience import Experience, shipped
+from tilewright.tuning.experience import Bias, Experience, shipped
 from tilewright.tuning.proposals import Strategy
 from tilewright.tuning.space import Space, space
 
@@ -33,7 +34,7 @@ FAILED = 2.0  # a config that failed counts as this many times slower than estim
 
 class Ranked:
     """Expected times of one space's configs, found by sampling and climbing from the best of the sample:
-    a few at first, for what the family promises; the others when it is asked for configs.
+    a few when it is asked what the family promises, the others when it is asked for configs.
 
     The model estimates; ``experience``, what other layers showed of its errors, corrects.
     """
@@ -45,17 +46,27 @@ class Ranked:
         self._family, self._problem, self._device, self._among = family, problem, device, among
         self.space: Space = space(family, problem, device)
         self.seen: dict[Config, float] = {}
-        known = shipped(device.key) if experience is None else experience
-        self._bias = known.of(family, problem, device)
+        self._experience = experience
         self._expanded: set[Config] = set()
-        self._rng, self._deep = rng, among is not None
+        self._rng, self._glanced, self._deep = rng, among is not None, among is not None
         self.add(among or ())
-        if among is None:
-            self.add([self.space.sample(rng) for _ in range(FIRST)])
+
+    @cached_property
+    def _bias(self) -> Bias:
+        """What other layers showed."""
+        known = shipped(self._device.key) if self._experience is None else self._experience
+        return known.of(self._family, self._problem, self._device)
+
+    def glance(self) -> None:
+        """Look at a few configs, once."""
+        if not self._glanced:
+            self._glanced = True
+            self.add([self.space.sample(self._rng) for _ in range(FIRST)])
             self.climb()
 
     def deepen(self) -> None:
         """Look at as many configs as a search needs, once."""
+        self.glance()
         if not self._deep:
             self._deep = True
             self.add([self.space.sample(self._rng) for _ in range(SAMPLES - FIRST)])
@@ -65,6 +76,8 @@ class Ranked:
     def add(self, configs: Iterable[Config]) -> None:
         """Work out the expected times of configs, of each once."""
         fresh = [config for config in dict.fromkeys(configs) if config not in self.seen]
+        if not fresh:
+            return
         for config, error in zip(fresh, self._bias.errors(fresh), strict=True):
             estimate = model.estimate(self._family, self._problem, self._device, config)
             self.seen[config] = estimate.total_us * exp(error)
@@ -169,6 +182,7 @@ class Model:
 
     def promise_us(self) -> float:
         """Return the least time that the model expects."""
+        self._ranked.glance()
         return min(self._ranked.seen.values(), default=inf)
 
     def propose(self, count: int) -> list[Config]:

@@ -240,6 +240,11 @@ class _Run:
         """Try configs, ``size`` of them at a time, until the budget or the space is used up."""
         batches: deque[_Batch] = deque()
         try:
+            left = size if self.budget.trials is None else min(size, self.budget.trials)
+            if first := proposals.first(left):  # a strategy thinks for seconds before its first proposal
+                futures = self.ahead.submit(first)
+                ready.result()
+                self._try_batch(_Batch(first, futures), proposals)
             while not self._over() and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 while len(batches) < (2 if self.gpu and size > 1 else 1):
