@@ -38,7 +38,7 @@ ORDER = (
     ("tuning.job", "tuning.verify"),
     ("tuning.trial",),
     ("tuning.worker",),
-    ("tuning.ahead", "tuning.finals"),
+    ("tuning.ahead", "tuning.finals", "tuning.spending"),
     ("tuning.tuner",),
     ("dispatch", "arrays"),
     ("arguments", "layer"),

@@ -25,9 +25,9 @@ from tilewright.tuning.space import Space, space
 Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
 FIRST = 200  # configs that show what a family may reach
-SAMPLES = 1500  # of a family that is worth trying
+SAMPLES = 800  # of a family that is worth trying; with these rounds 1,500 show no faster ones
 BEAM = 12
-ROUNDS = 5
+ROUNDS = 8
 POOL = 60  # configs of the model's order that are looked at for each one to choose
 FAILED = 2.0  # a config that failed counts as this many times slower than estimated
 

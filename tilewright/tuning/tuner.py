@@ -30,6 +30,7 @@ from tilewright.tuning.finals import ROUNDS, WINNER, choose, cold_us, compare
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
 from tilewright.tuning.space import usable
+from tilewright.tuning.spending import Spending
 from tilewright.tuning.worker import Worker
 
 __all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
@@ -124,7 +125,6 @@ class _Run:
         self.problem, self.worker, self.store = problem, worker, store
         self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
         self.say: Progress = progress or (lambda event: None)
-        self.start = time.monotonic()
         self.device = worker.device
         if self.device.backend == "numpy":
             raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
@@ -132,6 +132,7 @@ class _Run:
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
+        self.spending = Spending(self.budget, self.gpu)
         families, passed = usable(named, problem, self.device)
         if not families:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
@@ -140,35 +141,18 @@ class _Run:
         self.records: list[Record] = []
         self.known: dict[str, Record] = {}
         self.resumed = 0
-        self.prepare_s = self.trial_s = 0.0  # what the references, and the last trial, took
         self.idle = 0  # proposals on end that promised nothing
         self.stopped = ""
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.start
-
-    @property
-    def compare_s(self) -> float:
-        """Seconds for measuring the finalists against each other."""
-        return min(0.1 * self.budget.seconds, 1.0 if self.gpu else 2.5)
-
-    @property
-    def reserve_s(self) -> float:
-        """Seconds kept for the finalists: also for the full check, which makes two more references."""
-        checks_s = min(1.2 * self.prepare_s, 0.3 * self.budget.seconds)
-        return self.compare_s + max(self.compare_s, checks_s)
-
-    @property
-    def search_s(self) -> float:
-        """When the search must end so that the finalists can be compared in time."""
-        return self.budget.seconds - self.reserve_s
 
     @property
     def best_us(self) -> float:
         """The least time so far."""
         return min(map(cold_us, self.known.values()), default=math.inf)
+
+    @property
+    def found(self) -> bool:
+        """Whether anything is right so far."""
+        return math.isfinite(self.best_us)
 
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
@@ -191,7 +175,7 @@ class _Run:
         finalists = self._finalists()
         best = next((r for r in finalists if r.context["stage"] == WINNER), None)
         done = tuple(self.records), tuple(finalists)
-        result = TuneResult(best, *done, self.elapsed_s, self.resumed, self.stopped)
+        result = TuneResult(best, *done, self.spending.elapsed_s, self.resumed, self.stopped)
         self.say(result)
         return result
 
@@ -199,7 +183,7 @@ class _Run:
         """Have the references made."""
         start = time.monotonic()
         self.worker.prepare()
-        self.prepare_s = time.monotonic() - start
+        self.spending.prepare_s = time.monotonic() - start
 
     def _hints(self) -> list[Config]:
         """Return what won elsewhere and is legal here, likeliest first."""
@@ -245,7 +229,7 @@ class _Run:
                 futures = self.ahead.submit(first)
                 ready.result()
                 self._try_batch(_Batch(first, futures), proposals)
-            while not self._over() and not self.ahead.closed:
+            while not self.spending.over(self.found) and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 while len(batches) < (2 if self.gpu and size > 1 else 1):
                     batch = self._propose(proposals, size, batches)
@@ -280,19 +264,20 @@ class _Run:
             self._let_compile(batch.futures)
         for config, future in zip(batch.configs, batch.futures, strict=True):
             try:
-                left = self._time_left() if self.gpu else 0.0
+                left = self.spending.left_s(self.found) if self.gpu else 0.0
                 compiled = future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
             except (FutureTimeout, CancelledError):
                 continue
-            if self._over():
+            if self.spending.over(self.found):
                 return
             start = time.monotonic()
             record = self._keep(self._try(config, compiled))
-            self.trial_s = time.monotonic() - start
+            self.spending.trial_s = time.monotonic() - start
             self.records.append(record)
             proposals.tell(record)
-            best = self.best_us if math.isfinite(self.best_us) else None
-            self.say(Tried(record, len(self.records), best, self.elapsed_s, self._share()))
+            best = self.best_us if self.found else None
+            trials = len(self.records)
+            self.say(Tried(record, trials, best, self.spending.elapsed_s, self.spending.share(trials)))
 
     def _let_compile(self, futures: list[Future[Compiled]]) -> None:
         """Wait until all have compiled, or until there is just time to try those that have; then stop.
@@ -302,7 +287,7 @@ class _Run:
         waiting = set(futures)
         while waiting:
             done = len(futures) - len(waiting)
-            left = self.search_s - self.elapsed_s - _TRIAL_S * done if done else self._time_left()
+            left = self.spending.spare_s - _TRIAL_S * done if done else self.spending.left_s(self.found)
             if left <= 0:
                 self.ahead.close()
                 return
@@ -328,20 +313,6 @@ class _Run:
             self.store.add(kept)
         return kept
 
-    def _time_left(self) -> float:
-        """Seconds left to search; more of them while nothing is right, so that there is an answer."""
-        grace = 0.0 if math.isfinite(self.best_us) else max(10.0, self.budget.seconds)
-        return self.search_s + grace - self.elapsed_s
-
-    def _over(self) -> bool:
-        """Whether there is no time for another trial that takes as long as the last."""
-        return self._time_left() <= (self.trial_s if math.isfinite(self.best_us) else 0.0)
-
-    def _share(self) -> float:
-        if self.budget.trials is not None:
-            return min(1.0, len(self.records) / self.budget.trials)
-        return min(1.0, self.elapsed_s / self.search_s) if math.isfinite(self.search_s) else 0.0
-
     # --------------------------------------------------------------------------- the finalists
 
     def _finalists(self) -> list[Record]:
@@ -351,9 +322,9 @@ class _Run:
             chosen = choose(self.known.values(), self.deterministic)
             if not chosen:
                 break
-            self.say(Comparing(tuple(r.config for r in chosen), self.elapsed_s))
-            spare_s = self.budget.seconds - self.elapsed_s - self.reserve_s
-            compared = compare(self.worker, chosen, self.compare_s, min(max(spare_s, 0.0), _PATIENCE_S))
+            self.say(Comparing(tuple(r.config for r in chosen), self.spending.elapsed_s))
+            spending = self.spending
+            compared = compare(self.worker, chosen, spending.compare_s, min(spending.spare_s, _PATIENCE_S))
             done = [self._keep(r) for r in compared] + done
             if any(r.context["stage"] == WINNER for r in done):
                 break

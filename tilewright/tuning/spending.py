@@ -1,0 +1,67 @@
+"""What a search has spent of its budget, and what it keeps back for its end."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from tilewright.tuning.budget import Budget
+
+_GRACE_S = 10.0  # at least so long after the budget there is still a search for anything right
+
+
+class Spending:
+    """The clock of one search.
+
+    Attributes:
+        budget: seconds in all, or trials.
+        prepare_s: what the references took.
+        trial_s: what the last trial took.
+    """
+
+    def __init__(self, budget: Budget, gpu: bool) -> None:
+        """Start the clock."""
+        self.budget, self.prepare_s, self.trial_s = budget, 0.0, 0.0
+        self._start = time.monotonic()
+        self._most_compare_s = 1.0 if gpu else 2.5
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
+    @property
+    def compare_s(self) -> float:
+        """Seconds for measuring the finalists against each other."""
+        return min(0.1 * self.budget.seconds, self._most_compare_s)
+
+    @property
+    def reserve_s(self) -> float:
+        """Seconds kept for the finalists: also for the full check, which makes two more references."""
+        checks_s = min(1.2 * self.prepare_s, 0.3 * self.budget.seconds)
+        return self.compare_s + max(self.compare_s, checks_s)
+
+    @property
+    def search_s(self) -> float:
+        """When the search must end so that the finalists can be compared in time."""
+        return self.budget.seconds - self.reserve_s
+
+    @property
+    def spare_s(self) -> float:
+        """Seconds that the finalists may take beyond their own."""
+        return max(0.0, self.search_s - self.elapsed_s)
+
+    def left_s(self, found: bool) -> float:
+        """Seconds left to search; more of them while nothing is right, so that there is an answer."""
+        grace = 0.0 if found else max(_GRACE_S, self.budget.seconds)
+        return self.search_s + grace - self.elapsed_s
+
+    def over(self, found: bool) -> bool:
+        """Whether there is no time for another trial that takes as long as the last."""
+        return self.left_s(found) <= (self.trial_s if found else 0.0)
+
+    def share(self, trials: int) -> float:
+        """The share of the budget that is spent."""
+        if self.budget.trials is not None:
+            return min(1.0, trials / self.budget.trials)
+        return min(1.0, self.elapsed_s / self.search_s) if math.isfinite(self.search_s) else 0.0
