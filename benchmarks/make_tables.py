@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tilewright.errors import TilewrightError  # noqa: E402
-from tilewright.report.plot import draw_study  # noqa: E402
+from tilewright.report.plot_study import draw_study  # noqa: E402
 from tilewright.report.readme import update  # noqa: E402
 from tilewright.studies.engine import load  # noqa: E402
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tilewright.errors import DeviceError, StoreError
-from tilewright.report import plot, readme, results
+from tilewright.report import plot, plot_study, readme, results
 from tilewright.report.table import Table, bytes_text, markdown, plain, results_table, time_text
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.studies import engine
@@ -207,7 +207,7 @@ def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> N
 def test_a_ladder_is_drawn_with_the_published_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     result = engine.load(Path(__file__).parent / "study_sample.json")
-    plot.draw_study(result, tmp_path / "ladder.svg")
+    plot_study.draw_study(result, tmp_path / "ladder.svg")
     text = (tmp_path / "ladder.svg").read_text()
     ladder = next(part for part in result.parts if part.kind == "ladder")
     first = [row for row in ladder.rows if row.get("layer") == ladder.rows[0].get("layer")]
@@ -216,7 +216,7 @@ def test_a_ladder_is_drawn_with_the_published_figures(tmp_path: Path) -> None:
     assert f"published, {result.published_on}" in text and "fill: none" in text
     bare = replace(result, parts=tuple(part for part in result.parts if part.kind != "ladder"))
     with pytest.raises(StoreError, match="no part of the study is a ladder"):
-        plot.draw_study(bare, tmp_path / "none.svg")
+        plot_study.draw_study(bare, tmp_path / "none.svg")
 
 
 def test_svg_without_ratios_or_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def study(
     from tilewright.bench import tuner
     from tilewright.report.gather import html as as_page
     from tilewright.report.gather import of_document
-    from tilewright.report.plot import draw_study
+    from tilewright.report.plot_study import draw_study
     from tilewright.report.study import heading, part_table, study_markdown
     from tilewright.store import Store
     from tilewright.studies.lab import Lab

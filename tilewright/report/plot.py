@@ -1,18 +1,15 @@
-"""Results as a plot: how many times longer each peer of a benchmark takes than we do; a study's ladder."""
+"""Results as a plot: for each layer and peer, how many times longer the peer takes than we do."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tilewright.errors import DeviceError, StoreError, how_to_get
 from tilewright.report.results import Results, over_ours
-from tilewright.report.study import duration
 from tilewright.rows import BenchRow
-from tilewright.studies.engine import StudyResult
-from tilewright.studies.study import Value
 
 # One middle grey and four middle tones: each stands out from a white page and from a black one.
 INK = "#808080"
@@ -39,44 +36,16 @@ def draw(results: Results, path: Path) -> None:
         _bars(axes, rows, [name for name in results.peer_names if any(over_ours(row, name) for row in rows)])
         _dress(axes, rows, results)
 
-    _save(path, (max(6.0, 0.7 * len(rows) + 2), 4.0), ratios)
+    save(path, (max(6.0, 0.7 * len(rows) + 2), 4.0), ratios)
 
 
-def draw_study(result: StudyResult, path: Path) -> None:
-    """Write the first ladder of a study: how many times as fast as its first step each step is.
-
-    Figures of the source, on its device, are outlines.
+def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> None:
+    """Write what ``fill`` draws on axes of a size in inches.
 
     Raises:
         DeviceError: matplotlib is missing.
-        StoreError: the study has no ladder, or the file cannot be written.
+        StoreError: the file cannot be written.
     """
-    ladder = next((part for part in result.parts if part.kind == "ladder"), None)
-    if ladder is None:
-        raise StoreError("plot: no part of the study is a ladder; nothing to draw")
-    layer = ladder.rows[0].get("layer")
-    rows = [row for row in ladder.rows if row.get("layer") == layer and row.get("speedup")]
-    title = f"{result.title}\n{layer}, {result.device['name']}; outlines: published, {result.published_on}"
-    _save(path, (7.0, 0.4 * len(rows) + 1.4), lambda axes: _ladder(axes, rows, title))
-
-
-def _ladder(axes: Any, rows: Sequence[Mapping[str, Value]], title: str) -> None:
-    places = range(len(rows))
-    speedups = [float(row["speedup"] or 0) for row in rows]
-    axes.barh(places, speedups, 0.7, color=COLOURS[0])
-    published = [float(row.get("published_speedup") or 0) for row in rows]
-    axes.barh(places, published, 0.7, fill=False, edgecolor=INK)
-    for place, row in zip(places, rows, strict=True):
-        right = max(speedups[place], published[place])
-        axes.text(right, place, f" {duration(float(row['time_us'] or 0))}", va="center", fontsize=9)
-    axes.set_yticks(places, [str(row["step"]) for row in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel(f"times as fast as {rows[0]['step']}")
-    axes.set_title(title, fontsize=10)
-    _plain(axes, "x", "left")
-
-
-def _save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> None:
     plt, kind = _pyplot(), path.suffix.lower().lstrip(".")
     style = {
         "svg.fonttype": "none",
@@ -139,11 +108,11 @@ def _dress(axes: Any, rows: list[BenchRow], results: Results) -> None:
     axes.set_xticks(range(len(rows)), [row.name for row in rows], rotation=45 if len(rows) > 12 else 0)
     axes.set_ylabel("peer time / tilewright time\n(above 1: tilewright is faster)")
     axes.set_title(str(results.device.get("name", "")), fontsize=10)
-    _plain(axes, "y", "bottom")
+    plain(axes, "y", "bottom")
     axes.legend(frameon=False, labelcolor=INK, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4)
 
 
-def _plain(axes: Any, grid: str, base: str) -> None:
+def plain(axes: Any, grid: str, base: str) -> None:
     """Leave the spine that bars stand on, and lines across them."""
     axes.tick_params(colors=INK)
     axes.set_axisbelow(True)
