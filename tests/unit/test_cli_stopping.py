@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 ASLEEP = "time.sleep(60)"
 DEAF = "hashlib.pbkdf2_hmac('sha256', b'', b'', 400_000_000)"  # minutes in C, where no signal is heard
+LOSES = "exec('try: time.sleep(60)\\nexcept BaseException: time.sleep(60)')"  # as a finalizer does
 KEPT = "what was tuned and compiled so far is kept"
 
 # ``doctor`` with work of our own in place of its first step.
@@ -47,7 +48,7 @@ def stop(number: signal.Signals, work: str, ends: bool = False) -> tuple[int, st
     return child.returncode, err
 
 
-@pytest.mark.parametrize("work", [ASLEEP, DEAF], ids=["asleep", "deaf"])
+@pytest.mark.parametrize("work", [ASLEEP, DEAF, LOSES], ids=["asleep", "deaf", "loses"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_is_one_line_and_a_status(number: signal.Signals, status: int, work: str) -> None:
     assert stop(number, work) == (status, f"stopped before the end; {KEPT}\n")

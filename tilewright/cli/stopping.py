@@ -1,7 +1,8 @@
 """Ctrl-C and SIGTERM: the command says in a line that it was stopped, and writes what it has.
 
-Both raise KeyboardInterrupt where Python is. A kernel may hold the main thread in the driver for minutes;
-a second thread, woken through a pipe, then does what the command would have done, and ends the process.
+Both raise KeyboardInterrupt where Python is. A kernel may hold the main thread in the driver for minutes, and
+what is raised in a finalizer is lost; a second thread, woken through a pipe, then does what the command would
+have done, and ends the process.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import typer
 LAYERS = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
 PARTS = "stopped: {done} of {all} parts are done"
 STOPPED = "stopped before the end; what was tuned and compiled so far is kept"
-PATIENCE_S = 2.0  # until the second thread takes over
+PATIENCE_S = 2.0  # until the second thread takes over, where no signal is heard
+LOST_S = 5.0  # and where one was, but nobody caught what it raised
 
+_caught = threading.Event()
 _at_end: list[Callable[[], None]] = []
 
 
@@ -45,6 +48,7 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
             try:
                 command(*args, **options)
             except KeyboardInterrupt as error:
+                _caught.set()
                 _say(STOPPED)
                 raise typer.Exit(status(error)) from None
 
@@ -81,6 +85,7 @@ def until_stopped(report: Callable[[], None]) -> Iterator[Stop]:
         try:
             yield stop
         except KeyboardInterrupt as error:
+            _caught.set()
             stop.error = error
 
 
@@ -118,12 +123,15 @@ def _listening() -> Iterator[None]:
 
 
 def _watch(awake: int, heard: threading.Event) -> None:
-    """End the process if a signal came and the main thread does not hear it."""
+    """End the process if a signal came and the main thread does not hear it, or loses it."""
     while number := os.read(awake, 1):
-        if number[0] in (signal.SIGINT, signal.SIGTERM) and not heard.wait(PATIENCE_S):
+        if number[0] not in (signal.SIGINT, signal.SIGTERM):
+            continue
+        if not (heard.wait(PATIENCE_S) and _caught.wait(LOST_S)):
             for report in _at_end or [functools.partial(_say, STOPPED)]:
                 report()
             sys.stdout.flush()
             os._exit(143 if number[0] == signal.SIGTERM else 130)
         heard.clear()
+        _caught.clear()
     os.close(awake)

@@ -194,8 +194,11 @@ def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads
 
     if runtime.device.backend != "cuda":
         return [refusal(config) for config in configs]
-    with ThreadPoolExecutor(threads) as pool:
+    pool = ThreadPoolExecutor(threads)
+    try:
         return list(pool.map(refusal, configs))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # stopped, it waits for nothing that is queued
 
 
 def _named(name: str, runtime: Runtime) -> list[Peer]:
