@@ -98,16 +98,17 @@ def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Sett
 
 @dataclass(frozen=True)
 class Deviation:
-    """How an answer differs from the truth: sums over all elements but those whose error is not finite.
+    """How an answer differs from the truth, but for elements whose error is not finite: those are lost.
 
     Where both are the same infinity there is no error.
     """
 
-    size: int = 0
-    lost: int = 0  # elements whose error is not finite
+    size: int = 0  # of all elements, lost ones too
+    lost: int = 0
     differing: int = 0
     most: float = 0.0
     squares: float = 0.0
+    misshapen: str = ""
 
     def __add__(self, other: Deviation) -> Deviation:
         """Take both together."""
@@ -118,8 +119,8 @@ class Deviation:
 
     def wrong(self, problem: Problem) -> str:
         """Say how an answer is worse than arithmetic in its dtype can be; empty if it is not."""
-        if not self.size:
-            return ""
+        if self.misshapen or not self.size:
+            return self.misshapen
         if self.lost:
             return f"{self.lost} elements are not finite or were not written"
         if problem.whole:
@@ -135,6 +136,8 @@ class Deviation:
 
 def deviation(y: Array, truth: Array) -> Deviation:
     """Compare an answer with the truth, in parts that fit a cache, side by side."""
+    if y.shape != truth.shape:
+        return Deviation(misshapen=f"of shape {y.shape}, not {truth.shape}")
     y, truth = y.reshape(-1), truth.reshape(-1)
     parts = [slice(start, start + _PART) for start in range(0, y.size, _PART)]
     with ThreadPoolExecutor() as pool:

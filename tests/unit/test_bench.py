@@ -230,6 +230,26 @@ def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> 
     assert "error" in deviation(finished(total.reshape(1, 32, 8, 8)), truth).wrong(problem)
 
 
+def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.contest._PART", 7)
+    problem = Problem.parse("n1c2h5w5k2r1s1-f32")
+    truth = np.zeros(problem.y_shape, np.float32)
+    y = truth.copy()
+    y.reshape(-1)[[3, 20, 49]] = 1e-4, -3e-4, 2e-4
+    found = deviation(y, truth)
+    assert (found.size, found.lost, found.differing) == (50, 0, 3)
+    assert found.most == pytest.approx(3e-4) and found.squares == pytest.approx(14e-8)
+    y.reshape(-1)[48] = np.nan
+    assert deviation(y, truth).wrong(problem) == "1 elements are not finite or were not written"
+
+
+def test_an_answer_of_another_shape_is_wrong() -> None:
+    problem = Problem.parse("n1c2h4w3k2r1s1-f32")
+    truth = np.zeros(problem.y_shape, np.float32)
+    for y in (truth.transpose(0, 1, 3, 2), truth[:, :1], truth[:0]):
+        assert deviation(y, truth).wrong(problem) == f"of shape {y.shape}, not {truth.shape}"
+
+
 def test_whole_numbers_are_right_or_wrong() -> None:
     problem = Problem.parse("n1c64h6w6k4r3s3-i8+bias+relu")
     truth = answer(problem, normal_inputs(problem, 1))

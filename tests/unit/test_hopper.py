@@ -284,6 +284,19 @@ def test_the_copy_engine_finds_what_threads_would(text: str) -> None:
                     assert found == wanted or min(found[0], wanted[0]) >= view.n
 
 
+@pytest.mark.parametrize("text", [*LAYERS, "n1c512h7w7k512r3s3p1-f8-nhwc"])
+def test_the_longest_share_is_counted(text: str) -> None:
+    """Shares are of whole batches: in the words of the kernel (FIRST_STEP)."""
+    problem, rng = Problem.parse(text), random.Random(text)
+    space = Space(HOPPER, problem, H100)
+    for config in (space.sample(rng) for _ in range(60)):
+        sz, batch, shares = sizes(problem, config.values), config["batch"], config["sc"] * config["sg"]
+        first = [share * (sz.steps // batch) // shares * batch for share in range(shares + 1)]
+        longest = max(end - start for start, end in itertools.pairwise(first))
+        assert HOPPER.work(problem, H100, config).steps == longest
+        assert HOPPER.chain(problem, config) >= longest + shares
+
+
 def test_where_threads_copy_the_input() -> None:
     def mapped(text: str, **change: int) -> bool:
         return image_of(Problem.parse(text), BASE | dict(pieces=1) | change, 80) is not None

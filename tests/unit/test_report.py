@@ -204,19 +204,40 @@ def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> N
     assert "fill: #ffffff" not in text.lower()
 
 
+def _ladder(*speedups: tuple[float | None, float | None]) -> engine.StudyResult:
+    """Return a study of one ladder: of each step the speed-up here, and as published."""
+    sample = engine.load(Path(__file__).parent / "study_sample.json")
+    part = next(part for part in sample.parts if part.kind == "ladder")
+    rows = [
+        {"layer": "L", "step": f"step {i}", "speedup": here, "published_speedup": there,
+         "time_us": 90.0 / here if here else None}
+        for i, (here, there) in enumerate(speedups)
+    ]  # fmt: skip
+    return replace(sample, parts=(replace(part, rows=tuple(rows)),))
+
+
 def test_a_ladder_is_drawn_with_the_published_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     result = engine.load(Path(__file__).parent / "study_sample.json")
     plot_study.draw_study(result, tmp_path / "ladder.svg")
-    text = (tmp_path / "ladder.svg").read_text()
-    ladder = next(part for part in result.parts if part.kind == "ladder")
-    first = [row for row in ladder.rows if row.get("layer") == ladder.rows[0].get("layer")]
-    steps = [str(row["step"]) for row in first if row.get("speedup")]
-    assert len(steps) > 2 and all(html.escape(step, quote=False) in text for step in steps)
-    assert f"published, {result.published_on}" in text and "fill: none" in text
-    bare = replace(result, parts=tuple(part for part in result.parts if part.kind != "ladder"))
-    with pytest.raises(StoreError, match="no part of the study is a ladder"):
-        plot_study.draw_study(bare, tmp_path / "none.svg")
+    assert html.escape(result.title, quote=False) in (tmp_path / "ladder.svg").read_text()
+    texts, bars = [], []
+    for there in (None, 3.0):
+        plot_study.draw_study(_ladder((1.0, there), (2.0, None), (None, there)), tmp_path / "a.svg")
+        texts.append((tmp_path / "a.svg").read_text())
+        bars.append(texts[-1].count("stroke-linejoin: miter"))
+    bare, outlined = texts
+    assert "step 2" in outlined and "step 2" not in bare  # a step that only the source has
+    assert "published, " in outlined and "published" not in bare
+    assert bars[1] == bars[0] + 2  # outlines
+    assert "times as fast as step 0" in bare and "45 us" in bare
+
+
+def test_what_is_no_ladder_is_not_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for result in (_ladder(), _ladder((None, None)), replace(_ladder((1.0, None)), parts=())):
+        with pytest.raises(StoreError, match="no part of the study has a ladder"):
+            plot_study.draw_study(result, tmp_path / "none.svg")
 
 
 def test_svg_without_ratios_or_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from tuning_fakes import PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowSt
 from tilewright import kernels
 from tilewright.device import Device, for_architecture
 from tilewright.errors import BudgetError, ConfigError, DeviceError, ProblemError
-from tilewright.kernels.family import Rule
+from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
@@ -150,18 +149,20 @@ def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
     go("30trials", store=done)
     tried: list[int] = []
 
-    def thinking(self: RowStrategy) -> float:
-        tried.append(len(worker.runs))
-        return math.inf
+    propose = RowStrategy.propose
 
-    monkeypatch.setattr(RowStrategy, "promise_us", thinking)
+    def asked(self: RowStrategy, count: int) -> list[Config]:
+        tried.append(len(worker.runs))
+        return propose(self, count)
+
+    monkeypatch.setattr(RowStrategy, "propose", asked)
     worker.runs.clear()
     go("30trials", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
-    assert worker.runs[:2] == [60, 61] and tried == [2]
+    assert worker.runs[:2] == [60, 61] and tried[0] == 2
     assert len(worker.runs) == 29 == len(set(worker.runs))  # one does not compile
-    worker.runs.clear()
+    worker.runs.clear(), tried.clear()
     go("1trials", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
-    assert worker.runs == [60] and tried == [2]
+    assert worker.runs == [60] and not tried
 
 
 def test_only_the_winner_is_called_final() -> None:

@@ -53,6 +53,7 @@ def study(
 
     Every answer is checked.
     """
+    from tilewright.report.ladder import LADDERS
     from tilewright.report.plot import drawable
     from tilewright.studies import engine
 
@@ -90,10 +91,10 @@ def study(
                 outputs.write(markdown, study_markdown(result), "--markdown")
             if html is not None:
                 outputs.write(html, as_page(result.title, [of_document(name, document)]), "--html")
-            if plot is not None:
-                draw_study(result, plot)
         if len(parts) < len(wanted.parts):
             remark(stopping.PARTS.format(done=len(parts), all=len(wanted.parts)))
+        if plot is not None and any(part.kind in LADDERS for part in parts):
+            draw_study(result, plot)
 
     with stopping.until_stopped(report) as stop:
         for part in engine.parts(wanted, lab):

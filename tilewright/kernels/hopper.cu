@@ -27,7 +27,7 @@
 //            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
 // f16, bf16, i8; tf32, whose patches are rounded in registers; f8, whose sums are promoted; accurate, whose numbers
 // are split in two (hopper.h, PRODUCTS).
-// full_* and empty_* barriers pass the buffers to and fro. All threads store, from a tile of sums in shared memory,
+// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). All threads store, from a tile of sums in shared memory,
 // RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
 // pooled here begins with a row and holds whole windows.

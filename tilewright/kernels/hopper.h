@@ -2,8 +2,8 @@
 // and OpenCL C differ.
 //
 //   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
-//   piece_at                    where a product looks for 16 bytes of a tile: row `row`, side 0 or 1 of the 32 bytes
-//                               of the sum that begin at `start`; this is what a descriptor says (tile_at)
+//   piece_at                    where a product looks for 16 bytes of a tile: row `row`, piece `side` of those that
+//                               begin at `start` (0 or 1: a product is 32 bytes deep); what a descriptor says (tile_at)
 //   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the sum
 //                               deep; where A and B begin is counted in pieces
 //   X_PARAM X_ADDRESS           the parameter that says where x is, and what it stands for: an address; where MAPPED,

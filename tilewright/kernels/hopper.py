@@ -1,4 +1,4 @@
-"""The hopper family: implicit GEMM on the tensor cores of sm_90a; one warp copies, others multiply."""
+"""The hopper family: implicit GEMM on the tensor cores of sm_90a; some warps copy, others multiply."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tilewright.kernels.hopper_tile import (
     Values,
     chunks_of,
     k_group,
+    most_steps,
     parts_of,
     products,
     promotions,
@@ -114,7 +115,7 @@ class Hopper(Family):
         cf = config.values
         shares = cf["sc"] * cf["sg"]
         of_step = promotions(problem, cf) or cf["chunks"] // 2
-        return ceil_div(sizes(problem, cf).steps, shares) * of_step + shares + parts_of(problem) - 1
+        return most_steps(problem, cf) * of_step + shares + parts_of(problem) - 1
 
 
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:

@@ -41,7 +41,7 @@ def _image(pr: Problem, way: int, nb: int, chunks: int, pieces: int) -> TensorMa
     return image_of(pr, dict(x=way, chunks=chunks, pieces=pieces), patch_of(pr, way, nb))
 
 
-def _batches(pr: Problem, way: int, chunks: int, together: bool, batch: int) -> bool:
+def _whole_batches(pr: Problem, way: int, chunks: int, together: bool, batch: int) -> bool:
     """Whether batches make up a patch; or, where patches come with their filters, the sum."""
     of_patch = taps(pr, way)
     return (runs(pr, way, chunks) if together else of_patch) % batch == 0
@@ -99,7 +99,7 @@ RULES = (
          "more registers than a thread or a unit has"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
-    Rule("batch", lambda problem, x, wn, bn, chunks, pieces, batch: _batches(
+    Rule("batch", lambda problem, x, wn, bn, chunks, pieces, batch: _whole_batches(
         problem, x, chunks, _joint(problem, x, wn * bn, chunks, pieces), batch),
          "batches that end inside a patch, or the sum"),
     Rule("joint", lambda problem, x, wn, bn, chunks, pieces, xs: xs == 1 or not _joint(

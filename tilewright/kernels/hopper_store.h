@@ -1,7 +1,7 @@
 // The tile of sums of the hopper family: written by the warpgroups, added up over shares, finished and stored by all
 // threads of the blocks that have shares of it, RUN neighbours in y at once.
 
-#define RUNS_AT_ONCE (RUN > 8 ? 1 : RUN > 4 ? 2 : 4)  // of a thread: at most 16 elements
+#define RUNS_AT_ONCE (RUN > 4 ? 2 : 4)  // of a thread: at most 16 elements
 
 // Write a thread's sums to the tile.
 INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {

@@ -151,7 +151,7 @@ INLINE Piece find_piece(shared_t shared, const GLOBAL unsigned char *x, int px0,
     const int pixel = MAPPED ? find_pixel(px0, row) : read_int(shared, TABLE_FROM + row * 4);
     Piece piece;
     piece.keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
-    piece.place = SWIZZLED ? row * ROW + (chunk ^ (row * ROW >> 7 & (CHUNKS - 1))) * 16 : chunk * X_NEXT + row * 16;
+    piece.place = piece_at(0, X_NEXT, row, chunk);
     piece.from = x + (piece.keep ? (offset_t)(pixel + c) * 16 : 0);
     return piece;
 }

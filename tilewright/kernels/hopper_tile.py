@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -228,12 +229,21 @@ def threads(cf: Values, image: TensorMap | None) -> int:
     return 128 * cf["wm"] * cf["wn"] + (128 if image is None else 32)
 
 
+def _shares(pr: Problem, cf: Values) -> Iterator[tuple[int, int]]:
+    """First step of each share of the sum, and the one behind its last: whole batches."""
+    count, whole = cf["sc"] * cf["sg"], steps(pr, cf["x"], cf["chunks"]) // cf["batch"]
+    return pairwise(share * whole // count * cf["batch"] for share in range(count + 1))
+
+
+def most_steps(pr: Problem, cf: Values) -> int:
+    """Steps of the longest share of the sum."""
+    return max(end - start for start, end in _shares(pr, cf))
+
+
 def most_patches(pr: Problem, cf: Values) -> int:
     """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
-    of_patch, shares, batch = taps(pr, cf["x"]), cf["sc"] * cf["sg"], cf["batch"]
-    batches = steps(pr, cf["x"], cf["chunks"]) // batch
-    ends = [share * batches // shares * batch for share in range(shares + 1)]
-    return max((end - 1) // of_patch - start // of_patch + 1 for start, end in pairwise(ends))
+    of_patch = taps(pr, cf["x"])
+    return max((end - 1) // of_patch - start // of_patch + 1 for start, end in _shares(pr, cf))
 
 
 def registers(pr: Problem, cf: Values) -> int:

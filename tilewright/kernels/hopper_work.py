@@ -15,6 +15,7 @@ from tilewright.kernels.hopper_tile import (
     Values,
     joint,
     most_patches,
+    most_steps,
     parts_of,
     products,
     promotions,
@@ -44,8 +45,7 @@ COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be round
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     """Count what one block and one thread do."""
     sz, combine = sizes(pr, cf), cf["combine"]
-    shares = cf["sc"] * cf["sg"]
-    steps, patches = ceil_div(sz.steps, shares), most_patches(pr, cf)
+    steps, patches = most_steps(pr, cf), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
     count = steps * teams * cf["chunks"] / 2 * (3 if products(pr) == THREE else 1)  # products

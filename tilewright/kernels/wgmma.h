@@ -4,8 +4,7 @@
 //   DTYPE              2 f16 and 3 bf16: 16 products deep, D in f32;  4 i8: 32 deep, D in i32
 //   PRODUCTS           if it is given: 1, 2 f32 as tf32, 8 deep;  3 e4m3, 32 deep: D in f32
 //
-// A and B lie in shared memory as rows of 128 bytes, the sum along them; in every 8 rows (1024 bytes, aligned)
-// the 16-byte piece p of row i stands at place p ^ i: the 128-byte swizzle. A thread has WG_N / 2 words of D:
+// A and B lie in shared memory as their descriptors say, the sum along rows (hopper.h). A thread has WG_N / 2 words of D:
 // word 4j + 2h + e is of row 16 * warp + lane / 4 + 8h and column 8j + lane % 4 * 2 + e.
 //
 // The tables spell out the operands of the instruction: inline assembly has no loops.

@@ -55,8 +55,8 @@ def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> 
     }
     with plt.rc_context({**style, "text.color": INK, "axes.labelcolor": INK}):
         figure, axes = plt.subplots(figsize=size)
-        fill(axes)
         try:
+            fill(axes)
             dated = {"CreationDate": None} if kind == "pdf" else {"Date": None} if kind == "svg" else {}
             how = dict(transparent=True, bbox_inches="tight", dpi=150, metadata=dated)
             figure.savefig(path, format=kind, **how)

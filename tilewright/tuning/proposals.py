@@ -108,6 +108,13 @@ class Proposals:
         self._seen.update(str(config) for config in found)
         return found
 
+    def think(self, enough: Callable[[], bool]) -> None:
+        """Have the strategies look at their families, one after the other, until it is enough."""
+        for strategy in self._strategies:
+            if enough():
+                return
+            strategy.promise_us()
+
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""
         return max((strategy.gain() for strategy in self._strategies), default=0.0)

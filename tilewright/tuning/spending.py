@@ -48,8 +48,8 @@ class Spending:
 
     @property
     def spare_s(self) -> float:
-        """Seconds that the finalists may take beyond their own."""
-        return max(0.0, self.search_s - self.elapsed_s)
+        """Seconds that are left to search, which the finalists may have."""
+        return max(0.0, self.left_s(found=True))
 
     def left_s(self, found: bool) -> float:
         """Seconds left to search; more of them while nothing is right, so that there is an answer."""

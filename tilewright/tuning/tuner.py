@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -162,7 +163,7 @@ class _Run:
         self.ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
         self.ahead.start()
         try:
-            ready = side.submit(self._prepare)  # while the strategy thinks and the compilers start
+            ready = side.submit(self._prepare)  # while the compilers start and strategies think
             families = self.families.values()
             strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
             self._resume(strategies)
@@ -224,9 +225,9 @@ class _Run:
         """Try configs, ``size`` of them at a time, until the budget or the space is used up."""
         batches: deque[_Batch] = deque()
         try:
-            left = size if self.budget.trials is None else min(size, self.budget.trials)
-            if first := proposals.first(left):  # a strategy thinks for seconds before its first proposal
+            if first := proposals.first(min(size, self._room())):
                 futures = self.ahead.submit(first)
+                proposals.think(ready.done)
                 ready.result()
                 self._try_batch(_Batch(first, futures), proposals)
             while not self.spending.over(self.found) and not self.ahead.closed:
@@ -255,8 +256,13 @@ class _Run:
             hopeless = math.isfinite(self.budget.seconds) and proposals.gain() < ENOUGH
             self.idle = self.idle + 1 if hopeless else 0
             return batch
-        left = self.budget.trials - len(self.records) - sum(len(b.configs) for b in waiting)
-        return proposals.next(min(size, left))
+        return proposals.next(min(size, self._room(waiting)))
+
+    def _room(self, waiting: Iterable[_Batch] = ()) -> int:
+        """How many trials are left."""
+        if self.budget.trials is None:
+            return sys.maxsize
+        return self.budget.trials - len(self.records) - sum(len(b.configs) for b in waiting)
 
     def _try_batch(self, batch: _Batch, proposals: Proposals) -> None:
         """Try the configs of a batch in their order."""
@@ -287,7 +293,7 @@ class _Run:
         waiting = set(futures)
         while waiting:
             done = len(futures) - len(waiting)
-            left = self.spending.spare_s - _TRIAL_S * done if done else self.spending.left_s(self.found)
+            left = self.spending.left_s(done > 0 or self.found) - _TRIAL_S * done
             if left <= 0:
                 self.ahead.close()
                 return

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tilewright.problem import Problem
 from tilewright.report.html.charts import curve, ladder, ratios, roofline
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
 from tilewright.report.html.svg import Bar, Point
+from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
 from tilewright.report.study import cell, duration
 from tilewright.report.study import heading as title_of
 from tilewright.report.study import notes as remarks
 from tilewright.studies.engine import StudyResult
 from tilewright.studies.study import Column, PartResult, Value, time_us
-
-Row = Mapping[str, Value]
 
 
 def study_section(result: StudyResult) -> Section:
@@ -55,9 +54,9 @@ def about(row: Row) -> str:
 def _charts(part: PartResult, result: StudyResult) -> list[str]:
     if part.kind == "curve":
         return _curves(part)
-    if part.kind not in ("ladder", "sweep", "bars", "model"):
+    if part.kind not in (*LADDERS, "bars", "model"):
         return []
-    charts = [_ladder(part, layer) for layer in _layers(part)] if part.kind in ("ladder", "sweep") else []
+    charts = [_ladder(part, layer) for layer in layers(part)] if part.kind in LADDERS else []
     if part.kind == "bars":
         charts.append(_bars(part))
     if part.kind in ("bars", "model"):
@@ -65,41 +64,31 @@ def _charts(part: PartResult, result: StudyResult) -> list[str]:
     return charts
 
 
-def _layers(part: PartResult) -> list[Value]:
-    return list(dict.fromkeys(row.get("layer") for row in part.rows))
-
-
 def _ladder(part: PartResult, layer: Value) -> str:
     """Speed-ups of one layer's steps; the source's as outlines, since its device is another."""
-    rows = [row for row in part.rows if row.get("layer") == layer]
+    rows = rungs(part, layer)
     bars = [
         Bar(str(row["step"]), _number(row.get("speedup")), about(row),
             outline=_number(row.get("published_speedup")))
-        for row in rows if row.get("speedup") or row.get("published_speedup")
+        for row in rows
     ]  # fmt: skip
-    base = _base(rows)
     outlined = "published" if any(bar.outline for bar in bars) else ""
-    return ladder(bars, f"{layer}: times as fast as {base}", outlined)
-
-
-def _base(rows: Sequence[Row]) -> str:
-    """The step that speed-ups are over."""
-    return next((str(row["step"]) for row in rows if row.get("speedup") == 1.0), "the first step")
+    return ladder(bars, f"{layer}: times as fast as {base(rows)}", outlined)
 
 
 def _bars(part: PartResult) -> str:
     """Speed-ups of all layers side by side."""
-    base = _base(part.rows)
-    timed = [row for row in part.rows if row.get("speedup") and row["step"] != base]
+    first = base(part.rows)
+    timed = [row for row in part.rows if row.get("speedup") and row["step"] != first]
     names = list(dict.fromkeys(str(row["step"]) for row in timed))
     groups = [
         (str(layer), {
             str(row["step"]): (float(row["speedup"] or 0), about(row))
             for row in timed if row.get("layer") == layer
         })
-        for layer in _layers(part)
+        for layer in layers(part)
     ]  # fmt: skip
-    return ratios(groups, names, f"times as fast as {base}")
+    return ratios(groups, names, f"times as fast as {first}")
 
 
 def _roofline(part: PartResult, device: Mapping[str, Any]) -> str:
@@ -118,7 +107,7 @@ def _roofline(part: PartResult, device: Mapping[str, Any]) -> str:
 def _curves(part: PartResult) -> list[str]:
     """One chart a layer: the best so far of each strategy."""
     charts = []
-    for layer in _layers(part):
+    for layer in layers(part):
         series: dict[str, list[tuple[float, float]]] = {}
         for row in part.rows:
             seconds, best = _number(row.get("elapsed_s")), _number(row.get("best_us"))

@@ -1,0 +1,49 @@
+"""The clock of a search: what it keeps back, when it is over, how much is spent."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tilewright.tuning import spending
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.spending import Spending
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(spending.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_seconds_are_kept_for_the_finalists(clock: list[float]) -> None:
+    spent = Spending(Budget(seconds=20.0), gpu=True)
+    assert (spent.compare_s, spent.reserve_s, spent.search_s) == (1.0, 2.0, 18.0)
+    spent.prepare_s = 3.0  # the full check makes references twice
+    assert spent.reserve_s == pytest.approx(1.0 + 3.6)
+    spent.prepare_s = 60.0
+    assert spent.reserve_s == pytest.approx(1.0 + 6.0)  # but no more than a share of the budget
+    assert Spending(Budget(seconds=20.0), gpu=False).compare_s == 2.0
+
+
+def test_it_is_over_when_the_next_trial_would_be_late(clock: list[float]) -> None:
+    spent = Spending(Budget(seconds=10.0), gpu=True)
+    spent.trial_s = 2.0
+    clock[0] += 5.5
+    assert spent.left_s(found=True) == spent.spare_s == pytest.approx(2.5) and not spent.over(found=True)
+    clock[0] += 1.0
+    assert spent.over(found=True) and spent.share(3) == pytest.approx(6.5 / 8.0)
+    clock[0] += 9.0
+    assert spent.spare_s == 0.0 and spent.share(3) == 1.0
+    assert not spent.over(found=False)  # nothing is right yet: as long again
+    clock[0] += 3.0
+    assert spent.over(found=False)
+
+
+def test_of_trials_the_share_is_counted(clock: list[float]) -> None:
+    spent = Spending(Budget(trials=40), gpu=True)
+    clock[0] += 1e6
+    assert spent.share(10) == 0.25 and not spent.over(found=True)
+    assert Spending(Budget(seconds=math.inf), gpu=True).share(10) == 0.0
