@@ -39,6 +39,7 @@ BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
 ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
 DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
+BY_THREADS = 12.0  # bytes a cycle that three warps copy piece by piece (clocks: 8 to 15)
 COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
 
 
@@ -58,7 +59,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     x_copied = x_bytes / parts_of(pr)  # low parts are made here
     copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
-    by_threads = 0 if sz.image else patches * sz.places * cf["chunks"]  # pieces
+    by_threads = 0 if sz.image or gathered else patches * sz.places * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr), 8.0)
     promoted = steps * promotions(pr, cf)
     return Work(
@@ -84,7 +85,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(
             COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
-            _rounding(pr, cf, sz) * patches / steps,
+            _rounding(pr, cf, sz) * patches / steps, by_threads * 16 / BY_THREADS / steps,
         ),
     )  # fmt: skip
 
