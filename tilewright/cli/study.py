@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilewright.problem import Problem
     from tilewright.runtime.base import Runtime
     from tilewright.store import Store
+    from tilewright.studies.engine import StudyResult
     from tilewright.studies.study import PartResult
 
 Name = Annotated[
@@ -53,7 +54,6 @@ def study(
 
     Every answer is checked.
     """
-    from tilewright.report.ladder import LADDERS
     from tilewright.report.plot import drawable
     from tilewright.studies import engine
 
@@ -66,10 +66,7 @@ def study(
     runtime = options.open_device(device, measured=True)
     options.needs_kernels(runtime, "study")
     from tilewright.bench import tuner
-    from tilewright.report.gather import html as as_page
-    from tilewright.report.gather import of_document
-    from tilewright.report.plot_study import draw_study
-    from tilewright.report.study import heading, part_table, study_markdown
+    from tilewright.report.study import part_table
     from tilewright.store import Store
     from tilewright.studies.lab import Lab
 
@@ -82,19 +79,9 @@ def study(
 
     def report() -> None:
         if parts:
-            result = engine.result(wanted, lab, parts)
-            document = engine.document(result)
-            emit([], document, json_file)
-            if not quiet:
-                print(heading(result))
-            if markdown is not None:
-                outputs.write(markdown, study_markdown(result), "--markdown")
-            if html is not None:
-                outputs.write(html, as_page(result.title, [of_document(name, document)]), "--html")
+            _write(engine.result(wanted, lab, parts), files, quiet)
         if len(parts) < len(wanted.parts):
             remark(stopping.PARTS.format(done=len(parts), all=len(wanted.parts)))
-        if plot is not None and any(part.kind in LADDERS for part in parts):
-            draw_study(result, plot)
 
     with stopping.until_stopped(report) as stop:
         for part in engine.parts(wanted, lab):
@@ -104,6 +91,26 @@ def study(
                 print(flush=True)
     report()
     stop.leave()
+
+
+def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:
+    """Write what there is of a study to the files that were asked for."""
+    from tilewright.report.gather import html, of_document
+    from tilewright.report.ladder import LADDERS
+    from tilewright.report.plot_study import draw_study
+    from tilewright.report.study import heading, study_markdown
+    from tilewright.studies import engine
+
+    document = engine.document(result)
+    emit([], document, files["--json"])
+    if not quiet:
+        print(heading(result))
+    if (markdown := files["--markdown"]) is not None:
+        outputs.write(markdown, study_markdown(result), "--markdown")
+    if (page := files["--html"]) is not None:
+        outputs.write(page, html(result.title, [of_document(result.name, document)]), "--html")
+    if (plot := files["--plot"]) is not None and any(part.kind in LADDERS for part in result.parts):
+        draw_study(result, plot)
 
 
 def _tuning(
