@@ -25,7 +25,21 @@ from tilewright.runtime import Runtime, open_runtime
 __all__ = ["runtime"]  # a fixture
 
 BASE = dict(
-    x=0, wm=1, wn=1, bn=16, mb=1, chunks=2, pieces=0, batch=1, stages=2, xs=2, cm=1, sc=1, sg=1, combine=0
+    x=0,
+    wm=1,
+    wn=1,
+    bn=16,
+    mb=1,
+    chunks=2,
+    pieces=0,
+    tall=0,
+    batch=1,
+    stages=2,
+    xs=2,
+    cm=1,
+    sc=1,
+    sg=1,
+    combine=0,
 )
 NONE, TWO_PASS, LAST = 0, 2, 3
 
@@ -69,6 +83,16 @@ CASES = (
     ("n1c128h7w7k70r3s3p1-f8-nhwc", dict(pieces=1, chunks=4, batch=3, wm=2)),
     ("n1c128h7w7k70r3s3p1-f16-nhwc", dict(pieces=1, chunks=4, batch=3, bn=24, sc=4, cm=2, xs=1)),
     ("n1c64h9w7k70r5s5p2-f16-nhwc", dict(pieces=1, chunks=4, batch=5)),
+    # rectangles
+    ("n2c32h9w19k70r3s3p1-f16-nhwc+bias", dict(pieces=1, tall=1, wn=2, batch=3)),
+    ("n2c64h9w19k70r3s3p1u2-f16-nhwc", dict(pieces=1, tall=1, chunks=4, wn=3, bn=8, batch=9)),
+    ("n2c32h11w9k71r3s2p1.0.0.1d2u3x1-bf16-nhwc+add", dict(pieces=1, tall=1, batch=2, wn=2, bn=8)),
+    ("n2c64h13w21k70r5s5-f16-nhwc+relu+maxpool2", dict(pieces=1, tall=1, wn=2, bn=8, batch=5)),
+    ("n2c32h13w21k72r3s3p1-f16-nhwc2nchw+add+maxpool3u2", dict(pieces=1, tall=1, wn=3, xs=2)),
+    ("n2c32h13w21k68r3s3p1-f8-nhwc+maxpool2", dict(pieces=1, tall=1, wn=2, sg=2, combine=TWO_PASS, xs=1)),
+    ("n1c32h9w19k33r3s3p1-i8-nhwc", dict(pieces=1, tall=1, chunks=2, wn=2, sc=2, cm=2, xs=1)),
+    ("n2c64h8w18k35r1s1-f16-nhwc+avgpool2", dict(pieces=1, tall=1, wn=2, xs=1)),
+    ("n2c32h9w19k71r3s3p1-f16-nhwc+add", dict(pieces=1, tall=1, sg=2, combine=LAST, xs=1)),
     # 1x1: patches come with filters
     ("n1c128h5w5k70r1s1-f16-nhwc", dict(xs=1, pieces=1, chunks=4, batch=2)),
     ("n1c80h5w5k70r1s1-f16-nhwc", dict(xs=1, pieces=1, chunks=2, batch=1, stages=3)),

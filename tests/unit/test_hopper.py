@@ -21,7 +21,7 @@ from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.hopper_tile import Line, image_of, lines, patch_of, registers_at_most, sizes
+from tilewright.kernels.hopper_tile import Line, image_of, lines, patch_of, registers_at_most, run, sizes
 from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.tools import pack
 from tilewright.problem import Problem
@@ -33,8 +33,9 @@ H100 = for_architecture("sm_90")
 HOPPER = family("hopper")
 R12 = Problem.parse("n1c512h7w7k512r3s3p1-f16-nhwc")
 BASE = dict(
-    x=0, wm=1, wn=1, bn=56, mb=1, chunks=8, pieces=0, batch=1, stages=9, xs=1, cm=1, sc=8, sg=1, combine=0
-)
+    x=0, wm=1, wn=1, bn=56, mb=1, chunks=8, pieces=0, tall=0, batch=1, stages=9, xs=1, cm=1,
+    sc=8, sg=1, combine=0,
+)  # fmt: skip
 LAYERS = (
     "n1c512h7w7k512r3s3p1-f16-nhwc",
     "n1c256h34w34k512r3s3p1-i8-nhwc",
@@ -244,8 +245,8 @@ def test_every_tap_of_every_output_is_its_place_on_the_raster(text: str) -> None
 
 
 MAPPED_AS = (
-    *(dict(x=0, chunks=chunks, pieces=1) for chunks in (2, 8)),
-    dict(x=1, chunks=4, pieces=1),
+    *(dict(x=0, wn=1, bn=40, chunks=chunks, pieces=1, tall=0) for chunks in (2, 8)),
+    dict(x=1, wn=2, bn=16, chunks=4, pieces=1, tall=1),
 )
 
 
@@ -257,13 +258,13 @@ def test_the_copy_engine_finds_what_threads_would(text: str) -> None:
     """Pixels as cuTensorMapEncodeIm2col enumerates them, against find_pixel in the words of the kernel."""
     pr = Problem.parse(text)
     view, rows, columns = lines(pr)
-    patch = patch_of(pr, 0, 40)
     for way in MAPPED_AS:
-        image = image_of(pr, way, patch)
+        image, (count, line) = image_of(pr, way), patch_of(pr, way)
         if pr.groups > 1 and tap_chunks(pr) % way["chunks"]:
             assert image is None  # the last channels would bring those of the next group along
             continue
         assert image is not None and image.legal and image.row_bytes == 16 * way["chunks"]
+        assert image.box_pixels == line and count == (2 + rows.reach if way["tall"] else 1)
         assert image.dims == (pr.groups * tap_chunks(pr) * each(pr), view.w, view.h, view.n)
         box = [range(low, size + high, step) for low, high, size, step in zip(
             image.lower, image.upper, (image.columns, image.rows), image.stride, strict=True)]  # fmt: skip
@@ -271,15 +272,15 @@ def test_the_copy_engine_finds_what_threads_would(text: str) -> None:
         raster = [(n, h, w) for n in range(view.n + 2) for h in box[1] for w in box[0]]
         for px0 in random.Random(text).sample(range(view.n * rows.extent * columns.extent), 5):
             for phase in range(rows.phases * columns.phases):
-                for row in range(0, patch, 3):
-                    place = px0 + row
+                for i, row in itertools.product(range(count), range(0, line, 3)):
+                    place = px0 + i * columns.extent + row
                     i, j = place // columns.extent % rows.extent, place % columns.extent
                     wanted = (
                         place // (columns.extent * rows.extent),
                         i * pr.stride[0] + phase // columns.phases - pr.pad[0],
                         j * pr.stride[1] + phase % columns.phases - pr.pad[2],
                     )
-                    n, h, w = raster[px0 + row] if px0 + row < len(raster) else (view.n, 0, 0)
+                    n, h, w = raster[place] if place < len(raster) else (view.n, 0, 0)
                     found = (n, h + phase // columns.phases, w + phase % columns.phases)
                     assert found == wanted or min(found[0], wanted[0]) >= view.n
 
@@ -299,7 +300,7 @@ def test_the_longest_share_is_counted(text: str) -> None:
 
 def test_where_threads_copy_the_input() -> None:
     def mapped(text: str, **change: int) -> bool:
-        return image_of(Problem.parse(text), BASE | dict(pieces=1) | change, 80) is not None
+        return image_of(Problem.parse(text), BASE | dict(pieces=1) | change) is not None
 
     assert mapped("n1c512h7w7k512r3s3p1-f16-nhwc") and mapped("n1c512h7w7k512r3s3p1-f8-nhwc")
     assert not mapped("n1c512h7w7k512r3s3p1-f16-nhwc", pieces=0)  # pieces apart
@@ -308,7 +309,8 @@ def test_where_threads_copy_the_input() -> None:
     assert not mapped("n1c80h33w33k64r3s3p1g2-f16-nhwc")  # 40 channels of a group in steps of 64
     assert not mapped("n1c64h400w7k64r3s3p200-f16-nhwc")  # the box would begin 200 pixels before the image
     assert not mapped("n1c64h33w33k64r1s1u9-f16-nhwc")  # strides end at 8
-    assert image_of(R12, BASE | dict(pieces=1), 2000) is None  # more pixels than an instruction copies
+    assert not mapped("n1c64h56w999k64r3s3p1-f16-nhwc")  # more pixels than an instruction copies
+    assert mapped("n1c64h56w999k64r3s3p1-f16-nhwc", tall=1)
 
 
 def test_a_warp_beside_those_that_multiply_where_the_copy_engine_copies() -> None:
@@ -334,12 +336,59 @@ def test_patches_of_1x1_filters_have_the_buffers_of_their_filters() -> None:
 
 def test_sizes() -> None:
     sz = sizes(R12, BASE)
-    assert (sz.patch, sz.steps, sz.k_tiles, sz.px_tiles, sz.blocks) == (80, 72, 8, 1, 64)
+    assert (sz.lines * sz.line, sz.steps, sz.k_tiles, sz.px_tiles, sz.blocks) == (80, 72, 8, 1, 64)
     assert (sz.w_bytes, sz.x_bytes) == (8192, (80 * 16 + 16) * 8)
     assert sz.shared_bytes == 9 * 8192 + 10368 + 320 + 224 + 4 * 8 * 7 * 68 + 16 * 10 + 16 + 1024
     blueprint = HOPPER.blueprint(R12, H100, _config())
     assert blueprint.specific and blueprint.launches[0].cluster == 8
     assert blueprint.packed_bytes == R12.w_bytes
+
+
+def test_a_rectangle_copies_no_places_between_its_lines() -> None:
+    y2 = Problem.parse("n1c32h272w272k64r3s3p1-f16-nhwc")
+    common = BASE | dict(chunks=4, pieces=1, bn=96, wn=2, sc=1, stages=2)
+    run, tall = sizes(y2, common), sizes(y2, common | dict(tall=1))
+    assert (run.lines, run.line, run.px_tiles) == (1, 744, 387)
+    assert (tall.lines, tall.line) == (4, 104) and tall.x_bytes * 7 == run.x_bytes * 4 - 64 * 64
+    assert (tall.p_tiles, tall.q_tiles, tall.px_tiles) == (136, 3, 408)
+
+
+@pytest.mark.parametrize("text", [*LAYERS, *ODD, *MORE])
+def test_every_tap_of_a_rectangle_is_in_its_patch(text: str) -> None:
+    """In the words of multiply_step, send_for_patch and find_output."""
+    pr = Problem.parse(text)
+    _, rows, columns = lines(pr)
+    way = dict(x=0, wn=3, bn=16, chunks=2, pieces=1, tall=1)
+    count, line = patch_of(pr, way)
+    u, v = pr.stride
+    for px, r, s in itertools.product(range(3 * 16), range(pr.r), range(pr.s)):
+        r_moved, s_moved = r * pr.dilation[0], s * pr.dilation[1]
+        row = (r_moved // u + px // 16) * line + s_moved // v + px % 16
+        output = px // 16 * columns.extent + px % 16
+        assert row < count * line and s_moved // v + px % 16 < line
+        moved = r_moved // u * columns.extent + s_moved // v
+        assert row // line * columns.extent + row % line == output + moved
+
+
+def test_where_a_tile_may_be_a_rectangle() -> None:
+    r2, tall = Problem.parse("n1c64h56w56k64r3s3p1-f16-nhwc"), dict(tall=1, pieces=1, sc=1, stages=2)
+    HOPPER.check(r2, H100, _config(**tall, bn=56, wn=2))
+    HOPPER.check(Problem.parse(f"{r2}+relu+maxpool2"), H100, _config(**tall, bn=56, wn=2))
+    for change in (dict(pieces=0), dict(bn=64), dict(bn=64, wn=2)):
+        with pytest.raises(ConfigError, match="'rectangle'"):
+            HOPPER.check(r2, H100, _config(**{**tall, "bn": 56, **change}))
+    with pytest.raises(ConfigError, match="'pool'"):  # a window has two rows
+        HOPPER.check(Problem.parse(f"{r2}+relu+maxpool2"), H100, _config(**tall, bn=56, wn=1))
+    with pytest.raises(ConfigError, match="'rectangle'"):  # of 1x1 filters there is nothing between
+        HOPPER.check(Problem.parse("n1c64h56w56k64r1s1-f16-nhwc"), H100, _config(**tall, bn=56, wn=2))
+
+
+def test_neighbours_of_a_pixel_are_stored_together_as_far_as_pixels_are_aligned() -> None:
+    def runs(k: int, **change: int) -> int:
+        return run(Problem.parse(f"n1c64h17w17k{k}r1s1-f16-nhwc"), BASE | change)
+
+    assert [runs(k) for k in (64, 100, 102, 28269)] == [8, 4, 2, 1]
+    assert runs(64, combine=2) == runs(100, combine=2) == 4
 
 
 def test_the_model_sees_the_sum_split_and_filters_shared() -> None:

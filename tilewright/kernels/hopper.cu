@@ -16,6 +16,9 @@
 //   tap (0, 1)           [----- NB -----]                        products of a step: KB x NB outputs of one tap,
 //   tap (1, 0)                  [----- NB -----]                 CHUNKS * 16 bytes of the sum
 //
+// A tile may be a rectangle instead (TALL): WN rows of WG_N outputs. Of its patch each line is WG_N places and those
+// under the taps to their right, not all between: of wide images far fewer.
+//
 // With stride u there are PHASES such lines in a patch, one for each h % u, w % u that a tap needs; dilation makes
 // the moves longer. Places outside of the image are zeros; outputs outside of P x Q are not stored.
 //
@@ -55,11 +58,12 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
 #if MAPPED
 // Send for the patch that step `step` reads.
 INLINE void send_for_patch(shared_t to, const Block *b, int step, shared_t bar) {
-    const int q = b->px0 % WR, p = b->px0 / WR % HR, n = b->px0 / (WR * HR);
     const int c = (b->at.group * CC + step / TAPS * CHUNKS) * EACH;
-    UNROLL for (int phase = 0; phase < PHASES_H * PHASES_W; phase++)
-        image_copy(to + phase * (PATCH * ROW), b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W,
+    UNROLL for (int i = 0; i < PHASES_H * PHASES_W * LINES; i++) {
+        const int phase = i / LINES, o = b->px0 + i % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+        image_copy(to + i * (LINE * ROW), b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W,
                    phase / PHASES_W, bar);
+    }
 }
 #endif
 

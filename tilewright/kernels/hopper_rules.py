@@ -11,9 +11,9 @@ from tilewright.kernels.hopper_tile import (
     chunks_of,
     image_of,
     joint,
+    lines,
     most_patches,
-    patch_of,
-    pooled_rows,
+    outputs_of,
     raster,
     registers,
     registers_at_most,
@@ -36,9 +36,12 @@ def batches(pr: Problem) -> tuple[int, ...]:
     return tuple(sorted({1, pr.s, pr.r * pr.s})) if pr.r * pr.s > 1 else (1, 2, 4)
 
 
-def _image(pr: Problem, way: int, nb: int, chunks: int, pieces: int) -> TensorMap | None:
-    """Where the copy engine copies patches: what it is told."""
-    return image_of(pr, dict(x=way, chunks=chunks, pieces=pieces), patch_of(pr, way, nb))
+_PLACED = ("x", "wn", "bn", "chunks", "pieces", "tall")
+
+
+def _image(pr: Problem, *values: int) -> TensorMap | None:
+    """Where the copy engine copies patches: what it is told; ``values`` are those of _PLACED."""
+    return image_of(pr, dict(zip(_PLACED, values, strict=True)))
 
 
 def _whole_batches(pr: Problem, way: int, chunks: int, together: bool, batch: int) -> bool:
@@ -54,15 +57,24 @@ def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
     return chunks in up_to(max(2, 2 * tap_chunks(pr) - 1), CHUNKS)
 
 
-def _pools(pr: Problem, way: int, nb: int, sc: int, combine: int) -> bool:
+def _pools(pr: Problem, way: int, wn: int, bn: int, tall: int, sc: int, combine: int) -> bool:
     """Whether whoever has whole sums can pool them."""
     pool = pr.epilogue.pool
     if pool is None or combine == TWO_PASS:
         return True
-    return combine == NONE and sc == 1 and pool.pad == 0 and pooled_rows(pr, nb, way) > 0
+    tile = outputs_of(pr, dict(x=way, wn=wn, bn=bn, tall=tall, combine=combine))
+    return combine == NONE and sc == 1 and pool.pad == 0 and min(tile) > 0
 
 
-_BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "batch", "stages", "xs")
+def _upright(pr: Problem, *values: int) -> bool:
+    """Whether a tile that is a rectangle has lines of its own to copy, and outputs for each warpgroup."""
+    way, wn, bn, *_, tall = values
+    view = lines(pr, way)[0]
+    useful = taps(pr, way) > 1 or pr.epilogue.pool is not None
+    return not tall or (useful and wn <= view.p and bn < view.q + 8 and _image(pr, *values) is not None)
+
+
+_BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "tall", "batch", "stages", "xs")
 
 
 def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
@@ -72,14 +84,14 @@ def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
-def _joint(pr: Problem, way: int, nb: int, chunks: int, pieces: int) -> bool:
-    """Whether patches come with the filters that read them."""
-    return joint(pr, _image(pr, way, nb, chunks, pieces))
+def _joint(pr: Problem, *values: int) -> bool:
+    """Whether patches come with the filters that read them; ``values`` are those of _PLACED."""
+    return joint(pr, _image(pr, *values))
 
 
-def _threads(pr: Problem, way: int, wm: int, wn: int, bn: int, chunks: int, pieces: int) -> int:
-    """Threads of a block."""
-    return threads(dict(wm=wm, wn=wn), _image(pr, way, wn * bn, chunks, pieces))
+def _threads(pr: Problem, wm: int, *values: int) -> int:
+    """Threads of a block; ``values`` are those of _PLACED."""
+    return threads(dict(wm=wm, wn=values[1]), _image(pr, *values))
 
 
 RULES = (
@@ -90,31 +102,34 @@ RULES = (
          "what is gathered is one step, pieces apart"),
     Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
          "warpgroups without pixels"),
-    Rule("resident", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces: mb * _threads(
-        problem, x, wm, wn, bn, chunks, pieces) <= device.threads_per_unit,
+    Rule("resident", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall: mb * _threads(
+        problem, wm, x, wn, bn, chunks, pieces, tall) <= device.threads_per_unit,
         "more threads than a unit holds at once"),
-    Rule("registers", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces: registers(
+    Rule("registers", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall: registers(
         problem, dict(x=x, bn=bn)) <= registers_at_most(
-        _threads(problem, x, wm, wn, bn, chunks, pieces), mb, device.regs_per_unit),
+        _threads(problem, wm, x, wn, bn, chunks, pieces, tall), mb, device.regs_per_unit),
          "more registers than a thread or a unit has"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
-    Rule("batch", lambda problem, x, wn, bn, chunks, pieces, batch: _whole_batches(
-        problem, x, chunks, _joint(problem, x, wn * bn, chunks, pieces), batch),
+    Rule("rectangle", lambda problem, x, wn, bn, chunks, pieces, tall: _upright(
+        problem, x, wn, bn, chunks, pieces, tall),
+        "rows of a tile are copied by the copy engine, one line of the raster each"),
+    Rule("batch", lambda problem, x, wn, bn, chunks, pieces, tall, batch: _whole_batches(
+        problem, x, chunks, _joint(problem, x, wn, bn, chunks, pieces, tall), batch),
          "batches that end inside a patch, or the sum"),
-    Rule("joint", lambda problem, x, wn, bn, chunks, pieces, xs: xs == 1 or not _joint(
-        problem, x, wn * bn, chunks, pieces),
+    Rule("joint", lambda problem, x, wn, bn, chunks, pieces, tall, xs: xs == 1 or not _joint(
+        problem, x, wn, bn, chunks, pieces, tall),
         "patches of 1x1 filters come with these, in no buffers of their own"),
     Rule("stages", lambda problem, x, chunks, batch, stages: stages <= max(2, steps(
         problem, x, chunks) // batch), "more buffers than batches"),
     Rule("patches", lambda problem, x, chunks, xs: xs <= runs(problem, x, chunks),
          "more buffers than runs of channels"),
-    Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs: _fits_shared(
-        problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs),
+    Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs:
+         _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs),
         "more shared memory than a block may have"),
-    Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs, sc:
-         sc == 1 or _fits_shared(
-             problem, device, x, wm, wn, bn, mb, chunks, pieces, batch, stages, xs, sc=sc),
+    Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch,
+         stages, xs, sc: sc == 1 or _fits_shared(
+             problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs, sc=sc),
          "shares of a cluster meet in shared memory, beside the buffers"),
     Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
@@ -127,14 +142,12 @@ RULES = (
     Rule("useless_patches", lambda problem, x, chunks, batch, xs, sc, sg: xs <= most_patches(
         problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)),
         "more buffers than runs of channels of a share"),
-    Rule("next_patch", lambda problem, x, wn, bn, chunks, pieces, batch, xs, sc, sg: xs > 1 or _joint(
-        problem, x, wn * bn, chunks, pieces) or most_patches(
+    Rule("next_patch", lambda problem, x, wn, bn, chunks, pieces, tall, batch, xs, sc, sg: xs > 1 or _joint(
+        problem, x, wn, bn, chunks, pieces, tall) or most_patches(
         problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)) == 1,
         "a patch is given back when the first products of the next one are under way"),
     Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
          "shares across the grid need combining"),
-    Rule("pool", lambda problem, x, wn, bn, sc, combine: _pools(problem, x, bn * wn, sc, combine),
+    Rule("pool", lambda problem, x, wn, bn, tall, sc, combine: _pools(problem, x, wn, bn, tall, sc, combine),
          "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
 )  # fmt: skip
-
-

@@ -1,7 +1,11 @@
 // The tile of sums of the hopper family: written by the warpgroups, added up over shares, finished and stored by all
-// threads of the blocks that have shares of it, RUN neighbours in y at once.
+// threads of the blocks that have shares of it, RUN neighbours in y at once. A row of the tile is FAST neighbours: the
+// channels of a pixel, or in nchw the pixels of a channel.
 
 #define RUNS_AT_ONCE (RUN > 4 ? 2 : 4)  // of a thread: at most 16 elements
+#define BY_ROWS (RUN == 1 && FAST >= 32)  // a warp has a row at once: what its elements share is worked out once
+#define OF_ROW (FAST < 256 ? (FAST + 31) / 32 : 8)  // elements of it that a thread has at once
+#define WARPS (THREADS / 32)
 
 // Write a thread's sums to the tile.
 INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {
@@ -21,19 +25,19 @@ INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread)
 // How many rows of the tile a block of the cluster finishes, from sc * MINE on.
 INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MINE) : 0; }
 
-// Add up a run of the tile, over the shares of the cluster; `e` counts this block's elements.
-INLINE void add_up(acc_t v[RUN], shared_t shared, int e) {
-    const int at = (e / FAST * PITCH + e % FAST) * 4;
+// Add up a run of the tile, over the shares of the cluster; `row` counts this block's.
+INLINE void add_up(acc_t v[RUN], shared_t shared, int row, int column) {
+    const int at = (row * PITCH + column) * 4;
     UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
     UNROLL for (int sc = 0; sc < SC; sc++) {
         const int from = SC > 1 ? MEET_FROM + sc * (MINE * PITCH * 4) + at : at;
-#if Y_NHWC
+#if RUN % 4 == 0
         acc_t four[RUN / 4][4];
         const int late = RUN == 8 && THREAD(0) & 4;  // four threads begin with their second half: other banks
         UNROLL for (int i = 0; i < RUN / 4; i++) read4(four[i], shared, from + (late ? RUN / 4 - 1 - i : i) * 16);
         UNROLL for (int i = 0; i < RUN; i++) v[i] += late ? four[RUN / 4 - 1 - i / 4][i % 4] : four[i / 4][i % 4];
 #else
-        v[0] += read1(shared, from);
+        UNROLL for (int i = 0; i < RUN; i++) v[i] += read1(shared, from + i * 4);
 #endif
     }
 }
@@ -44,22 +48,21 @@ INLINE offset_t element_of(int k, int pixel) {
     return ((offset_t)(N == 1 ? 0 : pixel / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + (N == 1 ? pixel : pixel % (P * Q));
 }
 
-// Pixel of y that element e of the tile is of.
-INLINE int pixel_of(shared_t shared, int e) { return read_int(shared, OUTS_FROM + (Y_NHWC ? e / FAST : e % FAST) * 4); }
+// Pixel of y that an element of the tile is of.
+INLINE int pixel_of(shared_t shared, int row, int column) { return read_int(shared, OUTS_FROM + (Y_NHWC ? row : column) * 4); }
 
-// Finish a run of outputs, from element e of the tile on, and store it; or hand partial sums on.
-INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int e, int pixel,
-                       const acc_t v[RUN]) {
-    const int k = b->channels + (Y_NHWC ? e % FAST : e / FAST), k_all = b->at.group * K + k;
+// Finish a run of outputs, from an element of the tile on, and store it; or hand partial sums on.
+INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int row, int column,
+                       int pixel, const acc_t v[RUN]) {
+    const int k = b->channels + (Y_NHWC ? column : row), k_all = b->at.group * K + k;
     if (k < K && pixel >= 0) {
         const offset_t to = element_of(k_all, pixel);
         y_t out[RUN];
         y += SHARE_AT(b->at) + to;
-        UNROLL for (int i = 0; i < RUN; i++)
-            if (Y_VECTOR || k + i < K) {
-                out[i] = y_of(epilogue(v[i], bias, k_all + i, z, to + i));
-                if (!Y_VECTOR) y[i] = out[i];
-            }
+        UNROLL for (int i = 0; i < RUN; i++) {
+            out[i] = y_of(epilogue(v[i], bias, k_all + i, z, to + i));
+            if (!Y_VECTOR) y[i] = out[i];
+        }
         if (Y_VECTOR) store_run(RUN, y, out);
     }
 }
@@ -68,28 +71,29 @@ INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
 // Store what the pool makes of each whole window of the tile.
 INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
                        GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared) {
-    const int fast = Y_NHWC ? KT : WINDOWS(TILE_ROWS) * YQ, slow = Y_NHWC ? WINDOWS(TILE_ROWS) * YQ : KT;
-    const int row = b->px0 / WR, n = row / HR, p0 = row % HR;
+    const int wide = WINDOWS(TILE_COLUMNS), windows = WINDOWS(TILE_ROWS) * wide;
+    const int fast = Y_NHWC ? KT : windows, slow = Y_NHWC ? windows : KT;
+    const int row = b->px0 / WR, n = row / HR, p0 = row % HR, q0 = b->px0 % WR;
     for (int e = THREAD(0) * RUN; e < slow * fast; e += THREADS * RUN) {
         const int k = Y_NHWC ? e % fast : e / fast, window = Y_NHWC ? e / fast : e % fast;
         const int k_all = b->at.group * K + b->channels + k;
-        const int i0 = window / YQ * POOL_STRIDE, j0 = window % YQ * POOL_STRIDE, yp = p0 / POOL_STRIDE + window / YQ;
-        if (b->channels + k < K && n < N && yp < YP) {
+        const int i0 = window / wide * POOL_STRIDE, j0 = window % wide * POOL_STRIDE;
+        const int yp = (p0 + i0) / POOL_STRIDE, yq = (q0 + j0) / POOL_STRIDE;
+        if (b->channels + k < K && n < N && yp < YP && yq < YQ) {
             acc_t pooled[RUN];
             y_t out[RUN];
-            GLOBAL y_t *to = y + Y_AT(n, k_all, yp, window % YQ);
+            GLOBAL y_t *to = y + Y_AT(n, k_all, yp, yq);
             UNROLL for (int c = 0; c < RUN; c++) pooled[c] = POOL_NOTHING;
             UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
-                const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * WR + j;
+                const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * TILE_WIDTH + j;
                 acc_t v[RUN];
-                add_up(v, shared, Y_NHWC ? place * FAST + k : k * FAST + place);
+                add_up(v, shared, Y_NHWC ? place : k, Y_NHWC ? k : place);
                 UNROLL for (int c = 0; c < RUN; c++)
-                    if (Y_VECTOR || b->channels + k + c < K)
-                        pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, j)));
+                    pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, q0 + j)));
             }
             UNROLL for (int c = 0; c < RUN; c++) {
                 out[c] = y_of(pool_mean(pooled[c], POOL_SIZE * POOL_SIZE));
-                if (!Y_VECTOR && b->channels + k + c < K) to[c] = out[c];
+                if (!Y_VECTOR) to[c] = out[c];
             }
             if (Y_VECTOR) store_run(RUN, to, out);
         }
@@ -101,14 +105,14 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
 INLINE void add_parts(acc_t v[RUN], const GLOBAL acc_t *part) {
     UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
     NO_UNROLL for (int g = 0; g < SG; g++, part += SLOW * FAST) {
-#if Y_NHWC
+#if RUN % 4 == 0
         UNROLL for (int i = 0; i < RUN; i += 4) {
             acc_t four[4];
             fresh4(four, part + i);
             UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
         }
 #else
-        v[0] += load_fresh(part);
+        UNROLL for (int i = 0; i < RUN; i++) v[i] += load_fresh(part + i);
 #endif
     }
 }
@@ -116,30 +120,49 @@ INLINE void add_parts(acc_t v[RUN], const GLOBAL acc_t *part) {
 // Store this block's rows of the tile. LAST: shares of the grid meet in memory, the block that arrives last adds them.
 INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
                        GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared) {
-    const int start = THREAD(0) * RUN, count = rows_of(b->sc) * FAST, first = b->sc * (MINE * FAST);
-    GLOBAL acc_t *parts = partial + (offset_t)b->at.tile * SG * (SLOW * FAST) + first;
+    const int start = THREAD(0) * RUN, rows = rows_of(b->sc), count = rows * FAST, first = b->sc * MINE;
+    GLOBAL acc_t *parts = partial + (offset_t)b->at.tile * SG * (SLOW * FAST) + first * FAST;
     int whole = 1;
 #if COMBINE == LAST
     for (int e = start; e < count; e += THREADS * RUN) {
         acc_t v[RUN];
-        add_up(v, shared, e);
+        add_up(v, shared, e / FAST, e % FAST);
         store_run(RUN, parts + (offset_t)b->sg * (SLOW * FAST) + e, v);
     }
     whole = arrive_last(arrived, b->at, SG, is_last);
 #endif
-    if (whole)
-        NO_UNROLL for (int e = start; e < count; e += RUNS_AT_ONCE * THREADS * RUN) {
-            acc_t v[RUNS_AT_ONCE][RUN];
-            int pixel[RUNS_AT_ONCE];
-            UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {  // all are read before the first is stored
-                const int at = min(e + i * (THREADS * RUN), count - RUN);
-                pixel[i] = pixel_of(shared, first + at);
-                if (COMBINE == LAST) add_parts(v[i], parts + at);
-                else add_up(v[i], shared, at);
+    if (!whole) return;
+#if BY_ROWS
+    const int lane = THREAD(0) % 32;
+    for (int row = THREAD(0) / 32; row < rows; row += WARPS)
+        NO_UNROLL for (int from = lane; from - lane < FAST; from += OF_ROW * 32) {
+            acc_t v[OF_ROW][RUN];
+            UNROLL for (int i = 0; i < OF_ROW; i++) {
+                const int column = min(from + i * 32, FAST - 1);
+                if (COMBINE == LAST) add_parts(v[i], parts + row * FAST + column);
+                else add_up(v[i], shared, row, column);
             }
-            UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++)
-                if (e + i * (THREADS * RUN) < count)
-                    finish_run(y, bias, z, b, first + e + i * (THREADS * RUN), pixel[i], v[i]);
+            UNROLL for (int i = 0; i < OF_ROW; i++) {
+                const int column = from + i * 32;
+                if (column < FAST)
+                    finish_run(y, bias, z, b, first + row, column, pixel_of(shared, first + row, column), v[i]);
+            }
         }
+#else
+    NO_UNROLL for (int e = start; e < count; e += RUNS_AT_ONCE * THREADS * RUN) {
+        acc_t v[RUNS_AT_ONCE][RUN];
+        int pixel[RUNS_AT_ONCE];
+        UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {  // all are read before the first is stored
+            const int at = min(e + i * (THREADS * RUN), count - RUN);
+            pixel[i] = pixel_of(shared, first + at / FAST, at % FAST);
+            if (COMBINE == LAST) add_parts(v[i], parts + at);
+            else add_up(v[i], shared, at / FAST, at % FAST);
+        }
+        UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {
+            const int at = e + i * (THREADS * RUN);
+            if (at < count) finish_run(y, bias, z, b, first + at / FAST, at % FAST, pixel[i], v[i]);
+        }
+    }
+#endif
 }
 #endif

@@ -21,6 +21,7 @@
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define W_BYTES (PARTS * KB * CHUNKS * 16)
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
+#define PATCH (LINES * LINE)                 // places of a phase: lines of the raster, or of all of it one
 #define PLACES (PHASES_H * PHASES_W * PATCH)
 #define ITEMS (PLACES * CHUNKS)              // pieces of a patch
 #define AT_ONCE 8                            // loads of a thread under way at once
@@ -43,8 +44,10 @@
 #define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
 #define TILE_BYTES (SLOW * PITCH * 4)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
-#define TILE_ROWS (NB < Q ? 0 : (NB - Q) / WR + 1)  // whole rows of the sum in a tile that begins with one
-#define POOL_TILES ((YP + WINDOWS(TILE_ROWS) - 1) / WINDOWS(TILE_ROWS))  // of an image, where the tile is pooled
+// Rows and columns of the sum in a tile: of a rectangle; else whole ones in a tile that begins with one.
+#define TILE_ROWS (TALL ? WN : NB < Q ? 0 : (NB - Q) / WR + 1)
+#define TILE_COLUMNS (TALL ? WG_N : Q)
+#define TILE_WIDTH (TALL ? WG_N : WR)        // from one row of it to the next
 #define WAITS_LATE 1
 
 #include "tile.h"
@@ -77,7 +80,11 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
     k_tile += rest % (K_TILES / K_GROUP) * K_GROUP;
     int group = rest / (K_TILES / K_GROUP), share = b.sg * SC + b.sc;
     b.channels = k_tile * KB;
-    b.px0 = POOL_HERE ? (px_tile / POOL_TILES * HR + px_tile % POOL_TILES * FORWARD(TILE_ROWS)) * WR : px_tile * NB;
+    b.px0 = px_tile * NB;
+    if (TALL || POOL_HERE) {  // a tile lies within an image
+        const int n = px_tile / (P_TILES * Q_TILES), p_tile = px_tile / Q_TILES % P_TILES;
+        b.px0 = (n * HR + p_tile * FORWARD(TILE_ROWS)) * WR + px_tile % Q_TILES * FORWARD(TILE_COLUMNS);
+    }
     b.first = FIRST_STEP(share), b.last = FIRST_STEP(share + 1);
     b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
@@ -87,14 +94,15 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
 
 // Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
 INLINE int find_pixel(int px0, int row) {
-    const int place = px0 + row % PATCH, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
+    const int place = px0 + row % PATCH / LINE * WR + row % LINE, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
     const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
     return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * CC) : -1;
 }
 
-// Which pixel of y an output of the raster is; -1 if it is none.
-INLINE int find_output(int o) {
-    const int q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+// Which pixel of y output `px` of a tile is; -1 if it is none.
+INLINE int find_output(int px0, int px) {
+    const int o = px0 + (TALL ? px / WG_N * WR : px);  // the raster's; of a rectangle the first one of its row
+    const int q = o % WR + (TALL ? px % WG_N : 0), p = o / WR % HR, n = o / (WR * HR);
     return q < Q && p < P && n < N ? (n * P + p) * Q + q : -1;
 }
 
@@ -102,7 +110,7 @@ INLINE int find_output(int o) {
 INLINE void find_places(shared_t shared, int px0, int thread, int count) {
     if (!GATHERS && !MAPPED)
         for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
-    for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0 + px));
+    for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0, px));
 }
 
 // Write a piece of a patch, and its low parts.
@@ -193,7 +201,8 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
 #define X_SIDES (SWIZZLED ? 2 : X_NEXT / 8)
 INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap_r, int tap_s, int team, int thread) {
     const int r = GATHERS ? 0 : tap_r * DIL_H, s = GATHERS ? 0 : tap_s * DIL_W;
-    const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + r / STR_H * WR + s / STR_W + team / WM * WG_N;
+    const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + s / STR_W +
+                    (TALL ? (r / STR_H + team / WM) * LINE : r / STR_H * WR + team / WM * WG_N);
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
     const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + row * (ROW / 16);
 #if PARTS == 2  // while those with a low part go on, the one of high parts is added up

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from math import gcd
 
 from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.tensor_map import TensorMap
@@ -21,6 +22,7 @@ PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them
 # accurate, 8 numbers deep: as mma has it, and as FEWEST_ACCURATE was simulated.
 PROMOTED = {E4M3: 4, THREE: 1}
 PIECES = ("pieces of 16 bytes apart", "swizzled rows")
+TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
 ALIGNMENT = 1024  # bytes to align the buffers
 Values = dict[str, int]
@@ -68,7 +70,10 @@ class Sizes:
     threads: int
     k_tiles: int
     px_tiles: int
-    patch: int
+    p_tiles: int
+    q_tiles: int
+    lines: int
+    line: int
     image: TensorMap | None
     x_stages: int
     steps: int
@@ -81,7 +86,7 @@ class Sizes:
     @property
     def places(self) -> int:
         """Places of a patch, of all phases."""
-        return self.rows.phases * self.columns.phases * self.patch
+        return self.rows.phases * self.columns.phases * self.lines * self.line
 
 
 @lru_cache(maxsize=64)
@@ -144,26 +149,42 @@ def steps(pr: Problem, way: int, chunks: int) -> int:
     return runs(pr, way, chunks) * taps(pr, way)
 
 
-def pooled_rows(pr: Problem, nb: int, way: int) -> int:
-    """Rows of pooled outputs in a tile of ``nb`` places that begins with a row of the sum."""
-    view, _, columns = lines(pr, way)
-    rows = (nb - view.q) // columns.extent + 1 if nb >= view.q else 0
-    pool = pr.epilogue.pool
-    assert pool is not None
-    return (rows - pool.size) // pool.stride + 1 if rows >= pool.size else 0
+def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
+    """Rows and columns of y that a tile has which lies within an image; where the kernel pools, of windows.
+
+    One that is a run of the raster has whole rows, and begins with one.
+    """
+    view, _, columns = lines(pr, cf["x"])
+    nb = cf["bn"] * cf["wn"]
+    tall, pool = cf["tall"], pr.epilogue.pool
+    tile_rows = cf["wn"] if tall else (nb - view.q) // columns.extent + 1 if nb >= view.q else 0
+    tile_columns = cf["bn"] if tall else view.q
+    if pool is None or cf.get("combine", TWO_PASS) == TWO_PASS:
+        return tile_rows, tile_columns
+
+    def windows(extent: int) -> int:
+        return (extent - pool.size) // pool.stride + 1 if extent >= pool.size else 0
+
+    return windows(tile_rows), windows(tile_columns)
 
 
-def _tiles(pr: Problem, cf: Values, nb: int) -> int:
-    """Tiles of pixels: of the raster; where the kernel itself pools, of whole windows of each image."""
-    if pr.epilogue.pool is None or cf.get("combine", TWO_PASS) == TWO_PASS:
-        return ceil_div(raster(pr, cf["x"]), nb)
-    return pr.n * ceil_div(pr.y_p, max(1, pooled_rows(pr, nb, cf["x"])))
+def _tiles(pr: Problem, cf: Values) -> tuple[int, int, int]:
+    """Tiles of pixels: of images, rows and columns; of runs of the raster one number for all."""
+    pools = pr.epilogue.pool is not None and cf.get("combine", TWO_PASS) != TWO_PASS
+    view = lines(pr, cf["x"])[0]
+    if not (cf["tall"] or pools):
+        return 1, 1, ceil_div(raster(pr, cf["x"]), cf["bn"] * cf["wn"])
+    rows, columns = outputs_of(pr, cf)
+    p, q = (pr.y_p, pr.y_q) if pools else (view.p, view.q)
+    return view.n, ceil_div(p, max(1, rows)), ceil_div(q, max(1, columns))
 
 
-def patch_of(pr: Problem, way: int, nb: int) -> int:
-    """Places of one phase that all taps of ``nb`` outputs read."""
-    _, rows, columns = lines(pr, way)
-    return ceil_div(nb + rows.reach * columns.extent + columns.reach, 8) * 8
+def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
+    """Lines of the raster, and places of each, that the taps of a tile read, of one phase."""
+    _, rows, columns = lines(pr, cf["x"])
+    if cf["tall"]:
+        return cf["wn"] + rows.reach, ceil_div(cf["bn"] + columns.reach, 8) * 8
+    return 1, ceil_div(cf["bn"] * cf["wn"] + rows.reach * columns.extent + columns.reach, 8) * 8
 
 
 def joint(pr: Problem, image: TensorMap | None) -> bool:
@@ -171,8 +192,8 @@ def joint(pr: Problem, image: TensorMap | None) -> bool:
     return image is not None and pr.r * pr.s == 1
 
 
-def image_of(pr: Problem, cf: Values, patch: int) -> TensorMap | None:
-    """The input for the copy engine, a patch of one phase at a time; None where threads copy it.
+def image_of(pr: Problem, cf: Values) -> TensorMap | None:
+    """The input for the copy engine, a line of a patch at a time; None where threads copy it.
 
     They do where numbers are rounded on the way, where pieces lie apart, and where the last channels of a
     group would bring those of the next one along.
@@ -188,7 +209,7 @@ def image_of(pr: Problem, cf: Values, patch: int) -> TensorMap | None:
         size=DTYPE_BYTES[pr.dtype], channels=pr.groups * tap_chunks(pr) * each(pr), columns=view.w,
         rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
         upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
-        box_channels=cf["chunks"] * each(pr), box_pixels=patch,
+        box_channels=cf["chunks"] * each(pr), box_pixels=patch_of(pr, cf)[1],
     )  # fmt: skip
     return found if found.legal else None
 
@@ -197,12 +218,13 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     view, rows, columns = lines(pr, cf["x"])
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
-    patch = patch_of(pr, cf["x"], nb)
-    places = rows.phases * columns.phases * patch
-    image = image_of(pr, cf, patch)
+    patch_lines, line = patch_of(pr, cf)
+    places = rows.phases * columns.phases * patch_lines * line
+    image = image_of(pr, cf)
     together = joint(pr, image)
     x_stages = cf["stages"] * cf["batch"] if together else cf["xs"]
-    px_tiles = ceil_div(_tiles(pr, cf, nb), cf["cm"]) * cf["cm"]
+    images, p_tiles, q_tiles = _tiles(pr, cf)
+    px_tiles = ceil_div(images * p_tiles * q_tiles, cf["cm"]) * cf["cm"]
     k_tiles = ceil_div(pr.kg, kb)
     w_bytes = parts_of(pr) * 16 * kb * cf["chunks"]
     apart = 16 if cf["pieces"] != SWIZZLED else 0  # more, so that pieces of one place lie in different banks
@@ -217,7 +239,8 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     tables = (0 if image else 4 * places) + ceil_div(nb, 4) * 16
     return Sizes(
         view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=threads(cf, image), k_tiles=k_tiles,
-        px_tiles=px_tiles, patch=patch, image=image, x_stages=x_stages,
+        px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles, lines=patch_lines, line=line, image=image,
+        x_stages=x_stages,
         steps=steps(pr, cf["x"], cf["chunks"]), w_bytes=w_bytes, x_bytes=x_bytes, tile_bytes=tile_bytes,
         shared_bytes=buffers + tables + meeting + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
@@ -268,10 +291,11 @@ def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
 
 
 def run(pr: Problem, cf: Values) -> int:
-    """Neighbours in y that a thread finishes at once."""
+    """Neighbours in y that a thread finishes at once: of nhwc 16 bytes, or what all pixels are aligned to."""
     if pr.layout_out != "nhwc":
         return 1
-    return 16 // (4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out])
+    most = 16 // (4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out])
+    return gcd(pr.kg, most)
 
 
 def k_group(pr: Problem, sz: Sizes) -> int:

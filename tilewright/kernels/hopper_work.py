@@ -103,10 +103,10 @@ def _idle(pr: Problem, cf: Values, cycles: float) -> float:
 
 def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles of a step that the thread takes which sends for filters, and for patches where it does."""
-    phases = sz.rows.phases * sz.columns.phases
+    copies = sz.rows.phases * sz.columns.phases * sz.lines  # of a patch
     if joint(pr, sz.image):
-        return (SENDING + cf["batch"] * SENDING_MORE) / cf["batch"]
-    patches = (SENDING + (phases - 1) * SENDING_MORE) / (pr.r * pr.s) if sz.image else 0.0
+        return (SENDING + cf["batch"] * copies * SENDING_MORE) / cf["batch"]
+    patches = (SENDING + (copies - 1) * SENDING_MORE) / (pr.r * pr.s) if sz.image else 0.0
     return SENDING / cf["batch"] + patches
 
 
