@@ -35,7 +35,7 @@ DIRECT = (  # a cluster, and shares added to zeros: a memset, then a chained lau
     "tk=8.tw=2.v=4.wfast=0.x=0"
 )
 HOPPER = (  # of sm_90a alone
-    "hopper:batch=1.bn=32.chunks=8.cm=2.combine=0.mb=1.pieces=1.sc=2.sg=1.stages=4.wm=1.wn=1.x=0.xs=1"
+    "hopper:batch=1.bn=32.chunks=8.cm=2.combine=0.mb=1.pieces=1.sc=2.sg=1.stages=4.tall=0.wm=1.wn=1.x=0.xs=1"
 )
 
 

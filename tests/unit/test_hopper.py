@@ -304,7 +304,10 @@ def test_where_threads_copy_the_input() -> None:
 
     assert mapped("n1c512h7w7k512r3s3p1-f16-nhwc") and mapped("n1c512h7w7k512r3s3p1-f8-nhwc")
     assert not mapped("n1c512h7w7k512r3s3p1-f16-nhwc", pieces=0)  # pieces apart
-    assert not mapped("n1c512h7w7k512r3s3p1-tf32-nhwc")  # rounded on the way
+    assert mapped("n1c512h7w7k512r3s3p1-tf32-nhwc")  # rounded on the way
+    assert not mapped("n1c512h7w7k512r3s3p1-accurate-nhwc")  # split on the way
+    assert mapped("n1c512h7w7k512r3s3p1-accurate-nhwc", x=1)  # split before
+    assert not mapped("n1c84h7w7k512r3s3p1-accurate-nhwc", x=1)  # low parts would come along
     assert not mapped("n1c3h33w33k64r3s3p1-f16-nhwc", x=2)
     assert not mapped("n1c80h33w33k64r3s3p1g2-f16-nhwc")  # 40 channels of a group in steps of 64
     assert not mapped("n1c64h400w7k64r3s3p200-f16-nhwc")  # the box would begin 200 pixels before the image

@@ -147,7 +147,7 @@ def _images(bundle: Bundle) -> str:
     return (
         f"\n#define TW_IMAGES {len(bundle.images)}\n"
         "typedef struct {\n"
-        "    CUtensorMapDataType type;  // numbers are copied as bits, whatever they mean\n"
+        "    CUtensorMapDataType type;  // UINT: numbers are copied as bits; TFLOAT32: rounded on the way\n"
         "    cuuint64_t size[4];        // channels, columns, rows, images\n"
         "    cuuint64_t pitch[3];       // bytes from a pixel, a row, an image to the next\n"
         "    int lower[2], upper[2];    // corners of the box: column, row\n"
@@ -163,7 +163,7 @@ def _image(image: TensorMap) -> str:
     rows = (image.dims, image.pitches, image.lower, image.upper, (1, *image.stride, 1))
     arrays = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in rows)
     return (
-        f"    {{CU_TENSOR_MAP_DATA_TYPE_UINT{8 * image.size}, {arrays}, {image.box_channels}, "
+        f"    {{CU_TENSOR_MAP_DATA_TYPE_{image.dtype}, {arrays}, {image.box_channels}, "
         f"{image.box_pixels},\n     CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B}},\n"
     )
 

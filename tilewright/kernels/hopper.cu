@@ -28,8 +28,8 @@
 //                              and for patches, X_STAGES of them, where x has a tensor map (MAPPED): rows swizzled,
 //                              numbers as they are; of 1x1 filters they come with the batch that reads them (JOINT)
 //            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
-// f16, bf16, i8; tf32, whose patches are rounded in registers; f8, whose sums are promoted; accurate, whose numbers
-// are split in two (hopper.h, PRODUCTS).
+// f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
+// accurate, whose numbers are split in two: in registers, or by a first kernel (hopper.h, PRODUCTS).
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). All threads store, from a tile of sums in shared memory,
 // RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
@@ -58,9 +58,10 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
 #if MAPPED
 // Send for the patch that step `step` reads.
 INLINE void send_for_patch(shared_t to, const Block *b, int step, shared_t bar) {
-    const int c = (b->at.group * CC + step / TAPS * CHUNKS) * EACH;
-    UNROLL for (int i = 0; i < PHASES_H * PHASES_W * LINES; i++) {
-        const int phase = i / LINES, o = b->px0 + i % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+    const int lines = PHASES_H * PHASES_W * LINES;
+    UNROLL for (int i = 0; i < X_PARTS * lines; i++) {
+        const int c = ((b->at.group * X_PARTS + i / lines) * CC + step / TAPS * CHUNKS) * EACH;
+        const int phase = i / LINES % (PHASES_H * PHASES_W), o = b->px0 + i % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
         image_copy(to + i * (LINE * ROW), b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W,
                    phase / PHASES_W, bar);
     }

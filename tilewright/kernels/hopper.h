@@ -41,8 +41,10 @@
 #include "types.h"
 
 // What is multiplied, if it is not DTYPE: PRODUCTS, as the mma family has it (mma_product.h).
-//   1 tf32     f32 in memory; both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED)
+//   1 tf32     f32 in memory; both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED:
+//              in registers; by the copy engine, where that copies)
 //   2 three    f32 in memory; both factors are split into two of tf32 (mma_tf32.h), on the same ways: PARTS tiles of each
+//              (for the copy engine by nhwc.cu, which copies x before)
 //   3 e4m3     f8 in memory; tensor cores add so few products of a sum up, the rest is added in f32 (PROMOTED)
 #if PRODUCTS == 1 || PRODUCTS == 2
 #include "mma_tf32.h"

@@ -110,7 +110,9 @@ class Hopper(Family):
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
-        return copy_remark(problem, tap_chunks(problem)) if config["x"] == COPIED else {}
+        if config["x"] != COPIED:
+            return {}
+        return copy_remark(problem, tap_chunks(problem), sizes(problem, config.values).x_parts)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """Products of 32 bytes, or all until they are promoted; then shares, one after the other."""
@@ -127,7 +129,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
-        moved = copy_defines(pr, tap_chunks(pr)) | _products(pr, "COPIED_AS")
+        moved = copy_defines(pr, tap_chunks(pr), sz.x_parts) | _products(pr, "COPIED_AS")
         parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
     return Blueprint(
         source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
@@ -168,7 +170,7 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     ]
     launches = [main]
     if copied:
-        workspace.append(Buffer("copied", copied_bytes(pr, tap_chunks(pr))))
+        workspace.append(Buffer("copied", copied_bytes(pr, tap_chunks(pr), sz.x_parts)))
         launches.insert(0, copy(pr, tap_chunks(pr)))
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
@@ -179,7 +181,8 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
-    most_bytes = max(copied_bytes(pr, tap_chunks(pr)), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz))
+    copied = copied_bytes(pr, tap_chunks(pr), sz.x_parts)
+    most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, sz))
     view = sz.view
     return image_defines(pr, view) | _products(pr, "PRODUCTS") | dict(
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],

@@ -21,6 +21,7 @@
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define W_BYTES (PARTS * KB * CHUNKS * 16)
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
+#define X_PARTS (MAPPED ? PARTS : 1)         // of numbers in x: who copied it has split them
 #define PATCH (LINES * LINE)                 // places of a phase: lines of the raster, or of all of it one
 #define PLACES (PHASES_H * PHASES_W * PATCH)
 #define ITEMS (PLACES * CHUNKS)              // pieces of a patch
@@ -86,7 +87,7 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
         b.px0 = (n * HR + p_tile * FORWARD(TILE_ROWS)) * WR + px_tile % Q_TILES * FORWARD(TILE_COLUMNS);
     }
     b.first = FIRST_STEP(share), b.last = FIRST_STEP(share + 1);
-    b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (CC * 16));
+    b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (X_PARTS * CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
@@ -96,7 +97,7 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
 INLINE int find_pixel(int px0, int row) {
     const int place = px0 + row % PATCH / LINE * WR + row % LINE, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
     const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
-    return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * CC) : -1;
+    return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * X_PARTS * CC) : -1;
 }
 
 // Which pixel of y output `px` of a tile is; -1 if it is none.
@@ -167,7 +168,7 @@ INLINE Piece find_piece(shared_t shared, const GLOBAL unsigned char *x, int px0,
 // Copy channels `step` of a patch, by `count` threads.
 INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int thread, int count) {
     const GLOBAL unsigned char *x = b->x;
-#if ROUNDED  // through registers
+#if ROUNDED && X_PARTS == 1  // through registers
     NO_UNROLL for (int first = thread; first < ITEMS; first += AT_ONCE * count) {
         unsigned words[AT_ONCE][4];
         int place[AT_ONCE];
@@ -185,7 +186,8 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
 #else
     UNROLL_BY(8) for (int item = thread; item < ITEMS; item += count) {
         const Piece piece = find_piece(shared, x, b->px0, step, item);
-        copy16(shared, to + piece.place, piece.from, piece.keep);
+        UNROLL for (int part = 0; part < X_PARTS; part++)
+            copy16(shared, to + part * (X_BYTES / X_PARTS) + piece.place, piece.from + part * (CC * 16), piece.keep);
     }
 #endif
 }

@@ -65,6 +65,7 @@ class Sizes:
     view: View
     rows: Line
     columns: Line
+    parts: int
     kb: int
     nb: int
     threads: int
@@ -82,6 +83,11 @@ class Sizes:
     tile_bytes: int
     shared_bytes: int
     blocks: int
+
+    @property
+    def x_parts(self) -> int:
+        """Parts that numbers of the copied input are split into: before the copy engine copies patches."""
+        return self.parts if self.image is not None else 1
 
     @property
     def places(self) -> int:
@@ -123,10 +129,14 @@ def raster(pr: Problem, way: int = 0) -> int:
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
-    """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered."""
+    """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered.
+
+    Numbers that are split are so by whoever copies them, and then the copy engine can copy patches.
+    """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
-    first = AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED
-    return (first, GATHERED) if pr.cg * pr.r * pr.s <= MOST_GATHERED else (first,)
+    whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
+    copied = (COPIED,) if not whole or products(pr) == THREE else ()
+    return whole + copied + ((GATHERED,) if pr.cg * pr.r * pr.s <= MOST_GATHERED else ())
 
 
 def chunks_of(pr: Problem, way: int) -> int:
@@ -195,21 +205,24 @@ def joint(pr: Problem, image: TensorMap | None) -> bool:
 def image_of(pr: Problem, cf: Values) -> TensorMap | None:
     """The input for the copy engine, a line of a patch at a time; None where threads copy it.
 
-    They do where numbers are rounded on the way, where pieces lie apart, and where the last channels of a
-    group would bring those of the next one along.
+    They do where pieces lie apart, where the last channels of a group would bring those of the next one along
+    (or, of numbers that are split, their low parts), and where they split numbers: a kernel before it can.
     """
-    if cf["pieces"] != SWIZZLED or cf["x"] == GATHERED or products(pr) in (TF32, THREE):
+    kind, parts = products(pr), parts_of(pr)
+    if cf["pieces"] != SWIZZLED or cf["x"] == GATHERED or (kind == THREE and cf["x"] != COPIED):
         return None
-    if pr.groups > 1 and tap_chunks(pr) % cf["chunks"]:
+    if pr.groups * parts > 1 and tap_chunks(pr) % cf["chunks"]:
         return None
     view, rows, columns = lines(pr, cf["x"])
     (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
     last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
     found = TensorMap(
-        size=DTYPE_BYTES[pr.dtype], channels=pr.groups * tap_chunks(pr) * each(pr), columns=view.w,
+        size=DTYPE_BYTES[pr.dtype], channels=pr.groups * parts * tap_chunks(pr) * each(pr),
+        columns=view.w,
         rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
         upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
         box_channels=cf["chunks"] * each(pr), box_pixels=patch_of(pr, cf)[1],
+        rounds=kind == TF32,
     )  # fmt: skip
     return found if found.legal else None
 
@@ -238,9 +251,9 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     barriers = 16 * (cf["stages"] + (0 if together else x_stages)) + 16
     tables = (0 if image else 4 * places) + ceil_div(nb, 4) * 16
     return Sizes(
-        view=view, rows=rows, columns=columns, kb=kb, nb=nb, threads=threads(cf, image), k_tiles=k_tiles,
-        px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles, lines=patch_lines, line=line, image=image,
-        x_stages=x_stages,
+        view=view, rows=rows, columns=columns, parts=parts_of(pr), kb=kb, nb=nb,
+        threads=threads(cf, image), k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
+        lines=patch_lines, line=line, image=image, x_stages=x_stages,
         steps=steps(pr, cf["x"], cf["chunks"]), w_bytes=w_bytes, x_bytes=x_bytes, tile_bytes=tile_bytes,
         shared_bytes=buffers + tables + meeting + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],

@@ -56,7 +56,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
-    x_copied = x_bytes / parts_of(pr)  # low parts are made here
+    x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
     copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     by_threads = 0 if sz.image or gathered else patches * sz.places * cf["chunks"]  # pieces
@@ -81,7 +81,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         register_intensity=0.0,
         block_intensity=2.0 * tile * cf["chunks"] * each(pr) / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
         more_launches=int(copied),
-        more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr))) if copied else 0.0,
+        more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr), sz.x_parts)) if copied else 0.0,
         tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(
             COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
@@ -112,6 +112,6 @@ def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
 
 def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles until a patch has come through registers; another one's copies wait for it."""
-    if products(pr) not in (TF32, THREE) or cf["x"] == GATHERED:
+    if products(pr) not in (TF32, THREE) or cf["x"] == GATHERED or sz.image:
         return 0.0
     return COPY_CYCLES * ceil_div(sz.places * cf["chunks"], COPIED_AT_ONCE)

@@ -4,10 +4,17 @@
 // A thread writes one chunk. nchw: neighbouring threads take neighbouring pixels, 32 x 8 chunks a block, so that
 // reads are whole lines and writes meet in the L2 cache. nhwc: neighbouring threads take neighbouring chunks.
 // COPIED_AS (else it moves elements of DTYPE): 1, 2 f32   3 e4m3   4 e4m3, widened to f16.
+// SPLIT: numbers are split in two (mma_tf32.h): of each group of a pixel CC chunks of high parts, then CC of low ones.
 // Example: 512 x 7 x 7 of f16: 3,136 threads read eight numbers each.
 
 #include "types.h"
 
+#ifndef SPLIT
+#define SPLIT 0
+#endif
+#if SPLIT
+#include "mma_tf32.h"
+#endif
 #ifndef COPIED_AS
 #define COPIED_AS 0
 #endif
@@ -48,7 +55,12 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
             unsigned bits = c + e < C ? BITS_OF(x[from + (offset_t)e * (X_NHWC ? 1 : PLANE)]) : 0;
             words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
         }
-        to += ((offset_t)pixel * CHUNKS_OF_PIXEL + chunk) * 4;
+        to += ((offset_t)pixel * ((1 + SPLIT) * CHUNKS_OF_PIXEL) + chunk + SPLIT * (chunk / CC * CC)) * 4;
+#if SPLIT
+        unsigned low[4];
+        UNROLL for (int e = 0; e < 4; e++) low[e] = tf32_of(split(&words[e]));
+        store4((GLOBAL float *)to + CC * 4, (const float *)low);
+#endif
         store4((GLOBAL float *)to, (const float *)words);  // bits, not numbers
     }
 }

@@ -19,9 +19,9 @@ def tap_chunks(pr: Problem) -> int:
     return ceil_div(pr.cg, each(pr))
 
 
-def copied_bytes(pr: Problem, chunks: int) -> int:
-    """Bytes of the input in nhwc, of so many whole chunks for a pixel of one group."""
-    return 16 * pr.n * pr.h * pr.w * pr.groups * chunks
+def copied_bytes(pr: Problem, chunks: int, parts: int = 1) -> int:
+    """Bytes of the input in nhwc, of so many whole chunks for each part of a pixel of one group."""
+    return 16 * pr.n * pr.h * pr.w * pr.groups * chunks * parts
 
 
 def copy(pr: Problem, chunks: int) -> Launch:
@@ -32,14 +32,16 @@ def copy(pr: Problem, chunks: int) -> Launch:
     return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
-def copy_defines(pr: Problem, chunks: int) -> dict[str, int]:
-    """Return the defines of nhwc.cu; DTYPE is what is moved, unless COPIED_AS is added."""
+def copy_defines(pr: Problem, chunks: int, parts: int = 1) -> dict[str, int]:
+    """Return the defines of nhwc.cu; DTYPE is what is moved, unless COPIED_AS is added; of two parts both."""
     return dict(
         DTYPE=DTYPES.index(pr.plain.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
-        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, chunks) >= 1 << 31),
+        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, chunks, parts) >= 1 << 31),
+        **(dict(SPLIT=1) if parts == 2 else {}),
     )  # fmt: skip
 
 
-def copy_remark(pr: Problem, chunks: int) -> dict[str, str]:
+def copy_remark(pr: Problem, chunks: int, parts: int = 1) -> dict[str, str]:
     """Spell out what the copy takes."""
-    return {"copied_bytes": f"the input in nhwc, whole chunks of 16 bytes: {copied_bytes(pr, chunks):,}"}
+    what = "the input in nhwc, whole chunks of 16 bytes" + (", high parts and low ones" if parts == 2 else "")
+    return {"copied_bytes": f"{what}: {copied_bytes(pr, chunks, parts):,}"}

@@ -24,6 +24,7 @@ class TensorMap:
         stride: steps of the raster, (columns, rows).
         box_channels: channels that are copied: 32, 64 or 128 bytes, swizzled as such.
         box_pixels: pixels that are copied.
+        rounds: numbers are f32, rounded to tf32 on the way; else their bits are copied.
 
     Source: CUDA driver API, cuTensorMapEncodeIm2col.
     """
@@ -38,6 +39,12 @@ class TensorMap:
     stride: tuple[int, int]
     box_channels: int
     box_pixels: int
+    rounds: bool = False
+
+    @property
+    def dtype(self) -> str:
+        """What the driver calls the numbers, behind CU_TENSOR_MAP_DATA_TYPE_."""
+        return "TFLOAT32" if self.rounds else f"UINT{8 * self.size}"
 
     @property
     def row_bytes(self) -> int:

@@ -56,13 +56,13 @@ def encoder(driver: Any) -> Any:
 def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
     """Return the tensor map of an image at a device address, a multiple of 16 bytes.
 
-    Numbers are copied as bits, whatever they mean, and zeros stand for what lies outside.
+    Zeros stand for what lies outside.
 
     Raises:
         RunError: the driver refuses the image or the address.
     """
     found = Map.aligned()
-    kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_UINT{8 * image.size}")
+    kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{image.dtype}")
     swizzle = getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B")
     status = encode(
         ctypes.byref(found), kind, len(image.dims), address,
