@@ -163,6 +163,8 @@ def _used(device: str, problem: Problem, runtime: Runtime) -> Runtime:
 @pytest.mark.parametrize("device", ["emulated", "cuda"])
 @pytest.mark.parametrize(("text", "change"), [
     ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-tf32", dict(x=1)),
+    ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4, pieces=1)),
+    ("n2c18h9w7k70r3s3p1-tf32", dict(x=1, pieces=1)),
     ("n1c3h19w17k70r7s7p3u2-tf32", dict(x=2, xs=1, wn=2, chunks=38)),
 ])  # fmt: skip
 def test_tf32_rounds_its_factors_and_nothing_else(
@@ -187,6 +189,7 @@ def test_tf32_rounds_its_factors_and_nothing_else(
 @pytest.mark.parametrize(("text", "change"), [
     ("n2c32h9w7k70r3s3p1u2-accurate-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-accurate", dict(x=1)),
     ("n1c24h9w7k70r3s3p1-accurate-nhwc", dict(xs=1, chunks=8, pieces=1)),
+    ("n2c32h9w7k70r3s3p1-accurate-nhwc", dict(x=1, chunks=4, pieces=1)),
     ("n1c3h19w17k70r5s5p2u2-accurate", dict(x=2, xs=1, chunks=20)),
 ])  # fmt: skip
 def test_accurate_multiplies_low_parts_too(
