@@ -243,6 +243,36 @@ def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert deviation(y, truth).wrong(problem) == "1 elements are not finite or were not written"
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_every_float_is_compared_as_in_f64(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.contest._PART", 64)
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(300).astype(numpy_dtype(dtype))
+    y = (truth.astype(np.float64) + rng.standard_normal(300) * 0.02).astype(truth.dtype)
+    y[::3] = truth[::3]
+    error = np.abs(y.astype(np.float64) - truth.astype(np.float64))
+    found = deviation(y, truth)
+    assert (found.size, found.lost, found.differing) == (300, 0, np.count_nonzero(error))
+    assert found.most == pytest.approx(error.max(), rel=1e-7)
+    assert found.squares == pytest.approx(np.dot(error, error), rel=1e-6)
+    y[[70, 80]] = truth[[70, 90]] = np.inf  # both, y alone, the truth alone
+    y[[71, 200]], truth[71] = -np.inf, -np.inf  # both, y alone
+    truth[[70]], y[5], y[130] = np.inf, np.nan, np.nan
+    kept = np.delete(error, [5, 70, 71, 80, 90, 130, 200])
+    found = deviation(y, truth)
+    assert (found.lost, found.differing) == (5, np.count_nonzero(kept))
+    assert found.most == pytest.approx(kept.max(), rel=1e-7)
+    assert found.squares == pytest.approx(np.dot(kept, kept), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_squares_beyond_f32_are_added_up(size: float) -> None:
+    truth = np.ones(100, np.float32) * np.float32(size)
+    assert deviation(truth * 2, truth).squares == pytest.approx(100 * size**2, rel=1e-6)
+    worst = np.full(4, np.finfo(np.float32).max)
+    assert deviation(worst, -worst).most == pytest.approx(2 * float(worst[0]))
+
+
 def test_an_answer_of_another_shape_is_wrong() -> None:
     problem = Problem.parse("n1c2h4w3k2r1s1-f32")
     truth = np.zeros(problem.y_shape, np.float32)
