@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.device import for_architecture
-from tilewright.errors import ConfigError, DeviceError
+from tilewright.errors import ConfigError, DeviceError, ProblemError
 from tilewright.kernels import family
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
@@ -37,6 +38,7 @@ from tilewright.studies.study import (
     published_us,
     time_us,
 )
+from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.space import space
 
 H100 = for_architecture("sm_90")
@@ -209,6 +211,24 @@ def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.Monke
     )
     row = engine._run(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime)).rows[0]
     assert row["reason"] == "wrong answer: one element is off" and "time_us" not in row
+
+
+def test_the_peers_of_a_layer_share_their_inputs(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Problem] = []
+
+    def counted(problem: Problem, seed: int) -> Inputs:
+        made.append(problem)
+        return normal_inputs(problem, seed)
+
+    monkeypatch.setattr("tilewright.studies.lab.normal_inputs", counted)
+    used = lab(runtime)
+    step = Step("peer", peer="best")
+    for times in (1, 2):
+        for _ in range(2):
+            with contextlib.suppress(ProblemError):  # no peer may be installed here
+                used.enter(step, SMALL)
+        assert made == [SMALL.at(True)] * times
+        used.forget()
 
 
 # -------------------------------------------------------------------------------------- showing

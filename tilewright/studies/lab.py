@@ -23,7 +23,7 @@ from tilewright.runtime import Runtime, open_runtime
 from tilewright.store import Store
 from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Layer, Step
-from tilewright.tuning.inputs import normal_inputs
+from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits, Run, measure
 from tilewright.tuning.verify import Verifier
 
@@ -63,7 +63,7 @@ class Lab:
     say: Callable[[str], None] = lambda text: None
     _verifiers: dict[tuple[int, Problem], Verifier] = field(default_factory=dict)
     _offers: dict[tuple[int, Problem, str], Entered] = field(default_factory=dict)
-    _truths: dict[tuple[int, Problem], Any] = field(default_factory=dict)
+    _truths: dict[tuple[int, Problem], tuple[Inputs, Any]] = field(default_factory=dict)
 
     @property
     def limits(self) -> Limits:
@@ -168,13 +168,17 @@ class Lab:
         """Return what a peer has for a layer; asked once."""
         key = (id(runtime), problem, peer.name)
         if key not in self._offers:
-            inputs = normal_inputs(problem, 0)
-            place = (id(runtime), problem)
-            if place not in self._truths:
-                self._truths[place] = Bound(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once()
-            truth = self._truths[place]
+            inputs, truth = self._truth(problem, runtime)
             self._offers[key] = offered(peer, problem, inputs, truth, self._setting(runtime))
         return self._offers[key]
+
+    def _truth(self, problem: Problem, runtime: Runtime) -> tuple[Inputs, Any]:
+        """Return the inputs that all peers get, and the right answer."""
+        key = (id(runtime), problem)
+        if key not in self._truths:
+            inputs = normal_inputs(problem, 0)
+            self._truths[key] = inputs, Bound(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once()
+        return self._truths[key]
 
     def _setting(self, runtime: Runtime) -> Setting:
         return Setting(runtime.device, self.threads, lambda: runtime.stream, runtime.timed)
