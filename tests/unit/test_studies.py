@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,10 +30,11 @@ from tilewright.studies.study import (
     Counters,
     Layer,
     PartResult,
+    Search,
     Step,
     Steps,
-    Study,
     Whole,
+    present,
     published_us,
     time_us,
 )
@@ -71,8 +71,12 @@ def lab(runtime: Runtime) -> Lab:
 def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
     study = engine.study(name)
     assert study.name == name and study.parts
+    assert len({part.title for part in study.parts}) == len(study.parts)
     for part in study.parts:
-        for layer in getattr(part, "layers", ()):
+        layers = getattr(part, "layers", ())
+        assert present(layers, quick=True) or not isinstance(part, Steps | Search)
+        assert len({layer.name for layer in layers}) == len(layers)
+        for layer in layers:
             layer.at(False)
             assert not layer.quick or layer.at(True)
             for step in getattr(part, "steps", ()):
@@ -152,6 +156,7 @@ def test_quick_run(name: str, runtime: Runtime, tmp_path: Path, capsys: pytest.C
     assert result.quick and result.name == name
     assert len(result.parts) == len(engine.study(name).parts)
     for part in result.parts:
+        assert part.left == ()
         for row in part.rows:
             assert row.get("reason") or part.kind in ("beside", "memory", "curve") or row.get("layer")
     timed = [row for part in result.parts for row in part.rows if row.get("time_us")]
@@ -160,21 +165,6 @@ def test_quick_run(name: str, runtime: Runtime, tmp_path: Path, capsys: pytest.C
     assert "<svg" in files["html"].read_text()
     assert result.title in capsys.readouterr().out
     assert took < 240  # 2 minutes on 4 cores of one's own
-
-
-def test_a_stopped_study_writes_the_parts_that_are_done(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(wanted: Study, lab: Lab) -> Iterator[PartResult]:
-        yield PartResult("first", "steps", "", (), ())
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(engine, "parts", interrupted)
-    file = tmp_path / "csg.json"
-    assert main(["study", "csg", "--quick", "--device", "cpu", "--json", str(file)]) == 130
-    assert [part.title for part in engine.load(file).parts] == ["first"]
-    assert f"stopped: 1 of {len(engine.study('csg').parts)} parts are done" in capsys.readouterr().err
-
 
 
 def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
@@ -190,7 +180,7 @@ def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
             Step("odd", config="textbook:step=9"),
         ),
     )  # fmt: skip
-    found = engine._run(part, lab(runtime))
+    *_, found = engine._run(part, lab(runtime))
     rows = {str(row["step"]): row for row in found.rows}
     assert rows["naive"]["speedup"] == 1.0 and rows["held"]["published_speedup"] == 2.0
     assert rows["naive"]["published"] == "10ms, 5 GFLOP/s"
@@ -209,7 +199,8 @@ def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         Verifier, "check", lambda *a, **k: replace(check(*a, **k), ok=False, reason="one element is off")
     )
-    row = engine._run(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime)).rows[0]
+    (part,) = engine._run(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime))
+    row = part.rows[0]
     assert row["reason"] == "wrong answer: one element is off" and "time_us" not in row
 
 

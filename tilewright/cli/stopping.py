@@ -21,7 +21,6 @@ from typing import Any
 import typer
 
 LAYERS = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
-PARTS = "stopped: {done} of {all} parts are done"
 STOPPED = "stopped before the end; what was tuned and compiled so far is kept"
 PATIENCE_S = 2.0  # until the second thread takes over, where no signal is heard
 LOST_S = 5.0  # and where one was, but nobody caught what it raised

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
     from tilewright.store import Store
     from tilewright.studies.engine import StudyResult
-    from tilewright.studies.study import PartResult
 
 Name = Annotated[
     str,
@@ -69,24 +68,25 @@ def study(
     from tilewright.report.study import part_table
     from tilewright.store import Store
     from tilewright.studies.lab import Lab
+    from tilewright.studies.standing import Standing
 
     store = Store()
     tune = _tuning(runtime, store, limit, tuner) if limit else None
     lab = Lab(
         runtime, store, quick, wanted.rounds, min(runtime.device.units, options.cores()), tune, say=remark
     )
-    parts: list[PartResult] = []
+    standing = Standing(dict(enumerate(wanted.parts, 1)))
 
     def report() -> None:
-        if parts:
-            _write(engine.result(wanted, lab, parts), files, quiet)
-        if len(parts) < len(wanted.parts):
-            remark(stopping.PARTS.format(done=len(parts), all=len(wanted.parts)))
+        if standing.parts:
+            _write(engine.result(wanted, lab, standing.parts), files, quiet)
+        if left := standing.left():
+            remark(f"stopped: {left}")
 
     with stopping.until_stopped(report) as stop:
         for part in engine.parts(wanted, lab):
-            parts.append(part)
-            if not quiet:
+            standing.add(part)
+            if not (part.left or quiet):
                 show(part_table(part, with_bars=True))
                 print(flush=True)
     report()

@@ -37,6 +37,7 @@ def _named(row: Mapping[str, Value], width: int) -> str:
 def notes(part: PartResult) -> list[str]:
     """Say what a reader should know: the part's own note, and why steps have no time."""
     found = [part.note] if part.note else []
+    found += [f"not measured yet: {_some(list(part.left))}"] if part.left else []
     reasons: dict[str, list[str]] = {}
     for row in part.rows:
         if row.get("reason"):

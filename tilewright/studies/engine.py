@@ -19,7 +19,6 @@ from tilewright.studies.steps import run_steps
 from tilewright.studies.study import (
     Column,
     Counters,
-    Memory,
     Part,
     PartResult,
     Search,
@@ -63,13 +62,13 @@ def study(name: str) -> Study:
 
 
 def parts(wanted: Study, lab: Lab) -> Iterator[PartResult]:
-    """Run the parts of a study one after the other; each is handed on as it is done."""
+    """Run the parts of a study one after the other; each is handed on as it grows, last when it is done."""
     for part in wanted.parts:
-        yield _run(part, lab)
+        yield from _run(part, lab)
 
 
 def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
-    """Put together what is done of a study: all of it, or its first parts."""
+    """Put together what there is of a study."""
     device = lab.runtime.device
     return StudyResult(
         name=wanted.name, title=wanted.title, source=wanted.source, published_on=wanted.device,
@@ -79,17 +78,17 @@ def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
     )  # fmt: skip
 
 
-def _run(part: Part, lab: Lab) -> PartResult:
+def _run(part: Part, lab: Lab) -> Iterator[PartResult]:
     if isinstance(part, Steps):
-        return run_steps(part, lab)
-    if isinstance(part, Whole):
-        return run_whole(part, lab)
-    if isinstance(part, Counters):
-        return run_counters(part, lab)
-    if isinstance(part, Memory):
-        return run_memory(part)
-    assert isinstance(part, Search)
-    return run_search(part, lab)
+        yield from run_steps(part, lab)
+    elif isinstance(part, Search):
+        yield from run_search(part, lab)
+    elif isinstance(part, Whole):
+        yield run_whole(part, lab)
+    elif isinstance(part, Counters):
+        yield run_counters(part, lab)
+    else:
+        yield run_memory(part)
 
 
 def document(result: StudyResult) -> dict[str, Any]:
@@ -129,6 +128,7 @@ def parse(found: Any) -> StudyResult:
             PartResult(
                 str(part["title"]), str(part["kind"]), str(part["note"]),
                 tuple(Column(**column) for column in part["columns"]), tuple(map(dict, part["rows"])),
+                tuple(map(str, part.get("left", ()))),
             )
             for part in found["parts"]
         )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
 from tilewright.store import Store
 from tilewright.studies.lab import Lab
-from tilewright.studies.study import Column, Layer, PartResult, Search, Value, present
+from tilewright.studies.study import Column, Layer, PartResult, Search, Value, to_do
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Event, Tried
 from tilewright.tuning.tuner import tune
@@ -19,15 +20,18 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_search(part: Search, lab: Lab) -> PartResult:
-    """Search every layer anew with every strategy; a row for each time that the best so far fell."""
-    rows: list[dict[str, Value]] = []
-    for layer in present(part.layers, lab.quick):
+def run_search(part: Search, lab: Lab) -> Iterator[PartResult]:
+    """Search every layer anew with every strategy; a row for each time that the best so far fell.
+
+    Yields what there is after each layer.
+    """
+    said = [f"The source on {strategy!r}: {text}." for strategy, text in part.published.items()]
+    note, rows = " ".join([part.note, *said]), list[dict[str, Value]]()
+    for layer, left in to_do(part.layers, lab.quick):
         for strategy in part.strategies:
             lab.say(f"{part.title}: {layer.name}, {strategy}")
             rows += _curve(part, layer, strategy, lab)
-    said = [f"The source on {strategy!r}: {text}." for strategy, text in part.published.items()]
-    return PartResult(part.title, "curve", " ".join([part.note, *said]), COLUMNS, tuple(rows))
+        yield PartResult(part.title, "curve", note, COLUMNS, tuple(rows), left)
 
 
 def _curve(part: Search, layer: Layer, strategy: str, lab: Lab) -> list[dict[str, Value]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us
 from tilewright.peers import release
 from tilewright.profiling.modelled import modelled
 from tilewright.record import Measurement
 from tilewright.studies.lab import Entry, Lab
-from tilewright.studies.study import Column, Layer, PartResult, Step, Steps, Value, present, published_us
+from tilewright.studies.study import Column, Layer, PartResult, Step, Steps, Value, published_us, to_do
 from tilewright.tuning.measure import measure
 from tilewright.tuning.model import estimate
 
@@ -27,12 +29,17 @@ MODEL_COLUMNS = (
 )  # fmt: skip
 
 
-def run_steps(part: Steps, lab: Lab) -> PartResult:
-    """Measure every step on every layer."""
+def run_steps(part: Steps, lab: Lab) -> Iterator[PartResult]:
+    """Measure every step on every layer; yield what there is after each layer."""
     rows: list[Row] = []
-    for layer in present(part.layers, lab.quick):
+    for layer, left in to_do(part.layers, lab.quick):
         rows += _on_layer(part, layer, lab)
-    if part.total:
+        yield _result(part, rows, left)
+
+
+def _result(part: Steps, measured: list[Row], left: tuple[str, ...]) -> PartResult:
+    rows = [dict(row) for row in measured]
+    if part.total and not left:
         rows += _sums(part, rows)
     for row in rows:
         first = _baseline([r for r in rows if r["layer"] == row["layer"]], part.baseline)
@@ -40,7 +47,7 @@ def run_steps(part: Steps, lab: Lab) -> PartResult:
         row["published_speedup"] = _over(first.get("published_us"), row.get("published_us"))
     columns = COLUMNS + (MODEL_COLUMNS if part.model else ())
     used = tuple(c for c in columns if any(row.get(c.key) not in (None, "") for row in rows))
-    return PartResult(part.title, part.chart, part.note, used, tuple(rows))
+    return PartResult(part.title, part.chart, part.note, used, tuple(rows), left)
 
 
 def _baseline(rows: list[Row], name: str) -> Row:

@@ -6,7 +6,7 @@ A study is data: a module of this package with one ``STUDY``. ``engine`` runs it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.errors import TilewrightError
@@ -179,13 +179,26 @@ class Column:
 
 @dataclass(frozen=True)
 class PartResult:
-    """What came of one part: rows of values by column. ``kind`` says how it is drawn."""
+    """What came of one part, or has come so far: rows of values by column.
+
+    Attributes:
+        kind: how it is drawn.
+        left: the layers that are not measured yet; empty once the part is done.
+    """
 
     title: str
     kind: str
     note: str
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
+    left: tuple[str, ...] = ()
+
+
+def to_do(layers: tuple[Layer, ...], quick: bool) -> Iterator[tuple[Layer, tuple[str, ...]]]:
+    """Yield each layer of a run, and what is left behind it."""
+    todo = present(layers, quick)
+    for done, layer in enumerate(todo, 1):
+        yield layer, tuple(other.name for other in todo[done:])
 
 
 def time_us(text: str) -> float | None:
