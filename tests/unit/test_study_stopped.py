@@ -1,23 +1,38 @@
-"""A study that is stopped: every layer that is done is kept."""
+"""A study that is stopped: every layer that is done is kept, and ``--resume`` goes on from there."""
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilewright.cli import main
 from tilewright.errors import DeviceError
-from tilewright.report.study import part_table
+from tilewright.report.study import heading, part_table
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.lab import Lab
-from tilewright.studies.study import Layer, Memory, Search, Step, Steps, Study, Value
+from tilewright.studies.standing import held
+from tilewright.studies.study import (
+    Layer,
+    Memory,
+    PartResult,
+    Search,
+    Step,
+    Steps,
+    Study,
+    StudyError,
+    Value,
+)
 
+SAMPLE = Path(__file__).parent / "study_sample.json"
+COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks").glob("*/studies/*.json"))
 NAIVE = "textbook:step=0.bw=8.bh=8.bk=1.pool=0"
 A = Layer("A", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
 B = replace(A, name="B")
@@ -73,16 +88,17 @@ def test_a_part_grows_layer_by_layer(runtime: Runtime) -> None:
     assert curves[0].rows == curves[1].rows[:2] and len(curves[1].rows) == 4
 
 
-def stopped_at(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the next studies be ``STUDY``, stopped where one says these words; or not at all."""
+def run(monkeypatch: pytest.MonkeyPatch, *words: str, stop: str = "") -> int:
+    """Run the command on ``STUDY``, stopped where it says the words of ``stop``; return its status."""
 
     def remark(text: str) -> None:
         print(text, file=sys.stderr)
-        if words and words in text:
+        if stop and stop in text:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(engine, "study", lambda name: STUDY)
     monkeypatch.setattr("tilewright.cli.study.remark", remark)
+    return main(["study", "lenet", "--quick", "--device", "cpu", *words])
 
 
 @pytest.mark.parametrize(
@@ -98,12 +114,12 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
     words: str, left: list[tuple[str, ...]] | None, said: str, runtime: Runtime, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    stopped_at(words, monkeypatch)
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
-    assert main(["study", "lenet", "--quick", "--device", "cpu", *outputs]) == 130
+    assert run(monkeypatch, *outputs, stop=words) == 130
     shown = capsys.readouterr()
-    assert f"stopped: {said}\n" in shown.err
+    way = "; the same command with --resume goes on" if left else ""
+    assert f"stopped: {said}{way}\n" in shown.err
     assert ("steps\n" in shown.out) == (left is not None and not left[0])  # a table once its part is done
     if left is None:
         assert not any(file.exists() for file in files.values())
@@ -113,3 +129,125 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
     assert [{row["layer"] for row in part.rows} >= {"A"} for part in result.parts] == [True] * len(left)
     for kind in ("markdown", "html"):
         assert ("not measured yet: B" in files[kind].read_text()) == any(left)
+
+
+@pytest.mark.parametrize("file", [SAMPLE, *COMMITTED], ids=lambda file: file.stem)
+def test_parts_of_older_files_are_whole(file: Path) -> None:
+    found = engine.load(file)
+    for part, written in zip(found.parts, json.loads(file.read_text())["parts"], strict=True):
+        if "date" not in written:
+            assert (part.left, part.date, part.commit) == ((), found.date, found.commit)
+
+
+def test_a_study_of_several_days_says_so() -> None:
+    found = engine.load(SAMPLE)
+    assert f", {found.date[:10]}, quick" in heading(found)
+    later = replace(found.parts[0], date="2027-02-03T04:05:06+00:00")
+    found = replace(found, parts=(later, *found.parts[1:]))
+    assert f", {found.date[:10]} to 2027-02-03, quick" in heading(found)
+
+
+def at(commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the code be of a commit."""
+    monkeypatch.setattr(engine, "commit", lambda: commit)
+
+
+@pytest.mark.parametrize("stop", ["steps: A", "steps: B", "search: B"])
+def test_a_stopped_study_is_gone_on_with(
+    stop: str, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    file = tmp_path / "x.json"
+    resume = ("--json", str(file), "--resume")
+    at("one", monkeypatch)
+    assert run(monkeypatch, *resume, stop=stop) == 130  # where there is no file it begins
+    before = engine.load(file).parts if file.exists() else ()
+    capsys.readouterr()
+    at("two", monkeypatch)
+    assert run(monkeypatch, *resume) == 0
+    said, found = capsys.readouterr().err, engine.load(file)
+    steps, search, memory = found.parts
+    assert [(part.title, part.left) for part in found.parts] == [(part.title, ()) for part in STUDY.parts]
+    assert [row["layer"] for row in steps.rows] == ["A", "A", "B", "B", "sum", "sum"]
+    assert [row["layer"] for row in search.rows] == ["A", "A", "B", "B"]
+    for old, new in zip(before, found.parts, strict=False):
+        assert new.rows[: len(old.rows)] == old.rows  # not measured again
+        assert all(f"{old.title}: {row['layer']}," not in said for row in old.rows)
+    commits = {"steps: A": ("two", "two"), "steps: B": ("one, two", "two"), "search: B": ("one", "one, two")}
+    assert (steps.commit, search.commit, memory.commit) == (*commits[stop], "two")
+    assert all(part.date for part in found.parts) and found.commit == "two"
+    at("three", monkeypatch)
+    assert run(monkeypatch, *resume) == 0  # nothing is left, nothing changes
+    assert engine.load(file) == found
+    assert "all parts asked for are done" in capsys.readouterr().err
+
+
+def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.json"
+    assert run(monkeypatch, "--json", str(file), "--part", "3", "--part", "1") == 0
+    found = engine.load(file)
+    assert [part.title for part in found.parts] == ["steps", "memory"]
+    resume = ("--json", str(file), "--part", "2", "--resume")
+    assert run(monkeypatch, *resume, stop="search: B") == 130
+    assert [(part.title, part.left) for part in engine.load(file).parts] == [
+        ("steps", ()), ("search", ("B",)), ("memory", ()),
+    ]  # fmt: skip
+    assert run(monkeypatch, *resume) == 0
+    steps, search, memory = engine.load(file).parts
+    assert (steps, memory) == found.parts and not search.left
+    assert run(monkeypatch, "--json", str(file), "--part", "2") == 0
+    assert [part.title for part in engine.load(file).parts] == ["search"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"name": "csg"}, ["the study csg, not of lenet", "run that one"]),
+        ({"device": {"key": "cuda/H100"}}, ["measured on cuda/H100, this is opencl/", "--device"]),
+        ({"device": {}}, ["unknown device"]),
+        ({"quick": False}, ["without --quick", "leave it out"]),
+        ({"left": ["B", "R9"]}, ["lacks R9", "'steps'", "leave --resume out"]),
+        ({"parts": 3}, ["x.json: a damaged", "TypeError"]),
+        ({"format": "other"}, ["x.json: not a results document of a study"]),
+    ],
+)
+def test_a_file_of_something_else_is_not_gone_on_with(
+    changed: dict[str, Any], words: list[str], runtime: Runtime, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    file = tmp_path / "x.json"
+    part = PartResult("steps", "ladder", "", (), (), left=tuple(changed.pop("left", ())))
+    document = engine.document(engine.result(STUDY, lab(runtime), [part])) | changed
+    file.write_text(text := json.dumps(document))
+    assert run(monkeypatch, "--json", str(file), "--resume") == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ") and len(shown.splitlines()) == 1
+    assert all(word in shown for word in words)
+    assert file.read_text() == text
+
+
+def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(engine.document(engine.result(STUDY, lab(runtime), ()))))
+    with pytest.raises(StudyError, match="with --quick; give it, or name another file after --json"):
+        held(file, STUDY, replace(lab(runtime), quick=False))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--resume", "--json FILE"),
+        ("--resume --json -", "--json FILE"),
+        ("--resume --json {tmp}/text", "not JSON"),
+        ("--part 4", "--part 4: lenet has 3 parts"),
+        ("--part 1 --part 0", "--part 0: lenet has 3 parts; count from 1"),
+    ],
+)
+def test_mistakes(
+    words: str, said: str, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "text").write_text("no results")
+    assert run(monkeypatch, *words.format(tmp=tmp_path).split()) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ") and len(shown.splitlines()) == 1 and said in shown

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
     from tilewright.store import Store
     from tilewright.studies.engine import StudyResult
+    from tilewright.studies.lab import Lab
 
 Name = Annotated[
     str,
@@ -37,6 +38,16 @@ Budget = Annotated[
         "--budget", metavar="BUDGET", help="First tune what has no fixed config: 20s for each layer, say."
     ),
 ]
+Part = Annotated[
+    list[int] | None,
+    typer.Option("--part", metavar="N", help="Run this part alone, counted from 1; may be repeated."),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Go on from the file of --json: what it holds is taken over, the rest is measured."
+    ),
+]
 
 
 def study(
@@ -44,6 +55,8 @@ def study(
     device: options.Device = None,
     quick: Quick = False,
     budget: Budget = None,
+    part: Part = None,
+    resume: Resume = False,
     json_file: options.JsonFile = None,
     markdown: Markdown = None,
     html: Html = None,
@@ -51,46 +64,69 @@ def study(
 ) -> None:
     """Repeat the experiments of a source beside what it published.
 
-    Every answer is checked.
+    Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume goes on from them.
     """
     from tilewright.report.plot import drawable
+    from tilewright.report.study import part_table
     from tilewright.studies import engine
+    from tilewright.studies.standing import Standing, chosen, held
 
-    wanted = engine.study(name)
-    limit = options.budget(budget)
+    found = engine.study(name)
+    wanted, limit = chosen(found, part), options.budget(budget)
     files = {"--json": json_file, "--markdown": markdown, "--html": html, "--plot": plot}
     quiet = outputs.check(files)
+    source = _source(json_file) if resume else None
     if plot is not None:
         drawable(plot)
     runtime = options.open_device(device, measured=True)
     options.needs_kernels(runtime, "study")
-    from tilewright.bench import tuner
-    from tilewright.report.study import part_table
-    from tilewright.store import Store
-    from tilewright.studies.lab import Lab
-    from tilewright.studies.standing import Standing
-
-    store = Store()
-    tune = _tuning(runtime, store, limit, tuner) if limit else None
-    lab = Lab(
-        runtime, store, quick, wanted.rounds, min(runtime.device.units, options.cores()), tune, say=remark
-    )
-    standing = Standing(dict(enumerate(wanted.parts, 1)))
+    lab = _lab(runtime, quick, found.rounds, limit)
+    standing = Standing(found, wanted, held(source, found, lab) if source else None)
+    if standing.before:
+        remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 
     def report() -> None:
         if standing.parts:
-            _write(engine.result(wanted, lab, standing.parts), files, quiet)
+            _write(standing.result(lab), files, quiet)
         if left := standing.left():
-            remark(f"stopped: {left}")
+            remark(f"stopped: {left}{_way_on(json_file) if standing.parts else ''}")
 
     with stopping.until_stopped(report) as stop:
-        for part in engine.parts(wanted, lab):
-            standing.add(part)
-            if not (part.left or quiet):
-                show(part_table(part, with_bars=True))
+        for grown in standing.run(lab):
+            if not (grown.left or quiet):
+                show(part_table(grown, with_bars=True))
                 print(flush=True)
     report()
     stop.leave()
+
+
+def _source(json_file: Path | None) -> Path:
+    """Return the file that --resume goes on from.
+
+    Raises:
+        OptionError: none was named, or one that cannot be read again.
+    """
+    if json_file is None or outputs.is_stdout(json_file) or (json_file.exists() and not json_file.is_file()):
+        raise options.OptionError("--resume: goes on from the file that --json names; give --json FILE too")
+    return json_file
+
+
+def _way_on(json_file: Path | None) -> str:
+    """Say how to go on with a study that was stopped, if its results went to a file."""
+    if json_file is None or outputs.is_stdout(json_file):
+        return ""
+    return "; the same command with --resume goes on"
+
+
+def _lab(runtime: Runtime, quick: bool, rounds: int, limit: object) -> Lab:
+    from tilewright.bench import tuner
+    from tilewright.store import Store
+    from tilewright.studies.lab import Lab
+
+    store = Store()
+    tune = _tuning(runtime, store, limit, tuner) if limit else None
+    threads = min(runtime.device.units, options.cores())
+    return Lab(runtime, store, quick, rounds, threads, tune, say=remark)
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:

@@ -82,7 +82,9 @@ def heading(result: StudyResult) -> str:
     """One line on what was run where."""
     device = result.device.get("name", "unknown device")
     quick = ", quick sizes: not the source's" if result.quick else ""
-    return f"{result.title} ({device}, {result.date[:10]}{quick}); published: {result.published_on}"
+    days = sorted({part.date[:10] for part in result.parts if part.date} or {result.date[:10]})
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    return f"{result.title} ({device}, {when}{quick}); published: {result.published_on}"
 
 
 def bars(part: PartResult) -> list[str]:

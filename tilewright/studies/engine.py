@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ NAMES = ("csg", "diannao", "im2col-gemm", "lenet", "toy-cnn")
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What came of a study, as its document has it."""
+    """What came of a study, as its document has it; ``date`` and ``commit`` are of its last run."""
 
     name: str
     title: str
@@ -61,10 +61,19 @@ def study(name: str) -> Study:
     return found
 
 
-def parts(wanted: Study, lab: Lab) -> Iterator[PartResult]:
-    """Run the parts of a study one after the other; each is handed on as it grows, last when it is done."""
-    for part in wanted.parts:
-        yield from _run(part, lab)
+def parts(wanted: Iterable[Part], lab: Lab, held: Mapping[str, PartResult]) -> Iterator[PartResult]:
+    """Run parts of a study one after the other; each is handed on as it grows, last when it is done.
+
+    ``held``, by title, are of an earlier run: those that are done are not run, the others are gone on with.
+    """
+    here = commit()
+    for part in wanted:
+        before = held.get(part.title)
+        if before and not before.left:
+            continue
+        commits = dict.fromkeys([*(before.commit.split(", ") if before else ()), here])
+        for found in _run(part, lab, before):
+            yield replace(found, date=_now(), commit=", ".join(filter(None, commits)))
 
 
 def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
@@ -74,15 +83,19 @@ def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
         name=wanted.name, title=wanted.title, source=wanted.source, published_on=wanted.device,
         quick=lab.quick,
         device={**asdict(device), "key": device.key, **lab.runtime.versions()},
-        date=datetime.now(UTC).isoformat(timespec="seconds"), commit=commit(), parts=tuple(parts),
+        date=_now(), commit=commit(), parts=tuple(parts),
     )  # fmt: skip
 
 
-def _run(part: Part, lab: Lab) -> Iterator[PartResult]:
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _run(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
     if isinstance(part, Steps):
-        yield from run_steps(part, lab)
+        yield from run_steps(part, lab, before)
     elif isinstance(part, Search):
-        yield from run_search(part, lab)
+        yield from run_search(part, lab, before)
     elif isinstance(part, Whole):
         yield run_whole(part, lab)
     elif isinstance(part, Counters):
@@ -113,10 +126,12 @@ def load(path: Path) -> StudyResult:
         raise StudyError(f"study file {path}: {error.strerror or error}") from None
     except ValueError:
         raise StudyError(f"study file {path}: not JSON; want one written by 'study --json'") from None
+    except StudyError as error:
+        raise StudyError(f"study file {path}: {error}") from None
 
 
 def parse(found: Any) -> StudyResult:
-    """Turn a document into values.
+    """Turn a document into values. The parts of an older one are whole, of its own date and commit.
 
     Raises:
         StudyError: names what is missing or of the wrong type.
@@ -124,15 +139,16 @@ def parse(found: Any) -> StudyResult:
     if not is_study(found):
         raise StudyError(f"not a results document of a study: 'format' must be {FORMAT!r}")
     try:
+        written, texts = found["parts"], {name: str(found[name]) for name in _TEXTS}
         parts = tuple(
             PartResult(
                 str(part["title"]), str(part["kind"]), str(part["note"]),
                 tuple(Column(**column) for column in part["columns"]), tuple(map(dict, part["rows"])),
                 tuple(map(str, part.get("left", ()))),
+                str(part.get("date", texts["date"])), str(part.get("commit", texts["commit"])),
             )
-            for part in found["parts"]
+            for part in written
         )  # fmt: skip
-        texts = {name: str(found[name]) for name in _TEXTS}
         return StudyResult(**texts, quick=bool(found["quick"]), device=dict(found["device"]), parts=parts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StudyError(f"a damaged results document of a study: {type(error).__name__}: {error}") from None

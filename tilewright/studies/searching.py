@@ -20,14 +20,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_search(part: Search, lab: Lab) -> Iterator[PartResult]:
+def run_search(part: Search, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
     """Search every layer anew with every strategy; a row for each time that the best so far fell.
 
-    Yields what there is after each layer.
+    Goes on from ``before``; yields what there is after each layer.
     """
     said = [f"The source on {strategy!r}: {text}." for strategy, text in part.published.items()]
-    note, rows = " ".join([part.note, *said]), list[dict[str, Value]]()
-    for layer, left in to_do(part.layers, lab.quick):
+    note, rows = " ".join([part.note, *said]), list(before.rows if before else ())
+    for layer, left in to_do(part.layers, lab.quick, before):
         for strategy in part.strategies:
             lab.say(f"{part.title}: {layer.name}, {strategy}")
             rows += _curve(part, layer, strategy, lab)

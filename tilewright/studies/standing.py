@@ -1,11 +1,15 @@
-"""How far a study is: which of its parts are done, and what there is of the others."""
+"""How far a study is: which parts are wanted, what there is of each, and what an earlier run left of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from tilewright.studies.study import Part, PartResult
+from tilewright.studies import engine
+from tilewright.studies.engine import StudyResult
+from tilewright.studies.lab import Lab
+from tilewright.studies.study import Part, PartResult, Study, StudyError, present
 
 
 @dataclass
@@ -14,20 +18,37 @@ class Standing:
 
     Attributes:
         wanted: the parts to run, by their numbers.
+        before: what an earlier run left.
         latest: what there is of each part, by its title.
     """
 
+    study: Study
     wanted: Mapping[int, Part]
+    before: StudyResult | None = None
     latest: dict[str, PartResult] = field(default_factory=dict)
 
-    def add(self, part: PartResult) -> None:
-        """Keep a part as it is now."""
-        self.latest[part.title] = part
+    def __post_init__(self) -> None:
+        """Take over what an earlier run left."""
+        self.latest |= {part.title: part for part in (self.before.parts if self.before else ())}
+
+    def run(self, lab: Lab) -> Iterator[PartResult]:
+        """Run what is left of the wanted parts; each is kept, and handed on, as it grows."""
+        for part in engine.parts(self.wanted.values(), lab, dict(self.latest)):
+            self.latest[part.title] = part
+            yield part
 
     @property
-    def parts(self) -> Sequence[PartResult]:
-        """What there is."""
-        return list(self.latest.values())
+    def parts(self) -> tuple[PartResult, ...]:
+        """What there is, in the study's order; parts that the study has no longer come last."""
+        titles = [part.title for part in self.study.parts]
+        strangers = [title for title in self.latest if title not in titles]
+        return tuple(self.latest[title] for title in titles + strangers if title in self.latest)
+
+    def result(self, lab: Lab) -> StudyResult:
+        """Put together what there is; the earlier run's own result if nothing is new."""
+        if self.before and self.before.parts == self.parts:
+            return self.before
+        return engine.result(self.study, lab, self.parts)
 
     def left(self) -> str:
         """Say how much is done; empty if all of it is."""
@@ -43,3 +64,48 @@ def _layers(part: PartResult) -> str:
     """Say how many layers of a part are done."""
     done = len({row.get("layer") for row in part.rows})
     return f"{done} of {done + len(part.left)} layers"
+
+
+def chosen(study: Study, numbers: Sequence[int] | None) -> dict[int, Part]:
+    """Return the parts of some numbers, counted from 1, in the study's order; without any, all.
+
+    Raises:
+        StudyError: there is no such part; says how many there are.
+    """
+    parts = dict(enumerate(study.parts, 1))
+    for number in numbers or ():
+        if number not in parts:
+            several = "s" if len(parts) > 1 else ""
+            raise StudyError(f"--part {number}: {study.name} has {len(parts)} part{several}; count from 1")
+    return {number: part for number, part in parts.items() if not numbers or number in numbers}
+
+
+def held(file: Path, study: Study, lab: Lab) -> StudyResult | None:
+    """Read what an earlier run left in a file; None if there is no file.
+
+    Raises:
+        StudyError: it is of another study, another device, other sizes, or other layers.
+    """
+    if not file.exists():
+        return None
+    found = engine.load(file)
+    if differs := _differs(found, study, lab):
+        raise StudyError(f"--resume: {file} {differs}, or name another file after --json")
+    return found
+
+
+def _differs(found: StudyResult, study: Study, lab: Lab) -> str:
+    """Say why a result cannot be gone on with, and what to do; empty if it can be."""
+    if found.name != study.name:
+        return f"is of the study {found.name}, not of {study.name}; run that one"
+    key = lab.runtime.device.key
+    if (there := found.device.get("key", "an unknown device")) != key:
+        return f"was measured on {there}, this is {key}; choose that one by --device"
+    if found.quick != lab.quick:
+        return "was measured " + ("with --quick; give it" if found.quick else "without --quick; leave it out")
+    known = {part.title: part for part in study.parts}
+    for part in found.parts:
+        layers = present(getattr(known.get(part.title), "layers", ()), lab.quick)
+        if part.title in known and (odd := set(part.left) - {layer.name for layer in layers}):
+            return f"lacks {', '.join(sorted(odd))}, no layer of {part.title!r} now; leave --resume out"
+    return ""

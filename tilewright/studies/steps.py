@@ -29,10 +29,10 @@ MODEL_COLUMNS = (
 )  # fmt: skip
 
 
-def run_steps(part: Steps, lab: Lab) -> Iterator[PartResult]:
-    """Measure every step on every layer; yield what there is after each layer."""
-    rows: list[Row] = []
-    for layer, left in to_do(part.layers, lab.quick):
+def run_steps(part: Steps, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
+    """Measure every step on every layer, from ``before`` on; yield what there is after each layer."""
+    rows: list[Row] = [dict(row) for row in before.rows] if before else []
+    for layer, left in to_do(part.layers, lab.quick, before):
         rows += _on_layer(part, layer, lab)
         yield _result(part, rows, left)
 

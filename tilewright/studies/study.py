@@ -184,6 +184,8 @@ class PartResult:
     Attributes:
         kind: how it is drawn.
         left: the layers that are not measured yet; empty once the part is done.
+        date: when it was measured, its last layer.
+        commit: of the code that measured it; several, with commas, if its layers are of several runs.
     """
 
     title: str
@@ -192,11 +194,15 @@ class PartResult:
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
     left: tuple[str, ...] = ()
+    date: str = ""
+    commit: str = ""
 
 
-def to_do(layers: tuple[Layer, ...], quick: bool) -> Iterator[tuple[Layer, tuple[str, ...]]]:
-    """Yield each layer of a run, and what is left behind it."""
-    todo = present(layers, quick)
+def to_do(
+    layers: tuple[Layer, ...], quick: bool, before: PartResult | None
+) -> Iterator[tuple[Layer, tuple[str, ...]]]:
+    """Yield each layer of a run that is not in ``before``, and what is left behind it."""
+    todo = [layer for layer in present(layers, quick) if before is None or layer.name in before.left]
     for done, layer in enumerate(todo, 1):
         yield layer, tuple(other.name for other in todo[done:])
 
