@@ -28,7 +28,8 @@ CONFIG = Config.make("mma", dict(
     x=0, l1=0, mt=1, nt=1, wm=2, wn=2, sb=1, mb=1, fd=1, chunks=8, stages=2, sc=1, sg=1, combine=0,
 ))  # fmt: skip
 HOPPER = Config.make("hopper", dict(
-    x=0, wm=1, wn=1, bn=16, mb=1, chunks=4, pieces=0, tall=0, batch=1, stages=2, xs=2, cm=1, sc=1, sg=1, combine=0,
+    x=0, wm=1, wn=1, bn=16, mb=1, chunks=4, pieces=0, tall=0, batch=1, stages=2, xs=2, cm=1, sc=1, sg=1,
+    combine=0,
 ))  # fmt: skip
 either = pytest.mark.parametrize("config", [CONFIG, HOPPER], ids=lambda config: config.family)
 KINDS = ("tf32", "accurate", "f8", "q8")
