@@ -63,7 +63,8 @@ class Lab:
     say: Callable[[str], None] = lambda text: None
     _verifiers: dict[tuple[int, Problem], Verifier] = field(default_factory=dict)
     _offers: dict[tuple[int, Problem, str], Entered] = field(default_factory=dict)
-    _truths: dict[tuple[int, Problem], tuple[Inputs, Any]] = field(default_factory=dict)
+    _truths: dict[tuple[int, Problem], Any] = field(default_factory=dict)
+    _inputs: dict[Problem, Inputs] = field(default_factory=dict)
 
     @property
     def limits(self) -> Limits:
@@ -74,7 +75,7 @@ class Lab:
 
     def forget(self) -> None:
         """Free the inputs, references and peers of a layer."""
-        for held in (self._verifiers, self._offers, self._truths):
+        for held in (self._verifiers, self._offers, self._truths, self._inputs):
             held.clear()
 
     def enter(self, step: Step, layer: Layer) -> Entry:
@@ -99,6 +100,12 @@ class Lab:
         if not entries:
             raise last
         return entries[0] if len(entries) == 1 else _fastest(entries)
+
+    def inputs(self, problem: Problem) -> Inputs:
+        """Return the inputs of a layer, the same for all: large ones take a second to make."""
+        if problem not in self._inputs:
+            self._inputs[problem] = normal_inputs(problem, 0)
+        return self._inputs[problem]
 
     def kernel_us(self, entry: Entry) -> float:
         """Time an entry by itself, in us."""
@@ -168,16 +175,16 @@ class Lab:
         """Return what a peer has for a layer; asked once."""
         key = (id(runtime), problem, peer.name)
         if key not in self._offers:
-            inputs, truth = self._truth(problem, runtime)
-            self._offers[key] = offered(peer, problem, inputs, truth, self._setting(runtime))
+            truth = self._truth(problem, runtime)
+            self._offers[key] = offered(peer, problem, self.inputs(problem), truth, self._setting(runtime))
         return self._offers[key]
 
-    def _truth(self, problem: Problem, runtime: Runtime) -> tuple[Inputs, Any]:
-        """Return the inputs that all peers get, and the right answer."""
+    def _truth(self, problem: Problem, runtime: Runtime) -> Any:
+        """Return the right answer to ``inputs``."""
         key = (id(runtime), problem)
         if key not in self._truths:
-            inputs = normal_inputs(problem, 0)
-            self._truths[key] = inputs, Bound(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once()
+            reference = Plan.make(runtime, problem, REFERENCE)
+            self._truths[key] = Bound(runtime, reference, self.inputs(problem)).once()
         return self._truths[key]
 
     def _setting(self, runtime: Runtime) -> Setting:

@@ -95,11 +95,11 @@ def _row(step: Step, layer: Layer, lab: Lab) -> Row:
 
 def _measured(entry: Entry, figure: Measurement) -> Row:
     problem, device = entry.problem, entry.runtime.device
-    floor = floor_us(problem, device)
+    floor = floor_us(problem, device) if device.rates.source == "calibrated" else None
     return {
         "time_us": round(figure.cold_us, 3), "ci95_us": round(figure.ci95_us, 3),
-        "gflops": problem.flops / figure.cold_us * 1e-3, "floor_us": round(floor, 3),
-        "of_floor": 100 * floor / figure.cold_us,
+        "gflops": problem.flops / figure.cold_us * 1e-3, "floor_us": floor and round(floor, 3),
+        "of_floor": floor and 100 * floor / figure.cold_us,
         "error_over_bound": entry.check.worst if entry.check else None,
         "config": str(entry.plan.config) if entry.plan else "", "note": entry.note,
         "workspace_bytes": entry.plan.workspace_bytes if entry.plan else None,

@@ -16,7 +16,7 @@ from tilewright.runtime import Runtime
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import Table, table
 from tilewright.studies.study import Column, Layer, PartResult, Step, Value, Whole, present, published_us
-from tilewright.tuning.inputs import Inputs, normal_inputs
+from tilewright.tuning.inputs import Inputs
 
 RUNS = 3
 HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")
@@ -99,7 +99,7 @@ def _of(entry: Entry, lab: Lab) -> dict[str, float]:
         return {}
     kernel = lab.kernel_us(entry)
     plan = Plan.make(entry.runtime, entry.problem, entry.plan.config)  # without the verifier's guards
-    took = activities(entry.runtime, plan, normal_inputs(entry.problem, 0))
+    took = activities(entry.runtime, plan, lab.inputs(entry.problem))
     return {**took, "kernel": kernel, "device": kernel + took["copies"], "host": took["whole"]}
 
 
