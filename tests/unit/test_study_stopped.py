@@ -131,6 +131,22 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
         assert ("not measured yet: B" in files[kind].read_text()) == any(left)
 
 
+def test_a_killed_study_loses_the_layer_under_way_alone(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "out.json"
+
+    def dies(text: str) -> None:
+        if "search: B" in text:
+            raise SystemError("as good as killed: nothing catches it")
+
+    monkeypatch.setattr(engine, "study", lambda name: STUDY)
+    monkeypatch.setattr("tilewright.cli.study.remark", dies)
+    with pytest.raises(SystemError):
+        main(["study", "lenet", "--quick", "--device", "cpu", "--json", str(file)])
+    assert [part.left for part in engine.load(file).parts] == [(), ("B",)]
+
+
 @pytest.mark.parametrize("file", [SAMPLE, *COMMITTED], ids=lambda file: file.stem)
 def test_parts_of_older_files_are_whole(file: Path) -> None:
     found = engine.load(file)

@@ -40,6 +40,11 @@ def is_stdout(file: Path | None) -> bool:
     return str(file) == "-"
 
 
+def is_replaceable(file: Path) -> bool:
+    """Whether a file can be written again and again: no standard output, pipe or device."""
+    return not is_stdout(file) and (file.is_file() or not file.exists())
+
+
 def write(file: Path, content: str | bytes, option: str) -> None:
     """Write an output file whole: aside first, then renamed; a pipe or a device as it is."""
     data = content.encode() if isinstance(content, str) else content

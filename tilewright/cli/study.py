@@ -93,11 +93,20 @@ def study(
 
     with stopping.until_stopped(report) as stop:
         for grown in standing.run(lab):
+            _keep(standing.result(lab), json_file)
             if not (grown.left or quiet):
                 show(part_table(grown, with_bars=True))
                 print(flush=True)
     report()
     stop.leave()
+
+
+def _keep(result: StudyResult, json_file: Path | None) -> None:
+    """Write what there is so far to the file of --json: a crash or a kill loses the layer under way alone."""
+    from tilewright.studies import engine
+
+    if json_file is not None and outputs.is_replaceable(json_file):
+        emit([], engine.document(result), json_file)
 
 
 def _source(json_file: Path | None) -> Path:
@@ -106,14 +115,14 @@ def _source(json_file: Path | None) -> Path:
     Raises:
         OptionError: none was named, or one that cannot be read again.
     """
-    if json_file is None or outputs.is_stdout(json_file) or (json_file.exists() and not json_file.is_file()):
+    if json_file is None or not outputs.is_replaceable(json_file):
         raise options.OptionError("--resume: goes on from the file that --json names; give --json FILE too")
     return json_file
 
 
 def _way_on(json_file: Path | None) -> str:
     """Say how to go on with a study that was stopped, if its results went to a file."""
-    if json_file is None or outputs.is_stdout(json_file):
+    if json_file is None or not outputs.is_replaceable(json_file):
         return ""
     return "; the same command with --resume goes on"
 
