@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.cli import outputs
-from tilewright.report.table import Table, plain, rich_table
+from tilewright.report.table import Table, plain
+from tilewright.report.terminal import pieces, rich_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -22,7 +23,10 @@ def show(table: Table) -> None:
         from rich.console import Console
 
         console = Console(highlight=False, markup=False)
-        console.print(rich_table(table))
+        if table.title:
+            console.print(table.title, style="italic", soft_wrap=True)
+        for index, piece in enumerate(pieces(table, console.width)):
+            console.print(*[""] * bool(index), rich_table(piece), sep="\n")
         for note in table.notes:
             console.print(note, soft_wrap=True)
     else:

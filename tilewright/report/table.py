@@ -1,18 +1,14 @@
-"""Results as tables: aligned text for pipes and logs, rich for terminals, Markdown for files."""
+"""Results as tables: aligned text for pipes and logs, Markdown for files."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tilewright.record import NOISY
 from tilewright.report.results import Results
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 NONE = "–"
 NOISY_MARK = "~"
@@ -77,7 +73,7 @@ def ran_peers(row: BenchRow) -> list[str]:
 def plain(table: Table) -> str:
     """The table as aligned lines of text."""
     rows = [table.head, *table.body] if any(table.head) else list(table.body)
-    widths = [max((_width(row[i]) for row in rows), default=0) for i in range(len(table.head))]
+    widths = column_widths(table)
     lines = [
         "  ".join(_pad(cell, widths[i], table.right(i)) for i, cell in enumerate(row)).rstrip()
         for row in rows
@@ -95,27 +91,6 @@ def markdown(table: Table) -> str:
     title = [_escape(table.title), ""] if table.title else []
     notes = ["", *(f"- {_escape(note)}" for note in table.notes)] if table.notes else []
     return "\n".join([*title, *rows, *notes])
-
-
-def rich_table(table: Table) -> RenderableType:
-    """The table for a terminal, without its notes."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    shown = RichTable(
-        box=box.SIMPLE_HEAD if any(table.head) else None,
-        title=table.title or None,
-        title_justify="left",
-        show_edge=False,
-        show_header=any(table.head),
-        padding=(0, 1, 0, 0),
-    )
-    for index, name in enumerate(table.head):
-        shown.add_column(Text(name), justify="right" if table.right(index) else "left", no_wrap=index == 0)
-    for row in table.body:
-        shown.add_row(*(Text(cell) for cell in row))
-    return shown
 
 
 def time_text(value_us: float | None) -> str:
@@ -207,6 +182,12 @@ def _absences(results: Results) -> Iterator[str]:
         which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
         told = why if len(why) <= _LONGEST_REASON else why[: _LONGEST_REASON - 1] + "…"
         yield f"{name} has no time for {which}: {told or 'no reason recorded'}"
+
+
+def column_widths(table: Table) -> list[int]:
+    """Characters that each column needs."""
+    rows = (table.head, *table.body)
+    return [max(_width(row[i]) for row in rows) for i in range(len(table.head))]
 
 
 def _width(text: str) -> int:

@@ -1,0 +1,61 @@
+"""Tables on a terminal: whatever its width, every figure is there in full."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from tilewright.cli.screen import show
+from tilewright.report.table import Table
+from tilewright.report.terminal import pieces
+
+HEAD = ("layer step", "ours", "±", "of floor", "onnxruntime converts", "error/bound", "")
+ROWS = tuple(
+    (f"R{n}   a step", f"{n}234.5", "12.3", "69%", f"{n}9861 us", f"0.00{n}", "█" * 24) for n in range(3)
+)
+WIDE = Table("a title that is longer than a column", HEAD, ROWS, ("a note",))
+CONFIG = "direct:combine=3.cs=512.nh=7.nk=16.nw=1.sg=16.th=1.tk=1.tw=7.v=16.x=1"
+WORDS = Table("", ("", ""), (("config", CONFIG), ("error over bound", "0.00833")), words=True)
+
+
+def shown(
+    table: Table, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What a terminal of some width shows."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    show(table)
+    return re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("width", [36, 40, 60, 80, 100, 120])
+def test_no_figure_is_cut_short(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(WIDE, width, monkeypatch, capsys)
+    assert "…" not in text and text.endswith("a note\n") and text.startswith(WIDE.title + "\n")
+    assert all(cell in text for row in (HEAD, *ROWS) for cell in row[:-1])
+    assert all(len(line) <= width for line in text.splitlines()[1:])
+    assert ("█" * 24 in text) == (width >= 100)
+
+
+def test_a_table_that_fits_is_whole() -> None:
+    assert pieces(WIDE, 97) == [WIDE] and len(pieces(WIDE, 96)) == 1
+    assert pieces(WIDE, 96)[0].head == HEAD[:-1]
+    assert [piece.head[0] for piece in pieces(WIDE, 60)] == ["layer step"] * 2
+
+
+def test_a_column_wider_than_the_terminal_stands_alone() -> None:
+    assert [piece.head for piece in pieces(WIDE, 5)] == [("layer step", name) for name in HEAD[1:-1]]
+    assert pieces(Table("", ("layer",), (("R1",),)), 3) == [Table("", ("layer",), (("R1",),))]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_long_config_is_wrapped(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(WORDS, width, monkeypatch, capsys)
+    assert CONFIG in "".join(text.replace("config", "", 1).split())
