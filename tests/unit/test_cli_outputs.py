@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,42 @@ def test_the_suffix_says_the_format_of_a_plot(tmp_path: Path) -> None:
     for name, begins in (("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")):
         plot.draw(results.parse(DOCUMENT), tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize("command", ["configs", " ".join(BENCH), "cache info"])
+def test_what_nobody_reads_still_leaves_its_file(command: str, tmp_path: Path) -> None:
+    argv = [sys.executable, "-u", "-m", "tilewright", *command.split(), "--json", "out.json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 141 and "Traceback" not in said
+    assert json.loads((tmp_path / "out.json").read_text())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("command", ["configs", "configs --json -", "--help", "cache export -"])
+def test_no_room_for_the_output_is_one_line(command: str) -> None:
+    with open("/dev/full", "w") as full:
+        argv = [sys.executable, "-m", "tilewright", *command.split()]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "error: No space left on device; make room, or write elsewhere\n"
+
+
+def test_a_closed_standard_output_is_no_defect(tmp_path: Path) -> None:
+    line = f"{sys.executable} -m tilewright configs --json named.json >&- 2>&-"
+    assert subprocess.run(["bash", "-c", line], timeout=60).returncode == 0
+    assert (tmp_path / "named.json").exists()
+
+
+def test_every_file_is_named_once_it_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["configs"], ["cache", "info"], ["doctor"]):
+        assert main([*argv, "--json", "x.json"]) == 0
+        assert capsys.readouterr().err == "wrote x.json\n"
+        assert main([*argv, "--json", "-"]) == 0
+        assert capsys.readouterr().err == ""
+    assert main([*BENCH, "--json", "x.json", "--markdown", "x.md", "--plot", "x.svg"]) == 0
+    assert "no plot: no peer" in (said := capsys.readouterr().err) and said.endswith("wrote x.json, x.md\n")
+    assert main(["report", "x.json", "--csv", "x.csv", "--markdown", "-"]) == 0
+    assert capsys.readouterr().err == "wrote x.csv\n"

@@ -131,6 +131,20 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
         assert ("not measured yet: B" in files[kind].read_text()) == any(left)
 
 
+def test_a_study_that_nobody_reads_ends_and_writes_what_is_done(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(table: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tilewright.cli.study.show", gone)
+    monkeypatch.setattr("tilewright.cli.outputs.drop_stdout", lambda: None)
+    document, text = tmp_path / "out.json", tmp_path / "out.md"
+    assert run(monkeypatch, "--markdown", str(text), "--json", str(document)) == 141
+    assert [part.left for part in engine.load(document).parts] == [()]
+    assert "## steps" in text.read_text()
+
+
 def test_a_killed_study_loses_the_layer_under_way_alone(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

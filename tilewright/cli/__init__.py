@@ -1,11 +1,13 @@
 """The command ``tilewright``: parsing and printing only; heavy imports wait for the command that needs them.
 
 Exit status: 0 done; 1 the device or a kernel failed; 2 a user's mistake, with one line on stderr that
-begins with ``error:``; 130 after Ctrl-C, 143 after SIGTERM. An unexpected error keeps its traceback.
+begins with ``error:``; 130 after Ctrl-C, 143 after SIGTERM, 141 where nobody reads on. An unexpected
+error keeps its traceback.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +25,7 @@ from tilewright.cli import (
     explain,
     export,
     model_report,
+    outputs,
     profile,
     report,
     run,
@@ -63,6 +66,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(stopping.stoppable(_command))
+for _registered in cache.app.registered_commands:
+    if _registered.callback is not None:
+        _registered.callback = stopping.stoppable(_registered.callback)
 app.add_typer(cache.app, name="cache")
 
 
@@ -88,6 +94,8 @@ _UsageProblem: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return its exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (closed by the shell: >&-)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
         status = typer.main.get_command(app).main(args or ["--help"], "tilewright", standalone_mode=False)
         sys.stdout.flush()
@@ -101,8 +109,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        outputs.drop_stdout()
         return 141
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        outputs.drop_stdout()  # what it still holds has no room either
+        return _mistake(f"{error.strerror}; make room, or write elsewhere", 1)
 
 
 def _mistake(text: str, status: int = 2) -> int:

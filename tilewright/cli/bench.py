@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli import options, outputs, stopping
-from tilewright.cli.screen import Progress, emit, remark
+from tilewright.cli.screen import Progress, remark, show, wrote
 from tilewright.cli.search import Search
 from tilewright.report.plot import draw, drawable
 from tilewright.report.results import parse
@@ -129,17 +129,15 @@ def _peers(names: str, device: Device) -> tuple[Peer, ...]:
 
 
 def _report(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:
-    """Print the table, and write what was asked for."""
+    """Write what was asked for, and print the table."""
     results = parse(document)
     table = results_table(results, all_families)
-    markdown, plot = files["--markdown"], files["--plot"]
-    emit(table, document, files["--json"], outputs.is_stdout(markdown))
-    if markdown is not None:
-        outputs.write(markdown, as_markdown(table) + "\n", "--markdown")
-    if plot is not None and results.geomean is None:
+    texts = {"--json": outputs.as_json(document), "--markdown": as_markdown(table) + "\n"}
+    outputs.write_all(files, texts)
+    if (plot := files["--plot"]) is not None and results.geomean is None:
         remark("no plot: no peer has a time on any layer")
     elif plot is not None:
         draw(results, plot)
-    written = [str(file) for file in files.values() if file is not None and file.exists()]
-    if written:
-        remark(f"wrote {', '.join(written)}")
+    if not any(outputs.is_stdout(files[option]) for option in texts):
+        show(table)
+    wrote(*files.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import options, outputs
-from tilewright.cli.screen import emit
+from tilewright.cli.screen import emit, wrote
 from tilewright.errors import StoreError
 from tilewright.report.table import Table, time_text
 from tilewright.shapes import Layer
@@ -55,6 +55,7 @@ def model_report(
         from tilewright import trials
 
         trials.write(save, facts, known)
+        wrote(save)
     replays = [(layer.name, one) for layer in found if (one := _replay(layer, facts, known, name, seed))]
     if not replays:
         raise StoreError(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tilewright.cli.options import OptionError
 
@@ -43,6 +46,24 @@ def is_stdout(file: Path | None) -> bool:
 def is_replaceable(file: Path) -> bool:
     """Whether a file can be written again and again: no standard output, pipe or device."""
     return not is_stdout(file) and (file.is_file() or not file.exists())
+
+
+def as_json(document: Any) -> str:
+    """A document as the text of a file."""
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def drop_stdout() -> None:
+    """Send what is still to be printed nowhere: nobody reads it, or there is no room for it."""
+    with suppress(OSError, ValueError):  # it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_all(files: Mapping[str, Path | None], texts: Mapping[str, str]) -> None:
+    """Write the files of some options; standard output last, since its reader may have gone."""
+    given = [(option, file) for option in texts if (file := files[option]) is not None]
+    for option, file in sorted(given, key=lambda one: is_stdout(one[1])):
+        write(file, texts[option], option)
 
 
 def write(file: Path, content: str | bytes, option: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tilewright.cli import options, outputs
-from tilewright.cli.screen import emit, remark
+from tilewright.cli.screen import emit, wrote
 
 Files = Annotated[
     list[Path] | None,
@@ -36,25 +37,21 @@ def report(
 
     The page needs no network.
     """
-    outputs.check({"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file})
+    wanted = {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}
+    outputs.check(wanted)
     from tilewright.report import gather
 
     paths = files or gather.usual(Path())
     if not paths:
         raise options.OptionError("report: no results files in benchmarks/ here; name some")
     found = gather.gather(paths)
-    written = {}
-    if html is not None:
-        written["--html"] = (html, gather.html(title, found))
-    if markdown is not None:
-        written["--markdown"] = (markdown, gather.as_markdown(found))
-    if csv is not None:
-        written["--csv"] = (csv, gather.as_csv(found))
-    for option, (path, text) in written.items():
-        outputs.write(path, text, option)
-        if not outputs.is_stdout(path):
-            remark(f"wrote {path}")
-    if json_file is not None:
-        emit([], {one.name: one.document for one in found}, json_file)
-    elif not written:
+    texts: dict[str, Callable[[], str]] = {
+        "--html": lambda: gather.html(title, found),
+        "--markdown": lambda: gather.as_markdown(found),
+        "--csv": lambda: gather.as_csv(found),
+        "--json": lambda: outputs.as_json({one.name: one.document for one in found}),
+    }
+    outputs.write_all(wanted, {option: text() for option, text in texts.items() if wanted[option]})
+    wrote(*wanted.values())
+    if not any(wanted.values()):
         emit(gather.tables(found), None, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -39,17 +38,25 @@ def remark(text: str) -> None:
 
 
 def emit(tables: Table | list[Table], document: Any, json_file: Path | None, to_stdout: bool = False) -> None:
-    """Print the tables, and write the JSON document where the user asked for it.
+    """Write the JSON document where the user asked for it, and print the tables.
 
     Standard output belongs to one thing: ``to_stdout`` says that a file of the user's choice goes there.
     """
     quiet = to_stdout or outputs.is_stdout(json_file)
+    if json_file is not None:
+        outputs.write(json_file, outputs.as_json(document), "--json")
     for index, table in enumerate([] if quiet else [tables] if isinstance(tables, Table) else tables):
         if index:
             print()
         show(table)
-    if json_file is not None:
-        outputs.write(json_file, json.dumps(document, indent=1, allow_nan=False) + "\n", "--json")
+    wrote(json_file)
+
+
+def wrote(*files: Path | None) -> None:
+    """Say which files there are now."""
+    written = [str(file) for file in files if file and not outputs.is_stdout(file) and file.exists()]
+    if written:
+        remark(f"wrote {', '.join(written)}")
 
 
 class Progress:

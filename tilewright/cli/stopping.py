@@ -20,6 +20,8 @@ from typing import Any
 
 import typer
 
+from tilewright.cli import outputs
+
 LAYERS = "stopped: {done} of {all} layers are done, every trial so far is kept; run it again to go on"
 STOPPED = "stopped before the end; what was tuned and compiled so far is kept"
 PATIENCE_S = 2.0  # until the second thread takes over, where no signal is heard
@@ -34,7 +36,9 @@ class Terminated(KeyboardInterrupt):
 
 
 def status(error: BaseException | None) -> int:
-    """Return the exit status that says which signal it was: 130 after Ctrl-C, 143 after SIGTERM."""
+    """Return the exit status: 130 after Ctrl-C, 143 after SIGTERM, 141 where nobody reads on."""
+    if isinstance(error, BrokenPipeError):
+        return 141
     return 143 if isinstance(error, Terminated) else 130
 
 
@@ -49,6 +53,9 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
             except KeyboardInterrupt as error:
                 _caught.set()
                 _say(STOPPED)
+                raise typer.Exit(status(error)) from None
+            except BrokenPipeError as error:
+                outputs.drop_stdout()
                 raise typer.Exit(status(error)) from None
 
     return run
@@ -68,7 +75,7 @@ def at_end(report: Callable[[], None]) -> Iterator[None]:
 class Stop:
     """What ended work early, if anything did."""
 
-    error: KeyboardInterrupt | None = None
+    error: KeyboardInterrupt | BrokenPipeError | None = None
 
     def leave(self) -> None:
         """End the command, if its work was ended."""
@@ -78,13 +85,19 @@ class Stop:
 
 @contextmanager
 def until_stopped(report: Callable[[], None]) -> Iterator[Stop]:
-    """Within it a signal ends the work alone: the command goes on, reports what there is and leaves."""
+    """Within it a signal ends the work alone: the command goes on, reports what there is and leaves.
+
+    So it does where the reader of what it prints has gone, as with ``| head``.
+    """
     stop = Stop()
     with at_end(report):
         try:
             yield stop
         except KeyboardInterrupt as error:
             _caught.set()
+            stop.error = error
+        except BrokenPipeError as error:
+            outputs.drop_stdout()
             stop.error = error
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import options, outputs, stopping
-from tilewright.cli.screen import emit, remark, show
+from tilewright.cli.screen import remark, show, wrote
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -106,7 +106,7 @@ def _keep(result: StudyResult, json_file: Path | None) -> None:
     from tilewright.studies import engine
 
     if json_file is not None and outputs.is_replaceable(json_file):
-        emit([], engine.document(result), json_file)
+        outputs.write(json_file, outputs.as_json(engine.document(result)), "--json")
 
 
 def _source(json_file: Path | None) -> Path:
@@ -147,15 +147,17 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     from tilewright.studies import engine
 
     document = engine.document(result)
-    emit([], document, files["--json"])
-    if not quiet:
-        print(heading(result))
-    if (markdown := files["--markdown"]) is not None:
-        outputs.write(markdown, study_markdown(result), "--markdown")
-    if (page := files["--html"]) is not None:
-        outputs.write(page, html(result.title, [of_document(result.name, document)]), "--html")
+    texts = {"--json": outputs.as_json(document), "--markdown": study_markdown(result)}
+    if files["--html"] is not None:
+        texts["--html"] = html(result.title, [of_document(result.name, document)])
+    outputs.write_all(files, texts)
     if (plot := files["--plot"]) is not None and any(part.kind in LADDERS for part in result.parts):
         draw_study(result, plot)
+    elif plot is not None:
+        remark("no plot: no part with a ladder is done")
+    if not quiet:
+        print(heading(result))
+    wrote(*files.values())
 
 
 def _tuning(
