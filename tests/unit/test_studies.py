@@ -122,7 +122,7 @@ def test_held_parameters() -> None:
         family("direct").check(problem, H100, config)
         assert (config["sw"], config["sb"]) == (1, 2)
     with pytest.raises(ConfigError, match="no parameter 'frob'"):
-        ranked(family("direct"), problem, H100, {"frob": 1}, 1)
+        ranked(family("direct"), problem, H100, {"zap": 1, "frob": 1, "sap": 1}, 1)
     with pytest.raises(ConfigError, match="bh may not be 999"):
         ranked(family("direct"), problem, H100, {"bh": 999}, 1)
     with pytest.raises(ConfigError, match="not cover"):

@@ -209,12 +209,14 @@ def test_a_stopped_study_is_gone_on_with(
     at("three", monkeypatch)
     assert run(monkeypatch, *resume) == 0  # nothing is left, nothing changes
     assert engine.load(file) == found
-    assert "all parts asked for are done" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "all parts asked for are done" in shown.err
+    assert all(f"{n}. {title}\n" in shown.out for n, title in enumerate(("steps", "search", "memory"), 1))
 
 
 def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.json"
-    assert run(monkeypatch, "--json", str(file), "--part", "3", "--part", "1") == 0
+    assert run(monkeypatch, "--json", str(file), "--part", "3,1", "--part", "1") == 0
     found = engine.load(file)
     assert [part.title for part in found.parts] == ["steps", "memory"]
     resume = ("--json", str(file), "--part", "2", "--resume")
@@ -269,8 +271,10 @@ def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Pa
         ("--resume", "--json FILE"),
         ("--resume --json -", "--json FILE"),
         ("--resume --json {tmp}/text", "not JSON"),
-        ("--part 4", "--part 4: lenet has 3 parts"),
-        ("--part 1 --part 0", "--part 0: lenet has 3 parts; count from 1"),
+        ("--part 4", "--part 4: the parts of lenet are 1. steps; 2. search; 3. memory"),
+        ("--part 1 --part 0", "--part 0: the parts of lenet are 1. steps"),
+        ("--part two", "--part 'two': must be the number of a part, or some: 1,3"),
+        ("--part 1,,2", "--part '': must be"),
     ],
 )
 def test_mistakes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.store import Store
     from tilewright.studies.engine import StudyResult
     from tilewright.studies.lab import Lab
+    from tilewright.studies.study import PartResult
 
 Name = Annotated[
     str,
@@ -39,8 +41,8 @@ Budget = Annotated[
     ),
 ]
 Part = Annotated[
-    list[int] | None,
-    typer.Option("--part", metavar="N", help="Run this part alone, counted from 1; may be repeated."),
+    list[str] | None,
+    typer.Option("--part", metavar="N", help="Run this part alone, counted from 1; or some: 1,3."),
 ]
 Resume = Annotated[
     bool,
@@ -72,7 +74,7 @@ def study(
     from tilewright.studies.standing import Standing, chosen, held
 
     found = engine.study(name)
-    wanted, limit = chosen(found, part), options.budget(budget)
+    wanted, limit = chosen(found, _numbers(part)), options.budget(budget)
     files = {"--json": json_file, "--markdown": markdown, "--html": html, "--plot": plot}
     quiet = outputs.check(files)
     source = _source(json_file) if resume else None
@@ -85,6 +87,12 @@ def study(
     if standing.before:
         remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 
+    def show_part(part: PartResult) -> None:
+        if not (part.left or quiet):
+            table = part_table(part, with_bars=True)
+            show(replace(table, title=f"{standing.number(part)}. {table.title}"))
+            print(flush=True)
+
     def report() -> None:
         if standing.parts:
             _write(standing.result(lab), files, quiet)
@@ -92,13 +100,21 @@ def study(
             remark(f"stopped: {left}{_way_on(json_file) if standing.parts else ''}")
 
     with stopping.until_stopped(report) as stop:
+        for done in standing.taken_over:
+            show_part(done)
         for grown in standing.run(lab):
             _keep(standing.result(lab), json_file)
-            if not (grown.left or quiet):
-                show(part_table(grown, with_bars=True))
-                print(flush=True)
+            show_part(grown)
     report()
     stop.leave()
+
+
+def _numbers(given: list[str] | None) -> list[int]:
+    """Read --part: numbers, with commas between them."""
+    texts = [text.strip() for several in given or () for text in several.split(",")]
+    if wrong := [text for text in texts if not text.isdecimal()]:
+        raise options.OptionError(f"--part {wrong[0]!r}: must be the number of a part, or some: 1,3")
+    return [int(text) for text in texts]
 
 
 def _keep(result: StudyResult, json_file: Path | None) -> None:

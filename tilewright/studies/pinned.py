@@ -32,7 +32,7 @@ class Pinned(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the family's parameters; those that are held come first, so that rules see them early."""
         params = self.of.params(problem, device)
-        for name in self.pin.keys() - {param.name for param in params}:
+        for name in sorted(self.pin.keys() - {param.name for param in params}):
             raise ConfigError(f"{self.name} has no parameter {name!r} on {device.name}")
         return tuple(self._held(p) for p in sorted(params, key=lambda param: param.name not in self.pin))
 

@@ -38,6 +38,17 @@ class Standing:
             yield part
 
     @property
+    def taken_over(self) -> list[PartResult]:
+        """The wanted parts that an earlier run left done."""
+        before = {part.title: part for part in (self.before.parts if self.before else ())}
+        found = [before.get(part.title) for part in self.wanted.values()]
+        return [part for part in found if part and not part.left]
+
+    def number(self, part: PartResult) -> int:
+        """Return the number of a wanted part."""
+        return next(number for number, one in self.wanted.items() if one.title == part.title)
+
+    @property
     def parts(self) -> tuple[PartResult, ...]:
         """What there is, in the study's order; parts that the study has no longer come last."""
         titles = [part.title for part in self.study.parts]
@@ -70,13 +81,13 @@ def chosen(study: Study, numbers: Sequence[int] | None) -> dict[int, Part]:
     """Return the parts of some numbers, counted from 1, in the study's order; without any, all.
 
     Raises:
-        StudyError: there is no such part; says how many there are.
+        StudyError: there is no such part; says which there are.
     """
     parts = dict(enumerate(study.parts, 1))
     for number in numbers or ():
         if number not in parts:
-            several = "s" if len(parts) > 1 else ""
-            raise StudyError(f"--part {number}: {study.name} has {len(parts)} part{several}; count from 1")
+            known = "; ".join(f"{known}. {part.title}" for known, part in parts.items())
+            raise StudyError(f"--part {number}: the parts of {study.name} are {known}")
     return {number: part for number, part in parts.items() if not numbers or number in numbers}
 
 
