@@ -20,6 +20,7 @@ MAX_FILE_BYTES = 1 << 20
 BOTH = "both"
 MAX_SPEC = 255
 _PROBLEM_LIKE = re.compile(r"[nchwkrspudg]\d")
+_SIZES_LIKE = re.compile(r"([nchwkrspudg]\d+){2}")
 
 
 @dataclass(frozen=True)
@@ -157,15 +158,27 @@ def _changed(layer: Layer, dtype: str | None, layout: str | None, batch: int | N
 
 
 def _unknown(spec: str) -> ProblemError:
-    lower = spec.lower() if _PROBLEM_LIKE.match(spec.lower()) else ""
-    close = _close(spec, 1.0) or lower or _close(spec, 0.6)
+    lower = spec.lower() if _SIZES_LIKE.match(spec.lower()) else ""
+    close = _close(spec, 1.0) or lower
     if "," in spec:
         hint = "put spaces between layers"
-    elif close:
+    elif siblings := "" if close else _siblings(spec):
+        hint = siblings
+    elif close := close or _close(spec, 0.6):
         hint = f"did you mean {close}?"
     else:
         hint = f"suites are {', '.join(suites())}; a problem string looks like n1c64h56w56k64r3s3p1-f32"
     return ProblemError(f"layer {spec!r}: no suite, layer, file or problem string; {hint}")
+
+
+def _siblings(spec: str) -> str:
+    """The layers of the suite whose names differ from a text in the number alone; "" if there are none."""
+    stem = spec.upper().rstrip("0123456789")
+    for suite in suites() if stem != spec.upper() else ():
+        names = [layer.name for layer in read_file(SHAPES_DIR / f"{suite}.txt")]
+        if stem in {name.rstrip("0123456789") for name in names}:
+            return f"suite {suite} has {', '.join(names)}"
+    return ""
 
 
 def _close(spec: str, likeness: float) -> str:

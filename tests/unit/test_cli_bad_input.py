@@ -61,6 +61,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("bench RESNET", ["did you mean resnet?"]),
     ("bench ResNet:r1", ["did you mean resnet:R1?"]),
     ("bench r12", ["did you mean R12?"]),
+    ("bench R13", ["suite resnet has R1, R2,", "R12"]),
+    ("bench y3", ["suite yolo9000 has Y0, Y2,"]),
     ("bench R1,R2", ["spaces between"]),
     ("bench resnet:R13", ["R13", "suite resnet has R1,"]),
     ("bench {tmp}/missing.txt", ["missing.txt", "No such file"]),
