@@ -157,9 +157,9 @@ def import_text(
 def rows_of(text: str, source: str) -> list[object]:
     """Return the records of a shared file, not yet checked."""
     f = Fields(parse(text, source), source)
-    f.only("format", "schema", "records")
     if f.data.get("format") != FORMAT:
-        raise f.bad("format", repr(FORMAT))
+        raise f.bad("format", f"{FORMAT!r}, as 'cache export' writes it")
+    f.only("format", "schema", "records")
     if f.data.get("schema") != SCHEMA or type(f.data["schema"]) is not int:
         raise f.bad("schema", f"{SCHEMA}: the file is of another version")
     rows = f.data.get("records")

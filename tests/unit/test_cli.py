@@ -137,10 +137,16 @@ def test_run_says_when_its_check_takes_long(
     assert capsys.readouterr().err.startswith("stopped")
 
 
-def test_cache_round_trip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cache_round_trip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "winners.json"
     assert main(["cache", "export", str(file)]) == 0
     assert main(["cache", "import", str(file)]) == 0
+    assert "imported 0 winners" in capsys.readouterr().out
+    with file.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main(["cache", "import", "-"]) == 0
     assert "imported 0 winners" in capsys.readouterr().out
     assert main(["cache", "info", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] == 0

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +20,7 @@ GOOD = "n1c4h5w5k4r3s3p1-f32"
 MISTAKES: list[tuple[str, list[str]]] = [
     # commands and flags
     ("frobnicate", ["frobnicate"]),
+    ("bnch R12", ["Did you mean 'bench'? See 'tilewright --help'"]),
     ("--frobnicate", ["--frobnicate"]),
     ("bench", ["LAYERS"]),
     ("tune", ["LAYERS"]),
@@ -94,6 +96,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"tune {GOOD} --device cuda:-1", ["cuda:-1"]),
     (f"tune {GOOD} --device cuda:99", ["cuda"]),
     (f"tune {GOOD} --device opencl:99", ["OpenCL"]),
+    (f"tune {GOOD} --device cpu:99", ["OpenCL"]),
     (f"tune {GOOD} --device numpy:1", ["numpy"]),
     (f"run {GOOD} --device numpy", ["NumPy", "install"]),
     (f"tune {GOOD} --device numpy", ["NumPy", "install"]),
@@ -159,7 +162,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache import {tmp}/empty.txt", ["empty.txt", "JSON"]),
     ("cache import {tmp}/binary.txt", ["binary.txt", "not a text file"]),
     ("cache import {tmp}/list.json", ["list.json", "object"]),
-    ("cache import {tmp}/foreign.json", ["foreign.json", "format"]),
+    ("cache import {tmp}/foreign.json", ["foreign.json", "format", "'cache export'"]),
     ("cache import {tmp}/source.json", ["records[0]", "unknown field"]),
     ("cache import {tmp}/nan.json", ["nan.json", "NaN"]),
     ("cache import {tmp}/deep.json", ["deep.json"]),
@@ -167,6 +170,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache clear", ["--yes"]),
     ("cache clear n1c", ["write it like"]),
     ("cache export {tmp}/x.json resnet", ["12 layers"]),
+    ("cache export R12", ["is a layer; give a file first: winners.json R12"]),
+    ("cache info x", ["'tilewright cache info --help'"]),
+    ("report {tmp}/list.json", ["list.json", "want one written by 'bench --json'"]),
+    ("report {tmp}/foreign.json", ["foreign.json", "want one written by 'bench --json'"]),
 ]
 
 FILES = {
@@ -247,6 +254,36 @@ def test_missing_libraries(
     check(["tune", GOOD, "--device", "cuda"], capsys, "pip install")
     check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "pip install '.[plot]'")
     runtime._open.cache_clear()
+
+
+def test_a_number_that_no_device_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyopencl")
+    from tilewright.runtime import cuda, opencl
+
+    cpus = [SimpleNamespace(type=opencl.import_opencl().device_type.CPU)] * 2
+    monkeypatch.setattr(opencl, "devices", lambda: cpus)
+    monkeypatch.setattr(cuda, "device_count", lambda: 1)
+    check(["tune", GOOD, "--device", "cpu:9"], capsys, "cpu:9: no such OpenCL CPU, the last is cpu:1; see")
+    check(["tune", GOOD, "--device", "opencl:9"], capsys, "OpenCL device, the last is opencl:1; see")
+    check(["tune", GOOD, "--device", "cuda:9"], capsys, "cuda:9: no such device, the last is cuda:0")
+    cpus.clear()
+    check(["tune", GOOD, "--device", "cpu:9"], capsys, "no such OpenCL CPU, there is none; see")
+
+
+def test_no_driver_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from tilewright.runtime import cuda
+
+    def missing(flags: int) -> None:
+        raise RuntimeError("it was looked for here and there. Ensure the driver is installed.\nTried: 1")
+
+    bindings = SimpleNamespace(driver=SimpleNamespace(cuInit=missing))
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=bindings))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+    monkeypatch.setattr(cuda, "import_core", lambda: None)
+    said = "no CUDA driver: it was looked for here and there; install NVIDIA's display driver\n"
+    check(["tune", GOOD, "--device", "cuda:7"], capsys, said)
 
 
 def test_unusable_cache(

@@ -122,7 +122,7 @@ def test_numbers() -> None:
     [
         (["{tmp}/missing.json"], ["missing.json", "No such file"]),
         (["{tmp}/odd.json"], ["odd.json", "not JSON"]),
-        (["{tmp}/list.json"], ["list.json", "object"]),
+        (["{tmp}/list.json"], ["list.json", "want one written by 'bench --json'"]),
         (["{tmp}/study.json"], ["study.json", "damaged", "parts"]),
         ([], ["no results files", "benchmarks/"]),
     ],

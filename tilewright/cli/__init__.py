@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status if isinstance(status, int) else 0
     except _UsageProblem as error:
         text = error.format_message().rstrip(". \n")  # type: ignore[attr-defined]
-        return _mistake(f"{text}. See '{_help(args)} --help'.")
+        return _mistake(f"{text}{'' if text.endswith('?') else '.'} See '{_help(args)} --help'.")
     except TilewrightError as error:
         return _mistake(str(error), 1 if isinstance(error, CompileError | RunError) else 2)
     except (KeyboardInterrupt, typer.Abort):
@@ -124,5 +124,11 @@ def _mistake(text: str, status: int = 2) -> int:
 
 
 def _help(args: Sequence[str]) -> str:
-    names = {command.name for command in app.registered_commands} | {"cache"}
-    return " ".join(["tilewright", *(arg for arg in args[:1] if arg in names)])
+    """The command whose help a mistake is sent to."""
+    command: object = typer.main.get_command(app)
+    words = ["tilewright"]
+    for arg in args[:2]:
+        if (command := getattr(command, "commands", {}).get(arg)) is None:
+            break
+        words.append(arg)
+    return " ".join(words)

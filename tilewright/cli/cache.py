@@ -9,15 +9,27 @@ from typing import Annotated
 
 import typer
 
+from tilewright import shapes
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
 from tilewright.errors import StoreError
-from tilewright.report.table import Table
+from tilewright.report.table import Table, count
 
 app = typer.Typer(help="Show, forget or share tuned winners and compiled kernels.", rich_markup_mode=None)
 _Layers = Annotated[
     list[str] | None, typer.Argument(metavar="LAYERS", help="Only these. Default: everything.")
 ]
+
+# What is no plain word among the facts.
+_LABELS = {
+    "nbytes": "bytes",
+    "correct": "of them right",
+    "imported": "of them imported",
+    "shipped": "winners that ship",
+    "set_aside": "damaged, set aside",
+    "kernels": "compiled kernels",
+    "kernel_bytes": "bytes of these",
+}
 
 
 @app.command()
@@ -30,7 +42,7 @@ def info(json_file: options.JsonFile = None) -> None:
     facts = asdict(Store().info())
     kernels = [path.stat().st_size for path in folder().joinpath("kernels").glob("*.bin")]
     facts |= {"kernels": len(kernels), "kernel_bytes": sum(kernels)}
-    rows = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
+    rows = [(_LABELS.get(name, name.replace("_", " ")), _text(value)) for name, value in facts.items()]
     emit(Table("", ("what", "value"), tuple(rows), words=True), facts, json_file)
 
 
@@ -49,17 +61,17 @@ def clear(
 
     store = Store()
     if problems:
-        print(f"forgot {sum(store.clear(problem) for problem in problems)} records")
+        print(f"forgot {count(sum(store.clear(problem) for problem in problems), 'record')}")
         return
-    count = store.info().records
+    held = count(store.info().records, "record")
     if not yes and not sys.stdin.isatty():
-        raise options.OptionError(f"cache clear: would forget all {count} records; say --yes, or name layers")
-    if not yes and not typer.confirm(f"Forget all {count} records and the compiled kernels?"):
+        raise options.OptionError(f"cache clear: would forget all, {held}; say --yes, or name layers")
+    if not yes and not typer.confirm(f"Forget all, {held}, and the compiled kernels?"):
         return
     kernels = list(folder().joinpath("kernels").glob("*.bin"))
     for path in kernels:
         path.unlink(missing_ok=True)
-    print(f"forgot {store.clear()} records and {len(kernels)} compiled kernels")
+    print(f"forgot {count(store.clear(), 'record')} and {count(len(kernels), 'compiled kernel')}")
 
 
 @app.command("export")
@@ -72,6 +84,8 @@ def export(
     As typed parameters: no source, no binary.
     """
     outputs.check({"FILE": file})
+    if layer is None and str(file) in (*shapes.suites(), *shapes.shipped()):
+        raise options.OptionError(f"cache export {file}: is a layer; give a file first: winners.json {file}")
     problem = options.layer(layer).problem if layer is not None else None
     from tilewright.store import Store
 
@@ -81,7 +95,9 @@ def export(
 
 
 @app.command("import")
-def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'cache export'.")]) -> None:
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'cache export'; - reads it.")],
+) -> None:
     """Take in winners that someone shared.
 
     They are checked now, and verified before they first run.
@@ -89,7 +105,7 @@ def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Written b
     from tilewright.exchange import MAX_FILE_BYTES
 
     try:
-        with file.open("rb") as stream:
+        with sys.stdin.buffer if outputs.is_stdout(file) else file.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise StoreError(f"import {file}: {error.strerror or error}") from None
@@ -102,7 +118,7 @@ def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Written b
     from tilewright.store import Store
 
     devices = [found for found in list_devices() if isinstance(found, Device)]
-    print(f"imported {Store().import_json(text, devices, str(file))} winners")
+    print(f"imported {count(Store().import_json(text, devices, str(file)), 'winner')}")
 
 
 def _text(value: object) -> str:

@@ -81,6 +81,8 @@ def parse(document: Any) -> Results:
     Raises:
         StoreError: names the key that is missing or has the wrong type.
     """
+    if not isinstance(document, dict) or "rows" not in document:
+        raise StoreError("no document of results; want one written by 'bench --json' or 'study --json'")
     rows = _need(document, "rows", list, "the document")
     return Results(
         device=_need(document, "device", dict, "the document"),

@@ -110,6 +110,11 @@ def bytes_text(count: int) -> str:
     return f"{value:.0f}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
 
 
+def count(number: int, what: str) -> str:
+    """A number of things: 1 layer, 2 layers."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def ratio_text(value: float | None) -> str:
     """A ratio with two decimals."""
     return NONE if value is None else f"{value:.2f}"

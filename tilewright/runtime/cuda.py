@@ -40,6 +40,7 @@ def device_count() -> int:
         count = int(check(driver.cuDeviceGetCount()))
     except Exception as error:  # the loader has errors of its own
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        text = text.split(". ")[0].rstrip(".")  # the first sentence; the others say what is said here
         raise DeviceError(f"no CUDA driver: {text}; install NVIDIA's display driver") from error
     if not count:
         raise DeviceError("no CUDA device: the driver is there, but it sees no GPU")
@@ -58,7 +59,7 @@ class CudaRuntime:
         """Open the device's primary context."""
         count = device_count()
         if index >= count:
-            raise DeviceError(f"cuda:{index}: there are {count} CUDA devices, from cuda:0")
+            raise DeviceError(f"cuda:{index}: no such device, the last is cuda:{count - 1}")
         from cuda.bindings import driver
 
         self._driver, self._core = driver, import_core()

@@ -97,8 +97,9 @@ class OpenclRuntime:
         self.cl = import_opencl()
         found = [d for d in devices() if not cpu or d.type & self.cl.device_type.CPU]
         if index >= len(found):
-            kind = "CPU" if cpu else "device"
-            raise DeviceError(f"OpenCL {kind} {index}: there are {len(found)}, see tilewright doctor")
+            kind, name = ("CPU", "cpu") if cpu else ("device", "opencl")
+            last = f"the last is {name}:{len(found) - 1}" if found else "there is none"
+            raise DeviceError(f"{name}:{index}: no such OpenCL {kind}, {last}; see 'tilewright doctor'")
         self._device = found[index]
         self.unified = bool(self._device.type & self.cl.device_type.CPU)
         self._context = self.cl.Context([self._device])
