@@ -97,6 +97,15 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert stand_in.asked == [A, B, A]
 
 
+def test_a_long_check_is_told_before_it_begins(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    large = "n1c1024h512w512k1024r3s3p1-f32"
+    assert main(["tune", A, large]) == 0
+    said = f"1 tried in 1.5 s\nchecking {large} first in f64, 4,948 GFLOP, may take 2 minutes here"
+    assert said in capsys.readouterr().err
+    assert main(["tune", A, large]) == 0
+    assert "checking" not in capsys.readouterr().err
+
+
 def test_tune_says_which_kernel_the_store_answers_with(
     stand_in: Tuner, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli import options, outputs, stopping
-from tilewright.cli.screen import Progress, remark, show, wrote
+from tilewright.cli.screen import Progress, foretell, remark, show, wrote
 from tilewright.cli.search import Search
 from tilewright.report.plot import draw, drawable
 from tilewright.report.results import parse
@@ -83,6 +83,7 @@ def bench(
     from tilewright.store import Store
 
     store = Store()
+    foretell(found, runtime)
     with Progress(len(found), "bench") as progress:
         search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families)
         work = Bench(

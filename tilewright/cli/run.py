@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import options, outputs
-from tilewright.cli.screen import emit, remark
+from tilewright.cli.screen import emit, foretell
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -13,10 +13,6 @@ from tilewright.report.table import Table, bytes_text, time_text
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
-
-# Flops a second of the plain f64 reference, at its slowest, to foresee a long wait.
-_CPU_F64, _GPU_F64 = 1e9, 1e11
-_LONG_S = 30.0
 
 
 def run(
@@ -42,6 +38,7 @@ def run(
     options.room([named], runtime)
     from tilewright.dispatch import UNVERIFIED
 
+    foretell([named], runtime)
     chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
     facts = {**_measured(problem, runtime, chosen, seed), "note": note.replace(UNVERIFIED, "")}
     shown = [(k.replace("_", " "), _value(k, v)) for k, v in facts.items()]
@@ -59,10 +56,6 @@ def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> 
     from tilewright.tuning.measure import measure
     from tilewright.tuning.verify import Verifier
 
-    seconds = 2 * problem.flops / (_GPU_F64 if runtime.device.lanes == 32 else _CPU_F64)
-    if seconds > _LONG_S:
-        size = f"{problem.flops / 1e9:,.0f} GFLOP"
-        remark(f"checking it first in f64, {size}, may take {seconds / 60:.0f} minutes here; Ctrl-C ends it")
     verifier = Verifier(runtime, problem, seed)
     candidate = verifier.candidate(config)
     check = verifier.check(candidate)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.cli import outputs
-from tilewright.report.table import Table, plain
+from tilewright.report.table import Table, count, plain
 from tilewright.report.terminal import pieces, rich_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
+
+    from tilewright.runtime.base import Runtime
+    from tilewright.shapes import Layer
+
+# Flops a second of the plain f64 reference, at its slowest, to foresee a long wait.
+_CPU_F64, _GPU_F64 = 1e9, 1e11
+_LONG_S = 30.0
 
 
 def show(table: Table) -> None:
@@ -57,6 +65,16 @@ def wrote(*files: Path | None) -> None:
     written = [str(file) for file in files if file and not outputs.is_stdout(file) and file.exists()]
     if written:
         remark(f"wrote {', '.join(written)}")
+
+
+def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
+    """Say which layers take long to check, where some do."""
+    rate = _GPU_F64 if runtime.device.lanes == 32 else _CPU_F64
+    slow = {one.name: one.problem.flops for one in layers if 2 * one.problem.flops / rate > _LONG_S}
+    if slow:
+        size, minutes = f"{sum(slow.values()) / 1e9:,.0f} GFLOP", round(2 * sum(slow.values()) / rate / 60)
+        long = f"may take {count(max(minutes, 1), 'minute')} here; Ctrl-C ends it"
+        remark(f"checking {', '.join(slow)} first in f64, {size}, {long}")
 
 
 class Progress:

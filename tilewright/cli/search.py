@@ -64,20 +64,26 @@ class Search:
         Raises:
             RunError: no config was right; says what became of those that were tried.
         """
-        from tilewright.dispatch import forget, settled
+        from tilewright.dispatch import forget
         from tilewright.tuning.tuner import tune
 
-        how = (self.deterministic, self.families)
-        known = None if self.again else settled(problem, self.runtime, self.store, *how)
-        if known is not None:
+        if (known := self.known(problem)) is not None:
             return Winner(known)
         result = tune(
             problem, self.runtime, self.budget, self.strategy, self.seed, self.store,
-            lambda event: self._tell(event, name), *how,
+            lambda event: self._tell(event, name), self.deterministic, self.families,
         )  # fmt: skip
         forget(problem)
         became = self._became(problem, result)
         return Winner(result.winner, len(result.records), result.seconds, became, result.stopped)
+
+    def known(self, problem: Problem) -> Record | None:
+        """The stored winner, unless the user wants to search on."""
+        from tilewright.dispatch import settled
+
+        if self.again:
+            return None
+        return settled(problem, self.runtime, self.store, self.deterministic, self.families)
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from tilewright.cli import options, outputs, stopping
-from tilewright.cli.screen import Progress, emit, remark
+from tilewright.cli.screen import Progress, emit, foretell, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.report.table import NOISY_MARK, NOISY_NOTE, NONE, Table, bytes_text, time_text
@@ -59,6 +59,8 @@ def tune(
         with stopping.until_stopped(report) as stop:
             for layer in found:
                 progress.now(layer.name)
+                if search.known(layer.problem) is None:
+                    foretell([layer], runtime)
                 rows.append(_row(search, layer, alone=len(found) == 1))
                 progress.finished(_line(rows[-1]))
     report()
