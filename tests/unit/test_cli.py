@@ -44,6 +44,11 @@ def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str])
     assert main([command, "-h"]) == 0 and capsys.readouterr().out == shown
 
 
+def test_help_says_what_q8_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--help"]) == 0
+    assert "q8 (-i8+requant)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_help_cuts_no_sentence_short(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["--help"], ["cache", "--help"]):
         assert main(argv) == 0

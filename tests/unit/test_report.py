@@ -102,6 +102,8 @@ def test_a_long_reason_is_cut_in_a_note() -> None:
     document["rows"][0]["ours"] = {"reason": "a" * 1000}
     notes = results_table(results.parse(document)).notes
     assert f"tilewright has no time for R2: {'a' * 159}…" in notes
+    document["rows"][0]["ours"] = {"cold_us": 1.0, "note": "b" * 1000}
+    assert f"R2: {'b' * 159}…" in results_table(results.parse(document)).notes
 
 
 @pytest.mark.parametrize(

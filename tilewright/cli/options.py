@@ -41,9 +41,10 @@ Device = Annotated[
         help="cpu, cuda, cuda:N, opencl:N or numpy. Default: the first NVIDIA GPU, else the CPU.",
     ),
 ]
+_DTYPES = ", ".join(NAMES).replace("q8", "q8 (-i8+requant)")
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", help=f"Replace the layers' dtype: {', '.join(NAMES)}."),
+    typer.Option("--dtype", metavar="TYPE", help=f"Replace the layers' dtype: {_DTYPES}."),
 ]
 Layout = Annotated[
     str | None,

@@ -171,7 +171,8 @@ def _notes(results: Results) -> list[str]:
         notes.append("‡ beats the floor: Winograd multiplies less; else the calibration was too low")
     remarks = dict.fromkeys(row.ours.note for row in results.rows if row.ours.note and row.ours.cold_us)
     for remark in remarks:
-        notes.append(f"{', '.join(row.name for row in results.rows if row.ours.note == remark)}: {remark}")
+        layers = ", ".join(row.name for row in results.rows if row.ours.note == remark)
+        notes.append(f"{layers}: {_short(remark)}")
     return [*notes, *_absences(results)]
 
 
@@ -185,8 +186,11 @@ def _absences(results: Results) -> Iterator[str]:
                 absent.setdefault((name, figure.reason), []).append(row.name)
     for (name, why), layers in absent.items():
         which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
-        told = why if len(why) <= _LONGEST_REASON else why[: _LONGEST_REASON - 1] + "…"
-        yield f"{name} has no time for {which}: {told or 'no reason recorded'}"
+        yield f"{name} has no time for {which}: {_short(why) or 'no reason recorded'}"
+
+
+def _short(why: str) -> str:
+    return why if len(why) <= _LONGEST_REASON else why[: _LONGEST_REASON - 1] + "…"
 
 
 def column_widths(table: Table) -> list[int]:
