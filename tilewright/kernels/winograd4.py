@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tilewright.device import Device
+from tilewright.kernels.direct import Direct
+from tilewright.kernels.direct_cpu import WORKERS
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.reference import sizes
@@ -19,16 +21,20 @@ ELEMENTS = 36  # of a transformed tile
 THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
 GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
-PRODUCTS = Gemm()
+RUN_TILES, RUN_K = 4, 64  # tiles and channels that a core transforms at once
+GEMM, DIRECT = Gemm(), Direct()
 
 
 @lru_cache(maxsize=4096)
-def products(pr: Problem) -> Problem:
-    """The 36 matrix products, as a 1x1 convolution of 36 groups over one row of tiles."""
+def products(pr: Problem, cores: bool = False) -> Problem:
+    """The 36 matrix products, as a 1x1 convolution of 36 groups over one row of tiles.
+
+    On CPU cores their layouts are those that their kernel is best at.
+    """
     tiles = ceil_div(pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4), 4) * 4
     return Problem(
         n=1, c=ELEMENTS * pr.c, h=1, w=tiles, k=ELEMENTS * pr.k, r=1, s=1, groups=ELEMENTS,
-        layout_in=pr.layout_in, layout_out=pr.layout_out,
+        layout_in="nchw" if cores else pr.layout_in, layout_out="nhwc" if cores else pr.layout_out,
     )  # fmt: skip
 
 
@@ -51,51 +57,62 @@ class Winograd4(Family):
         pool = problem.epilogue.pool
         if pool and (pool.size != pool.stride or pool.pad or pool.size not in (2, 4)):
             return "the pool's windows do not tile a tile of 4x4"
-        if device.lanes != 32:
-            return "it is made for the threads of a GPU"
-        return PRODUCTS.refuses(products(problem), device)
+        half, by = _half(problem, device)
+        return by.refuses(half, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables of the matrix products."""
-        return PRODUCTS.params(products(problem), device)
+        half, by = _half(problem, device)
+        return by.params(half, device)
 
     def inner(self, problem: Problem) -> Problem:
-        """The matrix products."""
+        """The matrix products; rules do not look at the layouts."""
         return products(problem)
 
     def rules(self) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel of the matrix products forbid."""
-        return PRODUCTS.rules()
+        """State what a GPU and the kernel of the matrix products forbid."""
+        return GEMM.rules()
+
+    def rules_for(self, device: Device) -> tuple[Rule, ...]:
+        """State what the device and the kernel of the matrix products forbid."""
+        return GEMM.rules() if device.lanes == 32 else DIRECT.rules_for(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the transform of the input, the matrix products, and the transform of the output."""
+        if device.lanes != 32:
+            return _on_cores(problem, device, config)
         return _blueprint(problem, device, config, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the matrix products, and what the transforms move."""
-        half = products(problem)
-        work = PRODUCTS.work(half, device, config)
+        half, by = _half(problem, device)
+        work = by.work(half, device, config)
         moved = problem.x_bytes + half.x_bytes + half.y_bytes + problem.y_bytes
         dram = half.w_bytes + problem.x_bytes
         return replace(work, more_launches=2, more_bytes=float(moved), dram_bytes=dram)
 
     def deterministic(self, config: Config) -> bool:
         """As the matrix products are."""
-        return PRODUCTS.deterministic(config)
+        return _by(config).deterministic(config)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """The sum of the matrix products, and the growth of its error in the transforms."""
-        return PRODUCTS.chain(products(problem), config) + GROWTH
+        return _by(config).chain(products(problem), config) + GROWTH
+
+
+def _half(problem: Problem, device: Device) -> tuple[Problem, Family]:
+    """The matrix products, and what computes them."""
+    cores = device.lanes != 32
+    return products(problem, cores), DIRECT if cores else GEMM
+
+
+def _by(config: Config) -> Family:
+    return DIRECT if "nk" in config.values else GEMM
 
 
 def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Blueprint:
     half = products(pr)
-    inner = PRODUCTS.blueprint(half, device, config)  # its buffers are our own, and aligned
-    names = {"x": "tiles", "y": "products"}
-    middle = [
-        replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
-        for one in inner.launches
-    ]
+    inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
     tiles = pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4)
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
     rows = pr.layout_out == "nchw" and pr.q % 4 == 0 and aligned and pr.epilogue.pool is None
@@ -107,8 +124,37 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
     last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), ("products", "bias", "z", "y"),
                   chained=True)
     return Blueprint(
-        source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last),
+        source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *_middle(inner), last),
         packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes), *inner.workspace),
         parts=(replace(inner, launches=(), workspace=()),),
     )  # fmt: skip
+
+
+def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
+    half = products(pr, cores=True)
+    inner = DIRECT.blueprint(half, device, config)
+    workers = WORKERS * device.units
+    defines = sizes(pr) | dict(
+        VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers,
+        TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=ceil_div(pr.q, 4), RUN_TILES=RUN_TILES, RUN_K=RUN_K,
+        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q, OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes) >= 1 << 33),
+    )  # fmt: skip
+    first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))
+    last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
+    return Blueprint(
+        source="winograd4_cpu.cu", defines=tuple(defines.items()), launches=(first, *_middle(inner), last),
+        packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
+        workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
+                   Buffer("drawn", 8, zeroed=True), *inner.workspace),
+        parts=(replace(inner, launches=(), workspace=()),),
+    )  # fmt: skip
+
+
+def _middle(inner: Blueprint) -> list[Launch]:
+    """The launches of the matrix products, between the transforms."""
+    names = {"x": "tiles", "y": "products"}
+    return [
+        replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
+        for one in inner.launches
+    ]
