@@ -250,6 +250,10 @@ class Family:
         """The problem that the rules look at: another one where another family's kernel does the work."""
         return problem
 
+    def inner_for(self, problem: Problem, device: Device) -> Problem:
+        """The same, where it hangs on the kind of device."""
+        return self.inner(problem)
+
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """The tunables and their values for this problem, in the order to choose them."""
         raise NotImplementedError
@@ -297,7 +301,7 @@ class Family:
             if value not in params[name].values:
                 allowed = ", ".join(map(str, params[name].values))
                 raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
-        known: dict[str, Any] = {**config.values, "problem": self.inner(problem), "device": device}
+        known: dict[str, Any] = {**config.values, "problem": self.inner_for(problem, device), "device": device}
         for rule in self.rules_for(device):
             if not rule.holds(*(known[n] for n in rule.needs)):
                 raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")

@@ -21,17 +21,20 @@ ELEMENTS = 36  # of a transformed tile
 THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
 GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
-RUN_TILES, RUN_K = 4, 64  # tiles and channels that a core transforms at once
+RUN_TILES, RUN_K = 4, 64  # outputs that a core transforms at once: tiles, channels
+RUNS = 8  # of inputs, for each core
+SLAB_SHARE = 0.5  # of the last cache, for the transformed inputs and outputs of one slab
 GEMM, DIRECT = Gemm(), Direct()
 
 
 @lru_cache(maxsize=4096)
-def products(pr: Problem, cores: bool = False) -> Problem:
+def products(pr: Problem, slab: int = 0) -> Problem:
     """The 36 matrix products, as a 1x1 convolution of 36 groups over one row of tiles.
 
-    On CPU cores their layouts are those that their kernel is best at.
+    On CPU cores they are those of ``slab`` rows of tiles, in the layouts that their kernel is best at.
     """
-    tiles = ceil_div(pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4), 4) * 4
+    cores, rows = slab > 0, slab or pr.n * ceil_div(pr.p, 4)
+    tiles = ceil_div(rows * ceil_div(pr.q, 4), 4) * 4
     return Problem(
         n=1, c=ELEMENTS * pr.c, h=1, w=tiles, k=ELEMENTS * pr.k, r=1, s=1, groups=ELEMENTS,
         layout_in="nchw" if cores else pr.layout_in, layout_out="nhwc" if cores else pr.layout_out,
@@ -66,8 +69,12 @@ class Winograd4(Family):
         return by.params(half, device)
 
     def inner(self, problem: Problem) -> Problem:
-        """The matrix products; rules do not look at the layouts."""
+        """The matrix products on a GPU."""
         return products(problem)
+
+    def inner_for(self, problem: Problem, device: Device) -> Problem:
+        """The matrix products."""
+        return _half(problem, device)[0]
 
     def rules(self) -> tuple[Rule, ...]:
         """State what a GPU and the kernel of the matrix products forbid."""
@@ -102,8 +109,16 @@ class Winograd4(Family):
 
 def _half(problem: Problem, device: Device) -> tuple[Problem, Family]:
     """The matrix products, and what computes them."""
-    cores = device.lanes != 32
-    return products(problem, cores), DIRECT if cores else GEMM
+    if device.lanes == 32:
+        return products(problem), GEMM
+    return products(problem, _slab(problem, device)), DIRECT
+
+
+def _slab(pr: Problem, device: Device) -> int:
+    """Rows of tiles between one launch and the next of the same kernel, so that a cache holds what passes."""
+    rows = pr.n * ceil_div(pr.p, 4)
+    slabs = ceil_div(4 * ELEMENTS * (pr.c + pr.k) * rows * ceil_div(pr.q, 4), int(SLAB_SHARE * device.l2_bytes))
+    return ceil_div(rows, slabs)
 
 
 def _by(config: Config) -> Family:
@@ -132,21 +147,24 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
 
 
 def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
-    half = products(pr, cores=True)
+    slab = _slab(pr, device)
+    half, rows = products(pr, slab), pr.n * ceil_div(pr.p, 4)
     inner = DIRECT.blueprint(half, device, config)
-    workers = WORKERS * device.units
+    workers, runs = WORKERS * device.units, RUNS * device.units
     defines = sizes(pr) | dict(
-        VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers,
+        VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
         TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=ceil_div(pr.q, 4), RUN_TILES=RUN_TILES, RUN_K=RUN_K,
-        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q, OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes) >= 1 << 33),
+        RUN_C=ceil_div(pr.c, runs), RUN_ROWS=ceil_div(slab, ceil_div(runs, pr.c)), SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
+        OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
     return Blueprint(
-        source="winograd4_cpu.cu", defines=tuple(defines.items()), launches=(first, *_middle(inner), last),
+        source="winograd4_cpu.cu", defines=tuple(defines.items()),
+        launches=(first, *_middle(inner), last) * ceil_div(rows, slab),
         packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
-                   Buffer("drawn", 8, zeroed=True), *inner.workspace),
+                   Buffer("drawn", 12, zeroed=True), *inner.workspace),
         parts=(replace(inner, launches=(), workspace=()),),
     )  # fmt: skip
 

@@ -5,8 +5,10 @@
 //   y tile t   = A' M[t][.][k] A  transform_output: lanes are channels k
 //
 // x, y: nchw or nhwc; V and M are as above for both. A work-item draws items from a counter, as in direct_cpu.h.
+// The three are launched for one slab of tiles after the other, SLAB_ROWS rows of them, so that V and M stay in
+// the last cache; drawn[2] is the slab.
 //
-//   x nchw   an item is a channel of an image. For each row of tiles the columns go through B' first, whole
+//   x nchw   an item is RUN_C channels and RUN_ROWS rows of tiles. The columns go through B' first, whole
 //            vectors of them; then every fourth value of a line is a lane:
 //               line   a0 a1 a2 a3 | b0 b1 b2 b3 | c0 ...     0 of tiles a b c ..., 1 of them, 2, 3;
 //               4 and 5 of a tile are 0 and 1 of the next one
@@ -15,15 +17,18 @@
 //            gathered by shuffles
 //
 // Channels that hang over (19 = 16 + 3) are done again: the last vector starts at 19 - 16.
-// Example: Y12 (34x34, C = 256, K = 512) nchw: 256 items in, 9 rows of 9 tiles each; 21 * 8 items out.
+// Example: Y12 (34x34, C = 256, K = 512) nchw, 4 cores: 32 items in, 8 channels each; 21 * 8 items out.
 
 #define TILES_IMAGE (TILES_P * TILES_Q)
 #define TILES_ALL (SIZE_N * TILES_IMAGE)
 #define LINE (TILES_Q * 4 + 6 * VECTOR)  // of transformed columns: what hangs over is never used
-#define GROUPS_IN (X_NHWC ? (TILES_ALL + VECTOR - 1) / VECTOR : SIZE_N)
-#define ITEMS_IN (GROUPS_IN * (X_NHWC ? (SIZE_C + VECTOR - 1) / VECTOR : SIZE_C))
-#define PARTS_K ((SIZE_K + RUN_K - 1) / RUN_K)
-#define ITEMS_OUT ((TILES_ALL + RUN_TILES - 1) / RUN_TILES * PARTS_K)
+#define SLAB_TILES (SLAB_ROWS * TILES_Q)
+#define DIVIDE(a, b) (((a) + (b) - 1) / (b))
+#define SLABS DIVIDE(TILES_ALL, SLAB_TILES)
+#define PARTS_IN (X_NHWC ? DIVIDE(SLAB_TILES, VECTOR) : DIVIDE(SLAB_ROWS, RUN_ROWS))
+#define ITEMS_IN (PARTS_IN * (X_NHWC ? DIVIDE(SIZE_C, VECTOR) : DIVIDE(SIZE_C, RUN_C)))
+#define PARTS_K DIVIDE(SIZE_K, RUN_K)
+#define ITEMS_OUT (DIVIDE(SLAB_TILES, RUN_TILES) * PARTS_K)
 #define PLACE(n, c, h, w, channels, rows, columns, nhwc)                          \
     (nhwc ? (((offset_t)(n) * (rows) + (h)) * (columns) + (w)) * (channels) + (c) \
           : (((offset_t)(n) * (channels) + (c)) * (rows) + (h)) * (columns) + (w))
@@ -81,12 +86,12 @@ INLINE void store_some(GLOBAL float *to, wide v, int count) {
 }
 
 #if X_NHWC
-INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int item) {
-    int t0 = item % GROUPS_IN * VECTOR, c = item / GROUPS_IN * VECTOR, count = TILES_ALL - t0;
+INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
+    int t0 = item % PARTS_IN * VECTOR, c = item / PARTS_IN * VECTOR, count = TILES_ALL - first - t0;
     c = c < SIZE_C - VECTOR ? c : SIZE_C - VECTOR;
     wide done[36][VECTOR];  // [e][tile]: lanes are channels
     NO_UNROLL for (int u = 0; u < VECTOR && u < count; u++) {
-        int t = t0 + u, n = t / TILES_IMAGE;
+        int t = first + t0 + u, n = t / TILES_IMAGE;
         int h0 = t / TILES_Q % TILES_P * 4 - PAD_TOP, w0 = t % TILES_Q * 4 - PAD_LEFT;
         wide half_way[6][6], v[6];
         UNROLL for (int i = 0; i < 6; i++) {
@@ -130,34 +135,37 @@ INLINE wide load_columns(const GLOBAL float *row, int w) {
     return *(wide *)v;
 }
 
-INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int item) {
-    int c = item % SIZE_C, n = item / SIZE_C;
-    const GLOBAL float *image = x + X_AT(n, c, 0, 0);
-    GLOBAL float *to = tiles + (offset_t)c * TILES + n * TILES_IMAGE;
+INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
+    int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
+    int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C, rows = SIZE_N * TILES_P - first / TILES_Q;
+    row1 = row1 < rows ? row1 : rows;
     float lines[6][LINE];
-    NO_UNROLL for (int row = 0; row < TILES_P; row++) {
-        int h0 = row * 4 - PAD_TOP;
-        NO_UNROLL for (int w = 0; w < TILES_Q * 4 + 2; w += VECTOR) {
-            wide d[6], v[6];
-            UNROLL for (int i = 0; i < 6; i++)
-                d[i] = (unsigned)(h0 + i) < SIZE_H ? load_columns(image + (h0 + i) * SIZE_W, w - PAD_LEFT) : (wide)(0);
-            transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
-            UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
-        }
-        NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
-            int t = row * TILES_Q + q;  // what hangs over is overwritten by the next row, or cut off
-            NO_UNROLL for (int i = 0; i < 6; i++) {
-                const wide *from = (const wide *)(&lines[i][q * 4]), *next = (const wide *)(&lines[i][q * 4 + 4]);
-                wide v[6], even0 = EVEN(from[0], from[1]), even1 = EVEN(from[2], from[3]);
-                wide odd0 = ODD(from[0], from[1]), odd1 = ODD(from[2], from[3]);
-                transform6(v, EVEN(even0, even1), EVEN(odd0, odd1), ODD(even0, even1), ODD(odd0, odd1),
-                           EVEN(EVEN(next[0], next[1]), EVEN(next[2], next[3])),
-                           EVEN(ODD(next[0], next[1]), ODD(next[2], next[3])));
-                UNROLL for (int j = 0; j < 6; j++)
-                    store_some(to + (offset_t)(i * 6 + j) * SIZE_C * TILES + t, v[j], TILES_IMAGE - t);
+    NO_UNROLL for (int c = c0; c < c1; c++)
+        NO_UNROLL for (int row = row0; row < row1; row++) {
+            int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * 4 - PAD_TOP;
+            const GLOBAL float *image = x + X_AT(n, c, 0, 0);
+            NO_UNROLL for (int w = 0; w < TILES_Q * 4 + 2; w += VECTOR) {
+                wide d[6], v[6];
+                UNROLL for (int i = 0; i < 6; i++)
+                    d[i] = (unsigned)(h0 + i) < SIZE_H ? load_columns(image + (h0 + i) * SIZE_W, w - PAD_LEFT) : (wide)(0);
+                transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
+                UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
+            }
+            NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
+                int t = row * TILES_Q + q;  // what hangs over is overwritten by the next row, or cut off
+                GLOBAL float *to = tiles + (offset_t)c * TILES + t;
+                NO_UNROLL for (int i = 0; i < 6; i++) {
+                    const wide *from = (const wide *)(&lines[i][q * 4]), *next = (const wide *)(&lines[i][q * 4 + 4]);
+                    wide v[6], even0 = EVEN(from[0], from[1]), even1 = EVEN(from[2], from[3]);
+                    wide odd0 = ODD(from[0], from[1]), odd1 = ODD(from[2], from[3]);
+                    transform6(v, EVEN(even0, even1), EVEN(odd0, odd1), ODD(even0, even1), ODD(odd0, odd1),
+                               EVEN(EVEN(next[0], next[1]), EVEN(next[2], next[3])),
+                               EVEN(ODD(next[0], next[1]), ODD(next[2], next[3])));
+                    UNROLL for (int j = 0; j < 6; j++)
+                        store_some(to + (offset_t)(i * 6 + j) * SIZE_C * TILES, v[j], row1 * TILES_Q - t);
+                }
             }
         }
-    }
 }
 #endif
 
@@ -228,11 +236,12 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
 }
 
 INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias,
-                     const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, int item) {
-    int t0 = item / PARTS_K * RUN_TILES, t1 = t0 + RUN_TILES < TILES_ALL ? t0 + RUN_TILES : TILES_ALL;
+                     const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, int first, int item) {
+    int tiles = TILES_ALL - first < SLAB_TILES ? TILES_ALL - first : SLAB_TILES;
+    int t0 = item / PARTS_K * RUN_TILES, t1 = t0 + RUN_TILES < tiles ? t0 + RUN_TILES : tiles;
     int k0 = item % PARTS_K * RUN_K, k1 = k0 + RUN_K < SIZE_K ? k0 + RUN_K : SIZE_K;
-    NO_UNROLL for (int first = k0; first < k1; first += VECTOR) {
-        int k = first < SIZE_K - VECTOR ? first : SIZE_K - VECTOR;
+    NO_UNROLL for (int at = k0; at < k1; at += VECTOR) {
+        int k = at < SIZE_K - VECTOR ? at : SIZE_K - VECTOR;
         NO_UNROLL for (int t = t0; t < t1; t++) {
             const GLOBAL float *from = products + (offset_t)t * 36 * SIZE_K + k;
             wide half_way[4][6], sums[4][4], column[4];
@@ -244,19 +253,21 @@ INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL floa
             }
             UNROLL for (int i = 0; i < 4; i++)
                 transform4(sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
-            store_tile(y, bias, z, t / TILES_IMAGE, k, t / TILES_Q % TILES_P * 4, t % TILES_Q * 4, sums);
+            int all = first + t;
+            store_tile(y, bias, z, all / TILES_IMAGE, k, all / TILES_Q % TILES_P * 4, all % TILES_Q * 4, sums);
         }
     }
 }
 
 // Vectors are not passed from here: code for AVX-512 and other code would pass them differently.
 HOT void draw_inputs(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, GLOBAL unsigned *RESTRICT drawn) {
-    for (int item = atomic_count(&drawn[0]); item < ITEMS_IN; item = atomic_count(&drawn[0])) input_item(x, tiles, item);
+    for (int item = atomic_count(&drawn[0]); item < ITEMS_IN; item = atomic_count(&drawn[0]))
+        input_item(x, tiles, drawn[2] * SLAB_TILES, item);
 }
 HOT void draw_outputs(const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias,
                       const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL unsigned *RESTRICT drawn) {
     for (int item = atomic_count(&drawn[0]); item < ITEMS_OUT; item = atomic_count(&drawn[0]))
-        output_item(products, bias, z, y, item);
+        output_item(products, bias, z, y, drawn[2] * SLAB_TILES, item);
 }
 
 BOUNDED_KERNEL(transform_input, 1, 1)
@@ -269,5 +280,5 @@ BOUNDED_KERNEL(transform_output, 1, 1)
 (const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z,
  GLOBAL float *RESTRICT y, GLOBAL unsigned *RESTRICT drawn) {
     draw_outputs(products, bias, z, y, drawn);
-    if (atomic_count(&drawn[1]) == WORKERS - 1) drawn[0] = drawn[1] = 0;
+    if (atomic_count(&drawn[1]) == WORKERS - 1) drawn[0] = drawn[1] = 0, drawn[2] = (drawn[2] + 1) % SLABS;
 }
