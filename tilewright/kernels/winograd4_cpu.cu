@@ -39,6 +39,7 @@
 #include "epilogue.h"
 
 typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // no float16 builtins
+typedef int whole __attribute__((ext_vector_type(VECTOR)));
 typedef float quad __attribute__((ext_vector_type(4), aligned(4)));
 
 // Of two vectors one after the other: every other lane; and their lanes by turns, of both lower or upper halves.
@@ -124,15 +125,15 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
 }
 #else
 
-// Columns w, w + 1, ... of a row, with zeros around the image.
-INLINE wide load_columns(const GLOBAL float *row, int w) {
-    if (w >= 0 && w + VECTOR <= SIZE_W) return *(const GLOBAL wide *)(row + w);
-    float v[VECTOR];
-    UNROLL for (int u = 0; u < VECTOR; u += 4) {
-        if (w + u >= 0 && w + u + 4 <= SIZE_W) *(quad *)(v + u) = *(const GLOBAL quad *)(row + w + u);
-        else UNROLL for (int i = u; i < u + 4; i++) v[i] = (unsigned)(w + i) < SIZE_W ? row[w + i] : 0.0f;
-    }
-    return *(wide *)v;
+// Columns w, w + 1, ... of a row, with zeros around the image; what lies there in memory is other rows.
+INLINE wide load_columns(const GLOBAL float *x, offset_t row, int w) {
+    wide v;
+    if (row + w >= 0 && row + w + VECTOR <= (offset_t)SIZE_N * SIZE_C * SIZE_H * SIZE_W) v = *(const GLOBAL wide *)(x + row + w);
+    else UNROLL for (int u = 0; u < VECTOR; u++) v[u] = (unsigned)(w + u) < SIZE_W ? x[row + w + u] : 0.0f;
+    if (w >= 0 && w + VECTOR <= SIZE_W) return v;
+    whole column;
+    UNROLL for (int u = 0; u < VECTOR; u++) column[u] = w + u;
+    return column >= 0 && column < SIZE_W ? v : (wide)(0);
 }
 
 INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
@@ -143,16 +144,17 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
     NO_UNROLL for (int c = c0; c < c1; c++)
         NO_UNROLL for (int row = row0; row < row1; row++) {
             int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * 4 - PAD_TOP;
-            const GLOBAL float *image = x + X_AT(n, c, 0, 0);
+            offset_t image = X_AT(n, c, 0, 0);
             NO_UNROLL for (int w = 0; w < TILES_Q * 4 + 2; w += VECTOR) {
                 wide d[6], v[6];
                 UNROLL for (int i = 0; i < 6; i++)
-                    d[i] = (unsigned)(h0 + i) < SIZE_H ? load_columns(image + (h0 + i) * SIZE_W, w - PAD_LEFT) : (wide)(0);
+                    d[i] = (unsigned)(h0 + i) < SIZE_H ? load_columns(x, image + (h0 + i) * SIZE_W, w - PAD_LEFT) : (wide)(0);
                 transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
                 UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
             }
             NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
-                int t = row * TILES_Q + q;  // what hangs over is overwritten by the next row, or cut off
+                // What hangs over is overwritten by the item's next row, or channel; after the last it is cut off.
+                int t = row * TILES_Q + q, room = (PARTS_IN == 1 ? (c1 - c) * TILES : row1 * TILES_Q) - t;
                 GLOBAL float *to = tiles + (offset_t)c * TILES + t;
                 NO_UNROLL for (int i = 0; i < 6; i++) {
                     const wide *from = (const wide *)(&lines[i][q * 4]), *next = (const wide *)(&lines[i][q * 4 + 4]);
@@ -162,7 +164,7 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
                                EVEN(EVEN(next[0], next[1]), EVEN(next[2], next[3])),
                                EVEN(ODD(next[0], next[1]), ODD(next[2], next[3])));
                     UNROLL for (int j = 0; j < 6; j++)
-                        store_some(to + (offset_t)(i * 6 + j) * SIZE_C * TILES, v[j], row1 * TILES_Q - t);
+                        store_some(to + (offset_t)(i * 6 + j) * SIZE_C * TILES, v[j], room);
                 }
             }
         }
