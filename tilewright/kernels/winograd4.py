@@ -22,7 +22,8 @@ THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
 GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
 RUN_TILES, RUN_K = 4, 64  # outputs that a core transforms at once: tiles, channels
-RUNS = 8  # of inputs, for each core
+RUN_INPUTS = 128  # tiles of a channel, about, and for each core so many
+RUNS = 8  # runs of channels
 SLAB_SHARE = 0.5  # of the last cache, for the transformed inputs and outputs of one slab
 GEMM, DIRECT = Gemm(), Direct()
 
@@ -154,7 +155,7 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     defines = sizes(pr) | dict(
         VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
         TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=ceil_div(pr.q, 4), RUN_TILES=RUN_TILES, RUN_K=RUN_K,
-        RUN_C=ceil_div(pr.c, runs), RUN_ROWS=ceil_div(slab, ceil_div(runs, pr.c)), SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
+        RUN_C=ceil_div(pr.c, runs), RUN_ROWS=min(slab, max(1, RUN_INPUTS // ceil_div(pr.q, 4))), SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))

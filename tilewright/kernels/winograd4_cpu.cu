@@ -80,10 +80,14 @@ INLINE void transform4(wide *to, wide m0, wide m1, wide m2, wide m3, wide m4, wi
     to[3] = minus + 8.0f * minus2 + m5;
 }
 
-// The lanes before `count`.
-INLINE void store_some(GLOBAL float *to, wide v, int count) {
-    if (count >= VECTOR) *(GLOBAL wide *)to = v;
-    else UNROLL for (int i = 0; i < VECTOR; i++) if (i < count) to[i] = v[i];
+// The first `count` floats of a vector in memory.
+INLINE void store_some(GLOBAL float *to, const float *v, int count) {
+    if (count >= VECTOR) *(GLOBAL wide *)to = *(const wide *)v;
+    else {
+        int i = 0;
+        NO_UNROLL for (; i + 4 <= count; i += 4) *(GLOBAL quad *)(to + i) = *(const quad *)(v + i);
+        NO_UNROLL for (; i < count; i++) to[i] = v[i];
+    }
 }
 
 #if X_NHWC
@@ -120,7 +124,7 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
             UNROLL for (int u = 0; u < VECTOR; u++) rows[u] = next[u];
         }
         UNROLL for (int u = 0; u < VECTOR; u++)
-            store_some(tiles + ((offset_t)e * SIZE_C + c + u) * TILES + t0, rows[u], TILES - t0);
+            store_some(tiles + ((offset_t)e * SIZE_C + c + u) * TILES + t0, (const float *)&rows[u], TILES - t0);
     }
 }
 #else
@@ -140,8 +144,8 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
     int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
     int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C, rows = SIZE_N * TILES_P - first / TILES_Q;
     row1 = row1 < rows ? row1 : rows;
-    float lines[6][LINE];
-    NO_UNROLL for (int c = c0; c < c1; c++)
+    float lines[6][LINE], done[36][RUN_ROWS * TILES_Q + VECTOR];  // done: its tiles in a row, else 36 far lines are open
+    NO_UNROLL for (int c = c0; c < c1; c++) {
         NO_UNROLL for (int row = row0; row < row1; row++) {
             int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * 4 - PAD_TOP;
             offset_t image = X_AT(n, c, 0, 0);
@@ -153,9 +157,6 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
                 UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
             }
             NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
-                // What hangs over is overwritten by the item's next row, or channel; after the last it is cut off.
-                int t = row * TILES_Q + q, room = (PARTS_IN == 1 ? (c1 - c) * TILES : row1 * TILES_Q) - t;
-                GLOBAL float *to = tiles + (offset_t)c * TILES + t;
                 NO_UNROLL for (int i = 0; i < 6; i++) {
                     const wide *from = (const wide *)(&lines[i][q * 4]), *next = (const wide *)(&lines[i][q * 4 + 4]);
                     wide v[6], even0 = EVEN(from[0], from[1]), even1 = EVEN(from[2], from[3]);
@@ -163,11 +164,18 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
                     transform6(v, EVEN(even0, even1), EVEN(odd0, odd1), ODD(even0, even1), ODD(odd0, odd1),
                                EVEN(EVEN(next[0], next[1]), EVEN(next[2], next[3])),
                                EVEN(ODD(next[0], next[1]), ODD(next[2], next[3])));
-                    UNROLL for (int j = 0; j < 6; j++)
-                        store_some(to + (offset_t)(i * 6 + j) * SIZE_C * TILES, v[j], room);
+                    UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by the next row
+                        *(wide *)(&done[i * 6 + j][(row - row0) * TILES_Q + q]) = v[j];
                 }
             }
         }
+        // What hangs over here is overwritten by the item's next channel; after the last it is cut off.
+        int count = (row1 - row0) * TILES_Q, room = PARTS_IN == 1 ? (c1 - c) * TILES : count;
+        GLOBAL float *to = tiles + (offset_t)c * TILES + row0 * TILES_Q;
+        NO_UNROLL for (int e = 0; e < 36; e++)
+            NO_UNROLL for (int t = 0; t < count; t += VECTOR)
+                store_some(to + (offset_t)e * SIZE_C * TILES + t, &done[e][t], room - t);
+    }
 }
 #endif
 
