@@ -301,7 +301,8 @@ class Family:
             if value not in params[name].values:
                 allowed = ", ".join(map(str, params[name].values))
                 raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
-        known: dict[str, Any] = {**config.values, "problem": self.inner_for(problem, device), "device": device}
+        inner = self.inner_for(problem, device)
+        known: dict[str, Any] = {**config.values, "problem": inner, "device": device}
         for rule in self.rules_for(device):
             if not rule.holds(*(known[n] for n in rule.needs)):
                 raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")

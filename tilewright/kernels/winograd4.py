@@ -21,7 +21,7 @@ ELEMENTS = 36  # of a transformed tile
 THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
 GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
-RUN_TILES, RUN_K = 4, 64  # outputs that a core transforms at once: tiles, channels
+RUN_TILES, RUN_K = 8, 64  # outputs that a core transforms at once: tiles, channels
 RUN_INPUTS = 128  # tiles of a channel, about, and for each core so many
 RUNS = 8  # runs of channels
 SLAB_SHARE = 0.5  # of the last cache, for the transformed inputs and outputs of one slab
@@ -34,7 +34,7 @@ def products(pr: Problem, slab: int = 0) -> Problem:
 
     On CPU cores they are those of ``slab`` rows of tiles, in the layouts that their kernel is best at.
     """
-    cores, rows = slab > 0, slab or pr.n * ceil_div(pr.p, 4)
+    cores, rows = slab > 0, slab or _rows(pr)
     tiles = ceil_div(rows * ceil_div(pr.q, 4), 4) * 4
     return Problem(
         n=1, c=ELEMENTS * pr.c, h=1, w=tiles, k=ELEMENTS * pr.k, r=1, s=1, groups=ELEMENTS,
@@ -61,6 +61,8 @@ class Winograd4(Family):
         pool = problem.epilogue.pool
         if pool and (pool.size != pool.stride or pool.pad or pool.size not in (2, 4)):
             return "the pool's windows do not tile a tile of 4x4"
+        if not problem.n:
+            return "the batch is empty"
         half, by = _half(problem, device)
         return by.refuses(half, device)
 
@@ -95,9 +97,12 @@ class Winograd4(Family):
         """Count the matrix products, and what the transforms move."""
         half, by = _half(problem, device)
         work = by.work(half, device, config)
-        moved = problem.x_bytes + half.x_bytes + half.y_bytes + problem.y_bytes
-        dram = half.w_bytes + problem.x_bytes
-        return replace(work, more_launches=2, more_bytes=float(moved), dram_bytes=dram)
+        slabs = 1 if device.lanes == 32 else ceil_div(_rows(problem), _slab(problem, device))
+        moved = problem.x_bytes + slabs * (half.x_bytes + half.y_bytes) + problem.y_bytes
+        return replace(
+            work, blocks=slabs * work.blocks, partial_bytes=slabs * work.partial_bytes,
+            more_launches=3 * slabs - 1, more_bytes=float(moved), dram_bytes=half.w_bytes + problem.x_bytes,
+        )  # fmt: skip
 
     def deterministic(self, config: Config) -> bool:
         """As the matrix products are."""
@@ -115,11 +120,16 @@ def _half(problem: Problem, device: Device) -> tuple[Problem, Family]:
     return products(problem, _slab(problem, device)), DIRECT
 
 
+def _rows(pr: Problem) -> int:
+    """Rows of tiles of all images."""
+    return pr.n * ceil_div(pr.p, 4)
+
+
 def _slab(pr: Problem, device: Device) -> int:
-    """Rows of tiles between one launch and the next of the same kernel, so that a cache holds what passes."""
-    rows = pr.n * ceil_div(pr.p, 4)
-    slabs = ceil_div(4 * ELEMENTS * (pr.c + pr.k) * rows * ceil_div(pr.q, 4), int(SLAB_SHARE * device.l2_bytes))
-    return ceil_div(rows, slabs)
+    """Rows of tiles that pass through the three launches at once, so that a cache holds what passes."""
+    row = 4 * ELEMENTS * (pr.c + pr.k) * ceil_div(pr.q, 4)
+    slabs = ceil_div(row * _rows(pr), max(row, int(SLAB_SHARE * device.l2_bytes)))
+    return ceil_div(_rows(pr), slabs)
 
 
 def _by(config: Config) -> Family:
@@ -149,20 +159,21 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
 
 def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     slab = _slab(pr, device)
-    half, rows = products(pr, slab), pr.n * ceil_div(pr.p, 4)
+    half = products(pr, slab)
     inner = DIRECT.blueprint(half, device, config)
-    workers, runs = WORKERS * device.units, RUNS * device.units
+    workers, tiles_q = WORKERS * device.units, ceil_div(pr.q, 4)
     defines = sizes(pr) | dict(
         VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
-        TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=ceil_div(pr.q, 4), RUN_TILES=RUN_TILES, RUN_K=RUN_K,
-        RUN_C=ceil_div(pr.c, runs), RUN_ROWS=min(slab, max(1, RUN_INPUTS // ceil_div(pr.q, 4))), SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
+        TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
+        RUN_C=ceil_div(pr.c, RUNS * device.units), RUN_ROWS=min(slab, max(1, RUN_INPUTS // tiles_q)),
+        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
     return Blueprint(
         source="winograd4_cpu.cu", defines=tuple(defines.items()),
-        launches=(first, *_middle(inner), last) * ceil_div(rows, slab),
+        launches=(first, *_middle(inner), last) * ceil_div(_rows(pr), slab),
         packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 12, zeroed=True), *inner.workspace),

@@ -17,7 +17,7 @@
 //            gathered by shuffles
 //
 // Channels that hang over (19 = 16 + 3) are done again: the last vector starts at 19 - 16.
-// Example: Y12 (34x34, C = 256, K = 512) nchw, 4 cores: 32 items in, 8 channels each; 21 * 8 items out.
+// Example: Y12 (34x34, C = 256, K = 512) nchw, 4 cores: 32 items in, 8 channels each; 11 * 8 items out.
 
 #define TILES_IMAGE (TILES_P * TILES_Q)
 #define TILES_ALL (SIZE_N * TILES_IMAGE)

@@ -28,6 +28,7 @@ class CoreCoefficients:
         l1_rate, l2_rate, l3_rate: bytes a cycle from the caches.
         exposed: share of the shorter of arithmetic and caches that does not hide under the longer.
         copy_cycles, store_cycles: of an instruction that copies the input, or stores the output.
+        move_rate: bytes a cycle that launches read and write that only move data, or transform it.
         tail: blocks that the last core is late, on average.
         block_cycles: of drawing a block and setting out.
         launch_us: each launch after the first.
@@ -47,6 +48,7 @@ class CoreCoefficients:
     exposed: float = 0.15
     copy_cycles: float = 0.6
     store_cycles: float = 0.8
+    move_rate: float = 3.5
     tail: float = 0.15
     block_cycles: float = 400.0
     launch_us: float = 20.0
@@ -71,6 +73,7 @@ def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Esti
     rounds = ceil(work.blocks / device.units) + k.tail  # a core may start its last block late
     compute = (block + copying + storing + k.block_cycles) * rounds * us
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3)
+    moving = work.more_bytes / device.units / k.move_rate
     terms = {
         "launch_us": device.rates.empty_us,
         "main_loop_us": (block + k.block_cycles) * rounds * us,
@@ -78,6 +81,7 @@ def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Esti
         "stores_us": storing * rounds * us,
         "memory_not_hidden_us": max(memory - compute, 0.0) + (1.0 - k.overlap) * min(memory, compute),
         "combine_us": _cpu_combine_us(device, work, k),
+        "other_launches_us": work.more_launches * k.launch_us + moving * us,
     }
     facts = {
         "multiply_add_us": pipes * rounds * us,

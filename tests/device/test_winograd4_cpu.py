@@ -1,0 +1,107 @@
+"""The winograd4 family on CPU cores: every layout, edge and epilogue of its transforms, against NumPy in f64."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.errors import DeviceError
+from tilewright.execution import Plan
+from tilewright.kernels import family
+from tilewright.kernels.reference import numpy_conv
+from tilewright.problem import Problem
+from tilewright.runtime import Runtime, open_runtime
+from tilewright.tuning.space import sample
+
+FAMILY = family("winograd4")
+LAYERS = (
+    "n1c16h4w4k16r3s3p1-f32",  # one tile
+    "n2c19h13w11k37r3s3p1-f32{}+bias+relu",  # channels that hang over
+    "n2c19h13w18k33r3s3p1.0.0.2-f32{}",
+    "n1c32h12w14k16r3s3p2-f32{}+alpha0.5+bias+add2+silu",
+    "n1c16h15w17k40r3s3p1-f32{}+bias+add+relu+maxpool4",
+    "n2c20h13w11k24r3s3-f32{}+bias+maxpool2",
+    "n1c16h9w70k16r3s3p1-f32{}+avgpool2",  # more than one vector of tiles in a row
+    "n3c16h40w36k32r3s3p1-f32{}",  # several runs of rows
+)
+LAYOUTS = ("", "-nhwc", "-nchw2nhwc", "-nhwc2nchw")
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Runtime:
+    try:
+        found = open_runtime("cpu")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if found.device.backend == "numpy":
+        pytest.skip("no OpenCL")
+    return found
+
+
+def _worst(runtime: Runtime, problem: Problem, seed: int) -> float:
+    """Run twice, over what the first run left; return the error, by its bound."""
+    rng = np.random.default_rng(seed)
+    config = sample(FAMILY, problem, runtime.device, random.Random(seed))
+    plan = Plan.make(runtime, problem, config)
+    shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
+    data: dict[str, Any] = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    given = dict(
+        bias=data["bias"] if problem.epilogue.bias else None, z=data["z"] if problem.epilogue.add else None
+    )
+    packed = plan.pack(data["w"])
+    first = plan(data["x"], packed, **given)
+    second = plan(data["x"], packed, out=np.full(problem.y_shape, np.nan, np.float32), **given)
+    if plan.deterministic:
+        assert (first == second).all(), config
+    ref, size = numpy_conv(problem, data["x"], data["w"], data["bias"], data["z"])
+    bound = 4 * np.sqrt(FAMILY.chain(problem, config)) * 2.0**-24 * size + 2.0**-24 * np.abs(ref) + 1e-44
+    return float(np.max(np.abs(second - ref) / bound))  # NaN, where something was not written
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("text", LAYERS)
+def test_every_layout_edge_and_epilogue(runtime: Runtime, text: str, layout: str) -> None:
+    problem = Problem.parse(text.format(layout))
+    assert FAMILY.refuses(problem, runtime.device) is None
+    assert _worst(runtime, problem, sum(map(ord, text))) <= 1
+
+
+@pytest.mark.parametrize("layout", ("", "-nhwc"))
+def test_slabs_that_do_not_divide_the_rows(runtime: Runtime, layout: str) -> None:
+    problem = Problem.parse(f"n3c16h22w21k16r3s3p1-f32{layout}")
+    known = runtime.device
+    runtime.device = replace(known, l2_bytes=400_000)  # so that few rows of tiles fit
+    try:
+        config = sample(FAMILY, problem, runtime.device, random.Random(1))
+        launches = FAMILY.blueprint(problem, runtime.device, config).launches
+        assert len({launch.kernel for launch in launches}) < len(launches)
+        assert _worst(runtime, problem, 1) <= 1
+    finally:
+        runtime.device = known
+
+
+def test_other_vectors(runtime: Runtime) -> None:
+    known = runtime.device
+    for lanes in (4, 8):
+        if lanes < known.lanes:
+            runtime.device = replace(known, lanes=lanes, regs_per_thread=16 * lanes)
+            try:
+                for layout in LAYOUTS:
+                    problem = Problem.parse(f"n2c19h13w11k37r3s3p1-f32{layout}+bias+relu")
+                    assert _worst(runtime, problem, lanes) <= 1
+            finally:
+                runtime.device = known
+
+
+@pytest.mark.parametrize(
+    "text",
+    ("n1c16h8w8k16r3s3p1u2-f32", "n1c16h8w8k16r3s3p2d2-f32", "n1c16h8w8k16r5s5p2-f32", "n1c8h8w8k16r3s3p1-f32",
+     "n1c32h8w8k32r3s3p1g2-f32", "n1c16h8w8k16r3s3p1-f16", "n1c16h8w8k16r3s3p1-f32+maxpool3u2p1",
+     "n0c16h8w8k16r3s3p1-f32"),
+)  # fmt: skip
+def test_what_is_refused(runtime: Runtime, text: str) -> None:
+    assert FAMILY.refuses(Problem.parse(text), runtime.device)

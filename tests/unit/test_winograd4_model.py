@@ -1,0 +1,51 @@
+"""The winograd4 family on CPU cores: its space and its place beside direct in the model, with no device."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from test_direct_cpu import AVX2, CORES
+
+from tilewright.device import Device
+from tilewright.kernels import family
+from tilewright.problem import Problem
+from tilewright.tuning import model
+from tilewright.tuning.space import space
+
+FAMILY = family("winograd4")
+
+
+def _best_us(name: str, problem: Problem) -> float:
+    kind, rng = family(name), random.Random(0)
+    configs = [space(kind, problem, CORES).sample(rng) for _ in range(300)]
+    return min(model.estimate(kind, problem, CORES, config).total_us for config in configs)
+
+
+@pytest.mark.parametrize("device", (CORES, AVX2), ids=("avx512", "avx2"))
+@pytest.mark.parametrize("text", ("n1c256h34w34k512r3s3p1-f32", "n2c19h13w11k37r3s3p1-f32-nhwc+bias+relu"))
+def test_sampled_configs_are_legal_and_bind_what_they_have(text: str, device: Device) -> None:
+    problem, rng = Problem.parse(text), random.Random(1)
+    for _ in range(20):
+        config = space(FAMILY, problem, device).sample(rng)
+        FAMILY.check(problem, device, config)
+        print_ = FAMILY.blueprint(problem, device, config)
+        bound = {arg for launch in print_.launches for arg in launch.args}
+        assert bound <= {"x", "w", "bias", "z", "y"} | {buffer.name for buffer in print_.workspace}
+        assert dict(print_.defines)["VECTOR"] == device.lanes
+        assert FAMILY.chain(problem, config) > problem.c // config["sg"]
+
+
+def test_what_passes_between_the_launches_fits_the_last_cache() -> None:
+    problem = Problem.parse("n1c32h272w272k64r3s3p1-f32")
+    print_ = FAMILY.blueprint(problem, CORES, space(FAMILY, problem, CORES).sample(random.Random(0)))
+    held = {buffer.name: buffer.nbytes for buffer in print_.workspace}
+    assert held["tiles"] + held["products"] <= CORES.l2_bytes // 2
+    slabs = sum(launch.kernel == "transform_input" for launch in print_.launches)
+    assert slabs * held["tiles"] >= 4 * 36 * 32 * 68 * 68
+
+
+def test_the_model_ranks_it_as_measured() -> None:
+    many, few = Problem.parse("n1c256h34w34k512r3s3p1-f32"), Problem.parse("n1c512h7w7k512r3s3p1-f32")
+    assert _best_us("winograd4", many) < 0.6 * _best_us("direct", many)
+    assert _best_us("winograd4", few) > _best_us("direct", few)  # 36/9 of the filter's bytes, for 4 tiles
