@@ -101,7 +101,8 @@ def test_other_vectors(runtime: Runtime) -> None:
     "text",
     ("n1c16h8w8k16r3s3p1u2-f32", "n1c16h8w8k16r3s3p2d2-f32", "n1c16h8w8k16r5s5p2-f32",
      "n1c8h8w8k16r3s3p1-f32", "n1c32h8w8k32r3s3p1g2-f32", "n1c16h8w8k16r3s3p1-f16",
-     "n1c16h8w8k16r3s3p1-f32+maxpool3u2p1", "n0c16h8w8k16r3s3p1-f32"),
+     "n1c16h8w8k16r3s3p1-f32+maxpool3u2p1", "n0c16h8w8k16r3s3p1-f32",
+     "n1c16h4w20000k16r3s3p1-f32"),
 )  # fmt: skip
 def test_what_is_refused(runtime: Runtime, text: str) -> None:
     assert FAMILY.refuses(Problem.parse(text), runtime.device)

@@ -24,6 +24,7 @@ GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 t
 RUN_TILES, RUN_K = 8, 64  # outputs that a core transforms at once: tiles, channels
 RUN_INPUTS = 128  # tiles of a channel, about, and for each core so many
 RUNS = 8  # runs of channels
+MOST_COLUMNS = 1 << 14
 SLAB_SHARE = 0.5  # of the last cache, for the transformed inputs and outputs of one slab
 GEMM, DIRECT = Gemm(), Direct()
 
@@ -63,6 +64,8 @@ class Winograd4(Family):
             return "the pool's windows do not tile a tile of 4x4"
         if not problem.n:
             return "the batch is empty"
+        if device.lanes != 32 and problem.q > MOST_COLUMNS:
+            return f"a core keeps rows of at most {MOST_COLUMNS} outputs on its stack"
         half, by = _half(problem, device)
         return by.refuses(half, device)
 

@@ -132,7 +132,8 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
 // Columns w, w + 1, ... of a row, with zeros around the image; what lies there in memory is other rows.
 INLINE wide load_columns(const GLOBAL float *x, offset_t row, int w) {
     wide v;
-    if (row + w >= 0 && row + w + VECTOR <= (offset_t)SIZE_N * SIZE_C * SIZE_H * SIZE_W) v = *(const GLOBAL wide *)(x + row + w);
+    if (row + w >= 0 && row + w + VECTOR <= (offset_t)SIZE_N * SIZE_C * SIZE_H * SIZE_W)
+        v = *(const GLOBAL wide *)(x + row + w);
     else UNROLL for (int u = 0; u < VECTOR; u++) v[u] = (unsigned)(w + u) < SIZE_W ? x[row + w + u] : 0.0f;
     if (w >= 0 && w + VECTOR <= SIZE_W) return v;
     whole column;
@@ -142,17 +143,21 @@ INLINE wide load_columns(const GLOBAL float *x, offset_t row, int w) {
 
 INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
     int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
-    int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C, rows = SIZE_N * TILES_P - first / TILES_Q;
+    int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C;
+    int rows = SIZE_N * TILES_P - first / TILES_Q;  // to the end of the batch
     row1 = row1 < rows ? row1 : rows;
-    float lines[6][LINE], done[36][RUN_ROWS * TILES_Q + VECTOR];  // done: its tiles in a row, else 36 far lines are open
+    float lines[6][LINE];
+    float done[36][RUN_ROWS * TILES_Q + VECTOR];  // stored in runs: 36 open lines far apart share few sets of a cache
     NO_UNROLL for (int c = c0; c < c1; c++) {
         NO_UNROLL for (int row = row0; row < row1; row++) {
             int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * 4 - PAD_TOP;
             offset_t image = X_AT(n, c, 0, 0);
             NO_UNROLL for (int w = 0; w < TILES_Q * 4 + 2; w += VECTOR) {
                 wide d[6], v[6];
-                UNROLL for (int i = 0; i < 6; i++)
-                    d[i] = (unsigned)(h0 + i) < SIZE_H ? load_columns(x, image + (h0 + i) * SIZE_W, w - PAD_LEFT) : (wide)(0);
+                UNROLL for (int i = 0; i < 6; i++) {
+                    d[i] = (wide)(0);
+                    if ((unsigned)(h0 + i) < SIZE_H) d[i] = load_columns(x, image + (h0 + i) * SIZE_W, w - PAD_LEFT);
+                }
                 transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
                 UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
             }
@@ -240,7 +245,8 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         }
 #else
         UNROLL for (int j = 0; j < 4 / STEP; j++)
-            if (q0 / STEP + j < SIZE_YQ) UNROLL for (int u = 0; u < VECTOR; u++) to[u * (SIZE_YP * SIZE_YQ) + j] = row[j][u];
+            if (q0 / STEP + j < SIZE_YQ)
+                UNROLL for (int u = 0; u < VECTOR; u++) to[u * (SIZE_YP * SIZE_YQ) + j] = row[j][u];
 #endif
     }
 }
