@@ -29,9 +29,9 @@ class Adapted(Family):
         """Take what direct takes of the plain dtype."""
         return super().refuses(problem, device) or self._direct.refuses(problem.plain, device)
 
-    def inner(self, problem: Problem) -> Problem:
+    def inner(self, problem: Problem, device: Device) -> Problem:
         """The plain problem."""
-        return self._direct.inner(problem.plain)
+        return self._direct.inner(problem.plain, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer what direct offers."""

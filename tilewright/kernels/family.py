@@ -246,13 +246,9 @@ class Family:
             return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
         return None
 
-    def inner(self, problem: Problem) -> Problem:
+    def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem that the rules look at: another one where another family's kernel does the work."""
         return problem
-
-    def inner_for(self, problem: Problem, device: Device) -> Problem:
-        """The same, where it hangs on the kind of device."""
-        return self.inner(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """The tunables and their values for this problem, in the order to choose them."""
@@ -301,7 +297,7 @@ class Family:
             if value not in params[name].values:
                 allowed = ", ".join(map(str, params[name].values))
                 raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
-        inner = self.inner_for(problem, device)
+        inner = self.inner(problem, device)
         known: dict[str, Any] = {**config.values, "problem": inner, "device": device}
         for rule in self.rules_for(device):
             if not rule.holds(*(known[n] for n in rule.needs)):

@@ -74,11 +74,7 @@ class Winograd4(Family):
         half, by = _half(problem, device)
         return by.params(half, device)
 
-    def inner(self, problem: Problem) -> Problem:
-        """The matrix products on a GPU."""
-        return products(problem)
-
-    def inner_for(self, problem: Problem, device: Device) -> Problem:
+    def inner(self, problem: Problem, device: Device) -> Problem:
         """The matrix products."""
         return _half(problem, device)[0]
 

@@ -25,9 +25,9 @@ class Pinned(Family):
         """Refuse what the family does."""
         return self.of.refuses(problem, device)
 
-    def inner(self, problem: Problem) -> Problem:
+    def inner(self, problem: Problem, device: Device) -> Problem:
         """As the family."""
-        return self.of.inner(problem)
+        return self.of.inner(problem, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the family's parameters; those that are held come first, so that rules see them early."""
