@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -66,13 +66,14 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
         "heavy = {'torch', 'pyopencl', 'cuda', 'cupy', 'onnxruntime', 'matplotlib', 'numpy', 'rich'}; "
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
-    seconds = []
+    seconds = []  # of the processor: other tests run at the same time
     for _ in range(3):
-        start = time.perf_counter()
+        before = os.times()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        seconds.append(time.perf_counter() - start)
+        after = os.times()
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))
         assert done.returncode == 0, done.stderr
-    assert min(seconds) < 0.5
+    assert 0 < min(seconds) < 0.5
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
