@@ -5,21 +5,18 @@ Sums of small integers are exact in each dtype, so answers are compared bit by b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from test_gpu_path import _agrees, _configs
 from test_gpu_path import runtime as gpu_facts
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import DTYPES, Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import Runtime
 from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["gpu_facts"]  # a fixture
@@ -55,17 +52,6 @@ OF_OTHER_FAMILIES = (
 OTHERS = ("n1c16h9w12k24r3s3p1-{}+alpha0.5+bias+add0.5+leaky0.5+avgpool2", "n1c48h9w8k20r3s3p1-{}-nhwc+silu")
 CASES = [(d, t) for t in SHAPES for d in DTYPES] + [(d, t) for t in OTHERS for d in DTYPES if d != "i8"]
 OTHER_CASES = [(d, name, t) for name, t in OF_OTHER_FAMILIES for d in family(name).dtypes]
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    try:
-        found = open_runtime("cpu")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if found.device.backend != "opencl":
-        pytest.skip("no OpenCL")
-    yield found
 
 
 def _check(kind: Family, runtime: Runtime, problem: Problem) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.errors import DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import Runtime
 from tilewright.tuning.space import sample
 
 FAMILY = family("winograd4")
@@ -29,17 +28,6 @@ LAYERS = (
     "n3c16h40w36k32r3s3p1-f32{}",  # several runs of rows
 )
 LAYOUTS = ("", "-nhwc", "-nchw2nhwc", "-nhwc2nchw")
-
-
-@pytest.fixture(scope="module")
-def runtime() -> Runtime:
-    try:
-        found = open_runtime("cpu")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if found.device.backend == "numpy":
-        pytest.skip("no OpenCL")
-    return found
 
 
 def _worst(runtime: Runtime, problem: Problem, seed: int) -> float:

@@ -12,12 +12,11 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.device import for_architecture
-from tilewright.errors import ConfigError, DeviceError, ProblemError
+from tilewright.errors import ConfigError, ProblemError
 from tilewright.kernels import family
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.report.study import cell, duration, part_table, study_markdown
-from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
@@ -45,18 +44,7 @@ H100 = for_architecture("sm_90")
 SMALL = Layer("S", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
 NAIVE = "textbook:step=0.bw=8.bh=8.bk=1.pool=0"
 
-
-@pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    """The CPU by OpenCL, with a cache of its own."""
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    try:
-        found = open_runtime("cpu")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if found.device.backend == "numpy":
-        pytest.skip("no OpenCL here")
-    return found
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def lab(runtime: Runtime) -> Lab:

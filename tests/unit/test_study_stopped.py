@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright.cli import main
-from tilewright.errors import DeviceError
 from tilewright.report.study import heading, part_table
-from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
@@ -45,18 +43,7 @@ STUDY = Study(
     ),
 )  # fmt: skip
 
-
-@pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    """The CPU by OpenCL, with a cache of its own."""
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    try:
-        found = open_runtime("cpu")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if found.device.backend == "numpy":
-        pytest.skip("no OpenCL here")
-    return found
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def lab(runtime: Runtime) -> Lab:

@@ -14,26 +14,10 @@
 // channel. The order of the adds differs from the direct sum and a NaN in x spreads over its tile.
 // Example: Y12 (34x34, C = 256, K = 512): 9 * 9 tiles, 36 products of 512 x 81 x 256.
 
-#define TILES_ALL (SIZE_N * TILES_P * TILES_Q)
-#define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * SIZE_H + (h)) * SIZE_W + (w)) * SIZE_C + (c) \
-                                 : (((offset_t)(n) * SIZE_C + (c)) * SIZE_H + (h)) * SIZE_W + (w))
-#define Z_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * SIZE_P + (p)) * SIZE_Q + (q)) * SIZE_K + (k) \
-                                 : (((offset_t)(n) * SIZE_K + (k)) * SIZE_P + (p)) * SIZE_Q + (q))
-#define Y_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * SIZE_YP + (p)) * SIZE_YQ + (q)) * SIZE_K + (k) \
-                                 : (((offset_t)(n) * SIZE_K + (k)) * SIZE_YP + (p)) * SIZE_YQ + (q))
-
 #include "epilogue.h"
 
-// Six values through B'.
-INLINE void transform6(float *to, float d0, float d1, float d2, float d3, float d4, float d5) {
-    float even = d4 - 4.0f * d2, odd = d3 - 4.0f * d1, twice = 2.0f * (d3 - d1);
-    to[0] = 4.0f * d0 - 5.0f * d2 + d4;
-    to[1] = even + odd;
-    to[2] = even - odd;
-    to[3] = d4 - d2 + twice;
-    to[4] = d4 - d2 - twice;
-    to[5] = 4.0f * d1 - 5.0f * d3 + d5;
-}
+typedef float value_t;
+#include "winograd4.h"
 
 BOUNDED_KERNEL(transform_input, THREADS, 1)
 (const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles) {
@@ -56,15 +40,6 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
             tiles[X_NHWC ? ((offset_t)t * 36 + e) * SIZE_C + c : ((offset_t)e * SIZE_C + c) * TILES + t] = v[i];
         }
     }
-}
-
-// Six values through A'.
-INLINE void transform4(float *to, float m0, float m1, float m2, float m3, float m4, float m5) {
-    float minus = m1 - m2, plus = m1 + m2, minus2 = m3 - m4, plus2 = m3 + m4;
-    to[0] = m0 + plus + plus2;
-    to[1] = minus + 2.0f * minus2;
-    to[2] = plus + 4.0f * plus2;
-    to[3] = minus + 8.0f * minus2 + m5;
 }
 
 // One tile of sums, finished and stored; a pool's windows lie within it.

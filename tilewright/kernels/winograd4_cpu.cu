@@ -19,8 +19,6 @@
 // Channels that hang over (19 = 16 + 3) are done again: the last vector starts at 19 - 16.
 // Example: Y12 (34x34, C = 256, K = 512) nchw, 4 cores: 32 items in, 8 channels each; 11 * 8 items out.
 
-#define TILES_IMAGE (TILES_P * TILES_Q)
-#define TILES_ALL (SIZE_N * TILES_IMAGE)
 #define LINE (TILES_Q * 4 + 6 * VECTOR)  // of transformed columns: what hangs over is never used
 #define SLAB_TILES (SLAB_ROWS * TILES_Q)
 #define DIVIDE(a, b) (((a) + (b) - 1) / (b))
@@ -29,18 +27,14 @@
 #define ITEMS_IN (PARTS_IN * (X_NHWC ? DIVIDE(SIZE_C, VECTOR) : DIVIDE(SIZE_C, RUN_C)))
 #define PARTS_K DIVIDE(SIZE_K, RUN_K)
 #define ITEMS_OUT (DIVIDE(SLAB_TILES, RUN_TILES) * PARTS_K)
-#define PLACE(n, c, h, w, channels, rows, columns, nhwc)                          \
-    (nhwc ? (((offset_t)(n) * (rows) + (h)) * (columns) + (w)) * (channels) + (c) \
-          : (((offset_t)(n) * (channels) + (c)) * (rows) + (h)) * (columns) + (w))
-#define X_AT(n, c, h, w) PLACE(n, c, h, w, SIZE_C, SIZE_H, SIZE_W, X_NHWC)
-#define Z_AT(n, k, p, q) PLACE(n, k, p, q, SIZE_K, SIZE_P, SIZE_Q, Y_NHWC)
-#define Y_AT(n, k, p, q) PLACE(n, k, p, q, SIZE_K, SIZE_YP, SIZE_YQ, Y_NHWC)
 
 #include "epilogue.h"
 
 typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // no float16 builtins
+typedef wide value_t;
 typedef int whole __attribute__((ext_vector_type(VECTOR)));
 typedef float quad __attribute__((ext_vector_type(4), aligned(4)));
+#include "winograd4.h"
 
 // Of two vectors one after the other: every other lane; and their lanes by turns, of both lower or upper halves.
 #if VECTOR == 16
@@ -60,129 +54,7 @@ typedef float quad __attribute__((ext_vector_type(4), aligned(4)));
 #define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-// Six values through B'.
-INLINE void transform6(wide *to, wide d0, wide d1, wide d2, wide d3, wide d4, wide d5) {
-    wide even = d4 - 4.0f * d2, odd = d3 - 4.0f * d1, twice = 2.0f * (d3 - d1);
-    to[0] = 4.0f * d0 - 5.0f * d2 + d4;
-    to[1] = even + odd;
-    to[2] = even - odd;
-    to[3] = d4 - d2 + twice;
-    to[4] = d4 - d2 - twice;
-    to[5] = 4.0f * d1 - 5.0f * d3 + d5;
-}
-
-// Six values through A'.
-INLINE void transform4(wide *to, wide m0, wide m1, wide m2, wide m3, wide m4, wide m5) {
-    wide minus = m1 - m2, plus = m1 + m2, minus2 = m3 - m4, plus2 = m3 + m4;
-    to[0] = m0 + plus + plus2;
-    to[1] = minus + 2.0f * minus2;
-    to[2] = plus + 4.0f * plus2;
-    to[3] = minus + 8.0f * minus2 + m5;
-}
-
-// The first `count` floats of a vector in memory.
-INLINE void store_some(GLOBAL float *to, const float *v, int count) {
-    if (count >= VECTOR) *(GLOBAL wide *)to = *(const wide *)v;
-    else {
-        int i = 0;
-        NO_UNROLL for (; i + 4 <= count; i += 4) *(GLOBAL quad *)(to + i) = *(const quad *)(v + i);
-        NO_UNROLL for (; i < count; i++) to[i] = v[i];
-    }
-}
-
-#if X_NHWC
-INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
-    int t0 = item % PARTS_IN * VECTOR, c = item / PARTS_IN * VECTOR, count = TILES_ALL - first - t0;
-    c = c < SIZE_C - VECTOR ? c : SIZE_C - VECTOR;
-    wide done[36][VECTOR];  // [e][tile]: lanes are channels
-    NO_UNROLL for (int u = 0; u < VECTOR && u < count; u++) {
-        int t = first + t0 + u, n = t / TILES_IMAGE;
-        int h0 = t / TILES_Q % TILES_P * 4 - PAD_TOP, w0 = t % TILES_Q * 4 - PAD_LEFT;
-        wide half_way[6][6], v[6];
-        UNROLL for (int i = 0; i < 6; i++) {
-            wide d[6];
-            UNROLL for (int j = 0; j < 6; j++) {
-                int inside = (unsigned)(h0 + i) < SIZE_H && (unsigned)(w0 + j) < SIZE_W;
-                d[j] = inside ? *(const GLOBAL wide *)(x + X_AT(n, c, h0 + i, w0 + j)) : (wide)(0);
-            }
-            transform6(half_way[i], d[0], d[1], d[2], d[3], d[4], d[5]);
-        }
-        UNROLL for (int j = 0; j < 6; j++) {
-            transform6(v, half_way[0][j], half_way[1][j], half_way[2][j], half_way[3][j], half_way[4][j], half_way[5][j]);
-            UNROLL for (int i = 0; i < 6; i++) done[i * 6 + j][u] = v[i];
-        }
-    }
-    NO_UNROLL for (int e = 0; e < 36; e++) {
-        wide rows[VECTOR];
-        UNROLL for (int u = 0; u < VECTOR; u++) rows[u] = done[e][u];
-        UNROLL for (int size = 1; size < VECTOR; size *= 2) {  // turned by perfect shuffles
-            wide next[VECTOR];
-            UNROLL for (int u = 0; u < VECTOR / 2; u++) {
-                next[2 * u] = LOW(rows[u], rows[u + VECTOR / 2]);
-                next[2 * u + 1] = HIGH(rows[u], rows[u + VECTOR / 2]);
-            }
-            UNROLL for (int u = 0; u < VECTOR; u++) rows[u] = next[u];
-        }
-        UNROLL for (int u = 0; u < VECTOR; u++)
-            store_some(tiles + ((offset_t)e * SIZE_C + c + u) * TILES + t0, (const float *)&rows[u], TILES - t0);
-    }
-}
-#else
-
-// Columns w, w + 1, ... of a row, with zeros around the image; what lies there in memory is other rows.
-INLINE wide load_columns(const GLOBAL float *x, offset_t row, int w) {
-    wide v;
-    if (row + w >= 0 && row + w + VECTOR <= (offset_t)SIZE_N * SIZE_C * SIZE_H * SIZE_W)
-        v = *(const GLOBAL wide *)(x + row + w);
-    else UNROLL for (int u = 0; u < VECTOR; u++) v[u] = (unsigned)(w + u) < SIZE_W ? x[row + w + u] : 0.0f;
-    if (w >= 0 && w + VECTOR <= SIZE_W) return v;
-    whole column;
-    UNROLL for (int u = 0; u < VECTOR; u++) column[u] = w + u;
-    return column >= 0 && column < SIZE_W ? v : (wide)(0);
-}
-
-INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
-    int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
-    int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C;
-    int rows = SIZE_N * TILES_P - first / TILES_Q;  // to the end of the batch
-    row1 = row1 < rows ? row1 : rows;
-    float lines[6][LINE];
-    float done[36][RUN_ROWS * TILES_Q + VECTOR];  // stored in runs: 36 open lines far apart share few sets of a cache
-    NO_UNROLL for (int c = c0; c < c1; c++) {
-        NO_UNROLL for (int row = row0; row < row1; row++) {
-            int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * 4 - PAD_TOP;
-            offset_t image = X_AT(n, c, 0, 0);
-            NO_UNROLL for (int w = 0; w < TILES_Q * 4 + 2; w += VECTOR) {
-                wide d[6], v[6];
-                UNROLL for (int i = 0; i < 6; i++) {
-                    d[i] = (wide)(0);
-                    if ((unsigned)(h0 + i) < SIZE_H) d[i] = load_columns(x, image + (h0 + i) * SIZE_W, w - PAD_LEFT);
-                }
-                transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
-                UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
-            }
-            NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
-                NO_UNROLL for (int i = 0; i < 6; i++) {
-                    const wide *from = (const wide *)(&lines[i][q * 4]), *next = (const wide *)(&lines[i][q * 4 + 4]);
-                    wide v[6], even0 = EVEN(from[0], from[1]), even1 = EVEN(from[2], from[3]);
-                    wide odd0 = ODD(from[0], from[1]), odd1 = ODD(from[2], from[3]);
-                    transform6(v, EVEN(even0, even1), EVEN(odd0, odd1), ODD(even0, even1), ODD(odd0, odd1),
-                               EVEN(EVEN(next[0], next[1]), EVEN(next[2], next[3])),
-                               EVEN(ODD(next[0], next[1]), ODD(next[2], next[3])));
-                    UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by the next row
-                        *(wide *)(&done[i * 6 + j][(row - row0) * TILES_Q + q]) = v[j];
-                }
-            }
-        }
-        // What hangs over here is overwritten by the item's next channel; after the last it is cut off.
-        int count = (row1 - row0) * TILES_Q, room = PARTS_IN == 1 ? (c1 - c) * TILES : count;
-        GLOBAL float *to = tiles + (offset_t)c * TILES + row0 * TILES_Q;
-        NO_UNROLL for (int e = 0; e < 36; e++)
-            NO_UNROLL for (int t = 0; t < count; t += VECTOR)
-                store_some(to + (offset_t)e * SIZE_C * TILES + t, &done[e][t], room - t);
-    }
-}
-#endif
+#include "winograd4_cpu_input.h"
 
 // VECTOR channels from k on, at output (p, q) of image n: what goes into the pool, or is y.
 INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p, int q) {

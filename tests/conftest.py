@@ -1,0 +1,29 @@
+"""What tests share: a device that every machine has, and a cache of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.errors import DeviceError
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def runtime() -> Runtime:
+    """The CPU by OpenCL."""
+    try:
+        found = open_runtime("cpu")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if found.device.backend != "opencl":
+        pytest.skip("no OpenCL here")
+    return found

@@ -1,0 +1,105 @@
+// winograd4 on CPU cores: an item of V, the transformed input (winograd4_cpu.cu).
+
+// The first `count` floats of a vector in memory.
+INLINE void store_some(GLOBAL float *to, const float *v, int count) {
+    if (count >= VECTOR) *(GLOBAL wide *)to = *(const wide *)v;
+    else {
+        int i = 0;
+        NO_UNROLL for (; i + 4 <= count; i += 4) *(GLOBAL quad *)(to + i) = *(const quad *)(v + i);
+        NO_UNROLL for (; i < count; i++) to[i] = v[i];
+    }
+}
+
+#if X_NHWC
+INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
+    int t0 = item % PARTS_IN * VECTOR, c = item / PARTS_IN * VECTOR, count = TILES_ALL - first - t0;
+    c = c < SIZE_C - VECTOR ? c : SIZE_C - VECTOR;
+    wide done[36][VECTOR];  // [e][tile]: lanes are channels
+    NO_UNROLL for (int u = 0; u < VECTOR && u < count; u++) {
+        int t = first + t0 + u, n = t / TILES_IMAGE;
+        int h0 = t / TILES_Q % TILES_P * 4 - PAD_TOP, w0 = t % TILES_Q * 4 - PAD_LEFT;
+        wide half_way[6][6], v[6];
+        UNROLL for (int i = 0; i < 6; i++) {
+            wide d[6];
+            UNROLL for (int j = 0; j < 6; j++) {
+                int inside = (unsigned)(h0 + i) < SIZE_H && (unsigned)(w0 + j) < SIZE_W;
+                d[j] = inside ? *(const GLOBAL wide *)(x + X_AT(n, c, h0 + i, w0 + j)) : (wide)(0);
+            }
+            transform6(half_way[i], d[0], d[1], d[2], d[3], d[4], d[5]);
+        }
+        UNROLL for (int j = 0; j < 6; j++) {
+            transform6(v, half_way[0][j], half_way[1][j], half_way[2][j], half_way[3][j], half_way[4][j], half_way[5][j]);
+            UNROLL for (int i = 0; i < 6; i++) done[i * 6 + j][u] = v[i];
+        }
+    }
+    NO_UNROLL for (int e = 0; e < 36; e++) {
+        wide rows[VECTOR];
+        UNROLL for (int u = 0; u < VECTOR; u++) rows[u] = done[e][u];
+        UNROLL for (int size = 1; size < VECTOR; size *= 2) {  // turned by perfect shuffles
+            wide next[VECTOR];
+            UNROLL for (int u = 0; u < VECTOR / 2; u++) {
+                next[2 * u] = LOW(rows[u], rows[u + VECTOR / 2]);
+                next[2 * u + 1] = HIGH(rows[u], rows[u + VECTOR / 2]);
+            }
+            UNROLL for (int u = 0; u < VECTOR; u++) rows[u] = next[u];
+        }
+        UNROLL for (int u = 0; u < VECTOR; u++)
+            store_some(tiles + ((offset_t)e * SIZE_C + c + u) * TILES + t0, (const float *)&rows[u], TILES - t0);
+    }
+}
+#else
+
+// Columns w, w + 1, ... of a row, with zeros around the image; what lies there in memory is other rows.
+INLINE wide load_columns(const GLOBAL float *x, offset_t row, int w) {
+    wide v;
+    if (row + w >= 0 && row + w + VECTOR <= (offset_t)SIZE_N * SIZE_C * SIZE_H * SIZE_W)
+        v = *(const GLOBAL wide *)(x + row + w);
+    else UNROLL for (int u = 0; u < VECTOR; u++) v[u] = (unsigned)(w + u) < SIZE_W ? x[row + w + u] : 0.0f;
+    if (w >= 0 && w + VECTOR <= SIZE_W) return v;
+    whole column;
+    UNROLL for (int u = 0; u < VECTOR; u++) column[u] = w + u;
+    return column >= 0 && column < SIZE_W ? v : (wide)(0);
+}
+
+INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
+    int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
+    int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C;
+    int rows = SIZE_N * TILES_P - first / TILES_Q;  // to the end of the batch
+    row1 = row1 < rows ? row1 : rows;
+    float lines[6][LINE];
+    float done[36][RUN_ROWS * TILES_Q + VECTOR];  // stored in runs: 36 open lines far apart share few sets of a cache
+    NO_UNROLL for (int c = c0; c < c1; c++) {
+        NO_UNROLL for (int row = row0; row < row1; row++) {
+            int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * 4 - PAD_TOP;
+            offset_t image = X_AT(n, c, 0, 0);
+            NO_UNROLL for (int w = 0; w < TILES_Q * 4 + 2; w += VECTOR) {
+                wide d[6], v[6];
+                UNROLL for (int i = 0; i < 6; i++) {
+                    d[i] = (wide)(0);
+                    if ((unsigned)(h0 + i) < SIZE_H) d[i] = load_columns(x, image + (h0 + i) * SIZE_W, w - PAD_LEFT);
+                }
+                transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
+                UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
+            }
+            NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
+                NO_UNROLL for (int i = 0; i < 6; i++) {
+                    const wide *from = (const wide *)(&lines[i][q * 4]), *next = (const wide *)(&lines[i][q * 4 + 4]);
+                    wide v[6], even0 = EVEN(from[0], from[1]), even1 = EVEN(from[2], from[3]);
+                    wide odd0 = ODD(from[0], from[1]), odd1 = ODD(from[2], from[3]);
+                    transform6(v, EVEN(even0, even1), EVEN(odd0, odd1), ODD(even0, even1), ODD(odd0, odd1),
+                               EVEN(EVEN(next[0], next[1]), EVEN(next[2], next[3])),
+                               EVEN(ODD(next[0], next[1]), ODD(next[2], next[3])));
+                    UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by the next row
+                        *(wide *)(&done[i * 6 + j][(row - row0) * TILES_Q + q]) = v[j];
+                }
+            }
+        }
+        // What hangs over here is overwritten by the item's next channel; after the last it is cut off.
+        int count = (row1 - row0) * TILES_Q, room = PARTS_IN == 1 ? (c1 - c) * TILES : count;
+        GLOBAL float *to = tiles + (offset_t)c * TILES + row0 * TILES_Q;
+        NO_UNROLL for (int e = 0; e < 36; e++)
+            NO_UNROLL for (int t = 0; t < count; t += VECTOR)
+                store_some(to + (offset_t)e * SIZE_C * TILES + t, &done[e][t], room - t);
+    }
+}
+#endif
