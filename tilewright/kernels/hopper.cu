@@ -52,7 +52,7 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
     if (!MAPPED) bar_init(FIRST, THREADS - 32);
     if (SC > 1) bar_init(MEET, 1);
     bar_init_done();
-    if (SC > 1) bar_expect(MEET, SC * rows_of(b->sc) * PITCH * 4);
+    if (SC > 1) bar_expect(MEET, (SC - 1) * rows_of(b->sc) * PITCH * 4);
 }
 
 #if MAPPED
@@ -75,7 +75,14 @@ INLINE void send(shared_t shared, const Block *b) {
     NO_UNROLL for (int i = 0; i < (b->last - b->first) / BATCH; i++) {
         const int step = b->first + i * BATCH, part = BATCH * W_BYTES / COPIES * b->copy;
         if (i >= STAGES) bar_wait(W_EMPTY(slot), parity);
-#if MAPPED && !JOINT
+        bar_expect(W_FULL(slot), BATCH * (W_BYTES + (JOINT ? X_BYTES : 0)));
+        bulk_copy(shared + slot * (BATCH * W_BYTES) + part, b->w + (offset_t)step * W_BYTES + part,
+                  BATCH * W_BYTES / COPIES, W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
+        if (MAPPED && i == 0) CHAIN_WAIT();  // filters were there before
+#if JOINT
+        UNROLL for (int j = 0; j < BATCH; j++)
+            send_for_patch(shared + X_FROM + (slot * BATCH + j) * X_BYTES, b, step + j, W_FULL(slot));
+#elif MAPPED
         if (i == 0 || step % TAPS == 0) {
             if (step / TAPS - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(x_slot), x_parity);
             bar_expect(X_FULL(x_slot), X_BYTES);
@@ -83,13 +90,6 @@ INLINE void send(shared_t shared, const Block *b) {
             NEXT(x_slot, x_parity, X_STAGES);
         }
 #endif
-        bar_expect(W_FULL(slot), BATCH * (W_BYTES + (JOINT ? X_BYTES : 0)));
-#if JOINT
-        UNROLL for (int j = 0; j < BATCH; j++)
-            send_for_patch(shared + X_FROM + (slot * BATCH + j) * X_BYTES, b, step + j, W_FULL(slot));
-#endif
-        bulk_copy(shared + slot * (BATCH * W_BYTES) + part, b->w + (offset_t)step * W_BYTES + part,
-                  BATCH * W_BYTES / COPIES, W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
         NEXT(slot, parity, STAGES);
     }
 }
@@ -176,7 +176,6 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     if (sends) {
         if (!GATHERS) GROUP_ARRIVE();
         if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
-        if (MAPPED) CHAIN_WAIT();
         if (sender) send(shared, b);
         __syncwarp();
     }
@@ -212,7 +211,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     if (COPIES == 1) CLUSTER_WAIT();
     if (thread % 32 == 0)  // a warp takes 100 cycles for each
         for (int sc = team * 4 + warp; sc < SC; sc += THREADS / 32)
-            if (rows_of(sc))
+            if (sc != b->sc && rows_of(sc))
                 bulk_to_block(shared + MEET_FROM + b->sc * (MINE * PITCH * 4), shared + sc * (MINE * PITCH * 4),
                               rows_of(sc) * PITCH * 4, MEET, sc * COPIES + b->copy);
     __syncwarp();

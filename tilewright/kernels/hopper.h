@@ -159,7 +159,7 @@ INLINE void bar_init(shared_t bar, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
 INLINE void bar_init_done(void) {
-    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 INLINE void bar_wait(shared_t bar, int parity) {
     int done;

@@ -25,12 +25,13 @@ INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread)
 // How many rows of the tile a block of the cluster finishes, from sc * MINE on.
 INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MINE) : 0; }
 
-// Add up a run of the tile, over the shares of the cluster; `row` counts this block's.
-INLINE void add_up(acc_t v[RUN], shared_t shared, int row, int column) {
+// Add up a run of the tile, over the shares of the cluster; `row` counts this block's, number `own`. Its own share has
+// stayed where it was written.
+INLINE void add_up(acc_t v[RUN], shared_t shared, int own, int row, int column) {
     const int at = (row * PITCH + column) * 4;
     UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
     UNROLL for (int sc = 0; sc < SC; sc++) {
-        const int from = SC > 1 ? MEET_FROM + sc * (MINE * PITCH * 4) + at : at;
+        const int from = (SC > 1 && !(STAYS && sc == own) ? MEET_FROM : 0) + sc * (MINE * PITCH * 4) + at;
 #if RUN % 4 == 0
         acc_t four[RUN / 4][4];
         const int late = RUN == 8 && THREAD(0) & 4;  // four threads begin with their second half: other banks
@@ -87,7 +88,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
                 const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * TILE_WIDTH + j;
                 acc_t v[RUN];
-                add_up(v, shared, Y_NHWC ? place : k, Y_NHWC ? k : place);
+                add_up(v, shared, b->sc, Y_NHWC ? place : k, Y_NHWC ? k : place);
                 UNROLL for (int c = 0; c < RUN; c++)
                     pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, q0 + j)));
             }
@@ -126,7 +127,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
 #if COMBINE == LAST
     for (int e = start; e < count; e += THREADS * RUN) {
         acc_t v[RUN];
-        add_up(v, shared, e / FAST, e % FAST);
+        add_up(v, shared, b->sc, e / FAST, e % FAST);
         store_run(RUN, parts + (offset_t)b->sg * (SLOW * FAST) + e, v);
     }
     whole = arrive_last(arrived, b->at, SG, is_last);
@@ -140,7 +141,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             UNROLL for (int i = 0; i < OF_ROW; i++) {
                 const int column = min(from + i * 32, FAST - 1);
                 if (COMBINE == LAST) add_parts(v[i], parts + row * FAST + column);
-                else add_up(v[i], shared, row, column);
+                else add_up(v[i], shared, b->sc, row, column);
             }
             UNROLL for (int i = 0; i < OF_ROW; i++) {
                 const int column = from + i * 32;
@@ -156,7 +157,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             const int at = min(e + i * (THREADS * RUN), count - RUN);
             pixel[i] = pixel_of(shared, first + at / FAST, at % FAST);
             if (COMBINE == LAST) add_parts(v[i], parts + at);
-            else add_up(v[i], shared, at / FAST, at % FAST);
+            else add_up(v[i], shared, b->sc, at / FAST, at % FAST);
         }
         UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {
             const int at = e + i * (THREADS * RUN);

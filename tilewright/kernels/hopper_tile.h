@@ -57,8 +57,10 @@
 #define FIRST_STEP(share) ((share) * (STEPS / BATCH) / SPLITS * BATCH)  // of a share of the sum
 #ifdef __CUDACC__
 #define X_IS_MAP MAPPED
+#define STAYS 1  // a block's share of its own rows of the tile
 #else
 #define X_IS_MAP 0
+#define STAYS 0
 #endif
 
 typedef struct {
