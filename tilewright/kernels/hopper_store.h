@@ -2,7 +2,9 @@
 // threads of the blocks that have shares of it, RUN neighbours in y at once. A row of the tile is FAST neighbours: the
 // channels of a pixel, or in nchw the pixels of a channel.
 
-#define RUNS_AT_ONCE (RUN > 4 ? 2 : 4)  // of a thread: at most 16 elements
+#define RUNS ((MINE * FAST + THREADS * RUN - 1) / (THREADS * RUN))  // of a thread
+#define MOST_AT_ONCE (RUN > 4 ? 2 : 4)  // at most 16 elements
+#define RUNS_AT_ONCE (RUNS < MOST_AT_ONCE ? RUNS : MOST_AT_ONCE)
 #define BY_ROWS (RUN == 1 && FAST >= 32)  // a warp has a row at once: what its elements share is worked out once
 #define OF_ROW (FAST < 256 ? (FAST + 31) / 32 : 8)  // elements of it that a thread has at once
 #define WARPS (THREADS / 32)
@@ -29,16 +31,21 @@ INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MIN
 // stayed where it was written.
 INLINE void add_up(acc_t v[RUN], shared_t shared, int own, int row, int column) {
     const int at = (row * PITCH + column) * 4;
-    UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
     UNROLL for (int sc = 0; sc < SC; sc++) {
         const int from = (SC > 1 && !(STAYS && sc == own) ? MEET_FROM : 0) + sc * (MINE * PITCH * 4) + at;
 #if RUN % 4 == 0
         acc_t four[RUN / 4][4];
         const int late = RUN == 8 && THREAD(0) & 4;  // four threads begin with their second half: other banks
         UNROLL for (int i = 0; i < RUN / 4; i++) read4(four[i], shared, from + (late ? RUN / 4 - 1 - i : i) * 16);
-        UNROLL for (int i = 0; i < RUN; i++) v[i] += late ? four[RUN / 4 - 1 - i / 4][i % 4] : four[i / 4][i % 4];
+        UNROLL for (int i = 0; i < RUN; i++) {
+            const acc_t term = late ? four[RUN / 4 - 1 - i / 4][i % 4] : four[i / 4][i % 4];
+            v[i] = sc ? v[i] + term : term;
+        }
 #else
-        UNROLL for (int i = 0; i < RUN; i++) v[i] += read1(shared, from + i * 4);
+        UNROLL for (int i = 0; i < RUN; i++) {
+            const acc_t term = read1(shared, from + i * 4);
+            v[i] = sc ? v[i] + term : term;
+        }
 #endif
     }
 }
