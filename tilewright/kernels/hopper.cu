@@ -178,6 +178,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
         if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
         if (sender) send(shared, b);
         __syncwarp();
+        if (SC > 1 && COPIES == 1) CLUSTER_WAIT();
     }
 #if GATHERS
     gather(shared, (const x_t *)b->x, b->px0, b->at.group);
@@ -188,7 +189,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     else if (!sends) find_places(shared, b->px0, other, THREADS - 32);
     if (GATHERS) BARRIER();
     else if (!sends) GROUP_SYNC();
-    if (COPIES > 1 && !sends) CLUSTER_WAIT();
+    if (CLUSTER > 1 && !sends) CLUSTER_WAIT();
     if (!GATHERS && !MAPPED && !sends) {  // these copy the first patch
         CHAIN_WAIT();
         copy_patch(shared, X_FROM, b, b->first / TAPS, other, THREADS - 32);
@@ -208,14 +209,15 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     }
     BARRIER();
 #if SC > 1  // each block of the cluster gets its rows from all
-    if (COPIES == 1) CLUSTER_WAIT();
     if (thread % 32 == 0)  // a warp takes 100 cycles for each
-        for (int sc = team * 4 + warp; sc < SC; sc += THREADS / 32)
+        NO_UNROLL for (int sc = team * 4 + warp; sc < SC; sc += THREADS / 32)
             if (sc != b->sc && rows_of(sc))
                 bulk_to_block(shared + MEET_FROM + b->sc * (MINE * PITCH * 4), shared + sc * (MINE * PITCH * 4),
                               rows_of(sc) * PITCH * 4, MEET, sc * COPIES + b->copy);
     __syncwarp();
     bar_wait(MEET, 0);
+    __syncwarp();
+    CLUSTER_ARRIVE();  // this block has its rows: their senders may leave
 #endif
 }
 #else
@@ -267,9 +269,6 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
 #endif
     store_tile(y, bias, z, partial, arrived, is_last, &b, shared);
 #ifdef __CUDACC__
-    if (SC > 1) {  // nobody leaves before its rows are copied
-        CLUSTER_ARRIVE();
-        CLUSTER_WAIT();
-    }
+    if (SC > 1) CLUSTER_WAIT();  // nobody leaves before its rows are copied
 #endif
 }

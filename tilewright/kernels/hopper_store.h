@@ -31,22 +31,17 @@ INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MIN
 // stayed where it was written.
 INLINE void add_up(acc_t v[RUN], shared_t shared, int own, int row, int column) {
     const int at = (row * PITCH + column) * 4;
+    if (SC > 1)
+        UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
     UNROLL for (int sc = 0; sc < SC; sc++) {
         const int from = (SC > 1 && !(STAYS && sc == own) ? MEET_FROM : 0) + sc * (MINE * PITCH * 4) + at;
+        acc_t term[RUN];
 #if RUN % 4 == 0
-        acc_t four[RUN / 4][4];
-        const int late = RUN == 8 && THREAD(0) & 4;  // four threads begin with their second half: other banks
-        UNROLL for (int i = 0; i < RUN / 4; i++) read4(four[i], shared, from + (late ? RUN / 4 - 1 - i : i) * 16);
-        UNROLL for (int i = 0; i < RUN; i++) {
-            const acc_t term = late ? four[RUN / 4 - 1 - i / 4][i % 4] : four[i / 4][i % 4];
-            v[i] = sc ? v[i] + term : term;
-        }
+        UNROLL for (int i = 0; i < RUN; i += 4) read4(term + i, shared, from + i * 4);
 #else
-        UNROLL for (int i = 0; i < RUN; i++) {
-            const acc_t term = read1(shared, from + i * 4);
-            v[i] = sc ? v[i] + term : term;
-        }
+        UNROLL for (int i = 0; i < RUN; i++) term[i] = read1(shared, from + i * 4);
 #endif
+        UNROLL for (int i = 0; i < RUN; i++) v[i] = SC > 1 ? v[i] + term[i] : term[i];
     }
 }
 
