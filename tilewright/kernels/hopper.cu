@@ -56,15 +56,27 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
 }
 
 #if MAPPED
-// Send for the patch that step `step` reads.
-INLINE void send_for_patch(shared_t to, const Block *b, int step, shared_t bar) {
+// Send for the patches, SENT of them from `slot` on, that steps from `step` on read.
+#define SENT (JOINT ? BATCH : 1)
+INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot, shared_t bar) {
     const int lines = PHASES_H * PHASES_W * LINES;
-    UNROLL for (int i = 0; i < X_PARTS * lines; i++) {
-        const int c = ((b->at.group * X_PARTS + i / lines) * CC + step / TAPS * CHUNKS) * EACH;
-        const int phase = i / LINES % (PHASES_H * PHASES_W), o = b->px0 + i % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
-        image_copy(to + i * (LINE * ROW), b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W,
-                   phase / PHASES_W, bar);
+    UNROLL for (int i = 0; i < SENT * X_PARTS * lines; i++) {
+        const int line = i % lines, part = i / lines % X_PARTS, patch = i / lines / X_PARTS, phase = line / LINES;
+        const int c = ((b->at.group * X_PARTS + part) * CC + ((JOINT ? step : step / TAPS) + patch) * CHUNKS) * EACH;
+        const int o = b->px0 + line % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+        image_copy(shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW), b->x, c, q * STR_W - PAD_L,
+                   p * STR_H - PAD_T, n, phase % PHASES_W, phase / PHASES_W, bar);
     }
+}
+
+// Send for the block's first patches, while another thread sends for its first filters (EARLY). Where several blocks
+// share a unit all filters would wait behind all of their patches: there one thread sends, filters first.
+INLINE void send_first(shared_t shared, const Block *b) {
+    bar_init(FIRST, 1);
+    bar_init_done();
+    CHAIN_WAIT();
+    bar_expect(FIRST, SENT * X_BYTES);
+    send_for_patches(shared, b, b->first, 0, FIRST);
 }
 #endif
 
@@ -75,18 +87,20 @@ INLINE void send(shared_t shared, const Block *b) {
     NO_UNROLL for (int i = 0; i < (b->last - b->first) / BATCH; i++) {
         const int step = b->first + i * BATCH, part = BATCH * W_BYTES / COPIES * b->copy;
         if (i >= STAGES) bar_wait(W_EMPTY(slot), parity);
-        bar_expect(W_FULL(slot), BATCH * (W_BYTES + (JOINT ? X_BYTES : 0)));
+        const int sent = EARLY && i == 0;  // for the first patches another thread has
+        bar_expect(W_FULL(slot), BATCH * (W_BYTES + (JOINT && !sent ? X_BYTES : 0)));
         bulk_copy(shared + slot * (BATCH * W_BYTES) + part, b->w + (offset_t)step * W_BYTES + part,
                   BATCH * W_BYTES / COPIES, W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
-        if (MAPPED && i == 0) CHAIN_WAIT();  // filters were there before
+#if MAPPED
+        if (i == 0) CHAIN_WAIT();  // filters were there before
+#endif
 #if JOINT
-        UNROLL for (int j = 0; j < BATCH; j++)
-            send_for_patch(shared + X_FROM + (slot * BATCH + j) * X_BYTES, b, step + j, W_FULL(slot));
+        if (!sent) send_for_patches(shared, b, step, slot * BATCH, W_FULL(slot));
 #elif MAPPED
         if (i == 0 || step % TAPS == 0) {
             if (step / TAPS - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(x_slot), x_parity);
-            bar_expect(X_FULL(x_slot), X_BYTES);
-            send_for_patch(shared + X_FROM + x_slot * X_BYTES, b, step, X_FULL(x_slot));
+            bar_expect(X_FULL(x_slot), sent ? 0 : X_BYTES);
+            if (!sent) send_for_patches(shared, b, step, x_slot, X_FULL(x_slot));
             NEXT(x_slot, x_parity, X_STAGES);
         }
 #endif
@@ -129,7 +143,7 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
     const int count = (b->last - b->first) / BATCH, lane = thread % 32;
     int slot = 0, parity = 0, x_slot = 0, x_parity = 0, at = b->first % TAPS / BATCH, fresh = !GATHERS;
     int done_slot = 0, done_x_slot = 0, done_at = at, i = 0;
-    if (!GATHERS && !MAPPED) bar_wait(FIRST, 0);
+    if (EARLY || !(GATHERS || MAPPED)) bar_wait(FIRST, 0);
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
         if (!JOINT && fresh) {
             bar_wait(X_FULL(x_slot), x_parity);
@@ -164,13 +178,16 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
 // Fill the tile of sums: roles part here, and meet again behind it.
 INLINE void sum_up(shared_t shared, const Block *b) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
-    const int sends = team == TEAMS && warp == 0, sender = sends && thread == 0;
+    const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     if (sender) {
-#if MAPPED
+#if MAPPED && !EARLY
         image_soon(b->x);
 #endif
         make_barriers(shared, b);
     }
+#if EARLY
+    if (THREAD(0) == 0) send_first(shared, b);
+#endif
     __syncwarp();
     CLUSTER_ARRIVE();
     if (sends) {

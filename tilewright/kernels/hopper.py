@@ -102,7 +102,7 @@ class Hopper(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
-        return _blueprint(problem, config.values, aligned)
+        return _blueprint(problem, config.values, aligned, device.units)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
@@ -122,7 +122,7 @@ class Hopper(Family):
         return most_steps(problem, cf) * of_step + shares + parts_of(problem) - 1
 
 
-def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
+def _blueprint(pr: Problem, cf: Values, aligned: bool, units: int) -> Blueprint:
     if not aligned and cf["x"] == AS_IS:
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, cf)
@@ -132,7 +132,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         moved = copy_defines(pr, tap_chunks(pr), sz.x_parts) | _products(pr, "COPIED_AS")
         parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
     return Blueprint(
-        source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
+        source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned, units).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
@@ -178,7 +178,7 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     return tuple(launches), tuple(workspace)
 
 
-def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, units: int) -> Values:
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
     copied = copied_bytes(pr, tap_chunks(pr), sz.x_parts)
@@ -187,6 +187,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     return image_defines(pr, view) | _products(pr, "PRODUCTS") | dict(
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
         CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), MAPPED=int(sz.image is not None),
+        EARLY=int(sz.image is not None and sz.blocks <= units),
         BATCH=cf["batch"], STAGES=cf["stages"], X_STAGES=sz.x_stages, MIN_BLOCKS=cf["mb"], COPIES=cf["cm"],
         SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,

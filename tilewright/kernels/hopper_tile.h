@@ -113,7 +113,7 @@ INLINE int find_output(int px0, int px) {
 INLINE void find_places(shared_t shared, int px0, int thread, int count) {
     if (!GATHERS && !MAPPED)
         NO_UNROLL for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
-    NO_UNROLL for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0, px));
+    for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0, px));
 }
 
 // Write a piece of a patch, and its low parts.
