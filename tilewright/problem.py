@@ -34,10 +34,11 @@ class Problem:
 
     - strict: every product and every sum in f32.
     - tf32, written ``-tf32``: x and w are rounded to tf32 (11 bits) first.
-    - accurate, written ``-accurate``: on tensor cores, each number as the sum of two of tf32, three products
-      of these, sums promoted to f32 every 8 products: an error no larger than that of f32 sums, one product
-      after the other. Not the same in that denormals of x and w may count as 0, numbers above 3.401e38 as
-      infinity, and that what overflows may be NaN. Never chosen where it is not asked for.
+    - accurate, written ``-accurate``: on tensor cores, each number as the sum of two of 11 bits, three
+      products of these, sums promoted to f32 every 8 to 32 products: an error no larger than that of f32
+      sums, one product after the other. Not the same in that denormals of x and w may count as 0, numbers
+      above 3.401e38 as infinity, that what overflows may be NaN, and that of x, and of each output channel's
+      w, 2^-50 of the largest number may be lost. Never chosen where it is not asked for.
 
     Raises:
         ProblemError: if a size is out of range or the output would be empty.

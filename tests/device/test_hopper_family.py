@@ -127,6 +127,17 @@ CASES = (
     ("n1c3h19w17k70r5s5p2u2-accurate-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=20)),
     ("n1c8h19w17k40r3s3p1d2-accurate+maxpool2", dict(x=2, xs=1, bn=64, chunks=18)),
     ("n1c64h7w7k70r3s3p1-accurate-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
+    # split into two of f16: tails of channels and filters, strides, dilation, groups, shares, 1x1
+    ("n2c64h9w7k70r3s3p1-accurate-nhwc+bias+relu", dict(x=3, pieces=1, chunks=4, batch=3)),
+    ("n2c18h9w7k71r3s3p1-accurate", dict(x=3, pieces=1)),
+    ("n1c37h11w9k24r3s2p1.0.0.1d2u3x1-accurate-nhwc2nchw+add", dict(x=3, pieces=1, chunks=4, wn=2, batch=2)),
+    ("n2c88h9w7k70r3s3p1u2g2-accurate", dict(x=3, pieces=1, chunks=4, sg=3, combine=LAST)),
+    ("n2c24h9w7k70r3s3p1d2g2-accurate-nhwc", dict(x=3, pieces=1, xs=1, sg=2, combine=TWO_PASS)),
+    ("n1c64h7w7k130r3s3p1-accurate-nhwc+bias", dict(x=3, pieces=1, wm=2, bn=24, sc=2, cm=2)),
+    ("n2c40h9w19k70r3s3p1-accurate-nhwc+maxpool2", dict(x=3, pieces=1, chunks=4, tall=1, wn=2)),
+    ("n2c250h5w7k71r1s1-accurate", dict(x=3, pieces=1, chunks=8, batch=2, xs=1)),
+    ("n3c100h6w7k40r1s1u2-accurate-nchw2nhwc", dict(x=3, pieces=1, chunks=4, xs=1)),
+    ("n5c96h1w1k33r1s1-accurate+bias", dict(x=3, pieces=1, bn=8, chunks=4, xs=1)),
     ("n1c32h3w5k8r1s1-f8-nhwc", dict(xs=1)),
     ("n1c256h7w7k70r3s3p1-f8-nhwc+bias+relu", dict(bn=56, chunks=8, wm=2, stages=6)),
     ("n1c128h7w7k24r3s3p1-f8-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
@@ -191,6 +202,7 @@ def test_tf32_rounds_its_factors_and_nothing_else(
     ("n1c24h9w7k70r3s3p1-accurate-nhwc", dict(xs=1, chunks=8, pieces=1)),
     ("n2c32h9w7k70r3s3p1-accurate-nhwc", dict(x=1, chunks=4, pieces=1)),
     ("n1c3h19w17k70r5s5p2u2-accurate", dict(x=2, xs=1, chunks=20)),
+    ("n2c18h9w7k70r3s3p1u2-accurate", dict(x=3, chunks=2, pieces=1)),
 ])  # fmt: skip
 def test_accurate_multiplies_low_parts_too(
     device: str, wide: str, text: str, change: dict[str, int], runtime: Runtime
@@ -209,12 +221,13 @@ def test_accurate_multiplies_low_parts_too(
 @pytest.mark.parametrize("device", ["emulated", "cuda"])
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize("c", [64, 192, 2304])
+@pytest.mark.parametrize("change", [dict(), dict(x=3, pieces=1, xs=1)], ids=["tf32", "f16"])
 def test_accurate_is_as_close_as_one_fma_after_the_other(
-    device: str, c: int, positive: bool, runtime: Runtime
+    device: str, change: dict[str, int], c: int, positive: bool, runtime: Runtime
 ) -> None:
     problem = Problem.parse(f"n1c{c}h1w56k128r1s1-accurate-nhwc")
     used = _used(device, problem, runtime)
-    plan = Plan.make(used, problem, Config.make("hopper", BASE | dict(bn=56, chunks=8, stages=2)))
+    plan = Plan.make(used, problem, Config.make("hopper", BASE | dict(bn=56, chunks=8, stages=2) | change))
     rng = np.random.default_rng(c)
     x, w = (rng.standard_normal(shape, np.float32) for shape in (problem.x_shape, problem.w_shape))
     if positive:

@@ -31,7 +31,9 @@ HOPPER = Config.make("hopper", dict(
     x=0, wm=1, wn=1, bn=16, mb=1, chunks=4, pieces=0, tall=0, batch=1, stages=2, xs=2, cm=1, sc=1, sg=1,
     combine=0,
 ))  # fmt: skip
+HALVES = Config.make("hopper", HOPPER.values | dict(x=3, pieces=1))  # f32 in two of f16
 either = pytest.mark.parametrize("config", [CONFIG, HOPPER], ids=lambda config: config.family)
+each = pytest.mark.parametrize("config", [CONFIG, HOPPER, HALVES], ids=["mma", "hopper", "halves"])
 KINDS = ("tf32", "accurate", "f8", "q8")
 
 
@@ -80,7 +82,7 @@ def test_every_device_has_a_kernel_and_says_which(kind: str, cpu: Runtime) -> No
         assert f"computes {named} in {problem.plain.dtype}, without tensor cores" in plan.note
 
 
-@either
+@each
 @pytest.mark.parametrize(
     ("first", "second"), [(1, 1), (2.0**-120, 1), (2.0**-60, 2.0**-50), (2.0**120, 2.0**-125)]
 )
@@ -117,6 +119,45 @@ def test_accurate_keeps_what_is_not_finite(config: Config, gpu_facts: Runtime) -
     assert np.array_equal(np.isnan(y), np.isnan(ref)) and np.array_equal(np.isinf(y), np.isinf(ref))
     assert np.array_equal(np.sign(y[np.isinf(y)]), np.sign(ref[np.isinf(ref)]))
     assert np.allclose(y[np.isfinite(ref)], ref[np.isfinite(ref)], rtol=1e-5, atol=1e-5)
+
+
+def test_halves_keep_what_is_not_far_below_the_largest(gpu_facts: Runtime) -> None:
+    """Down to 2^-28 of it all; of what is smaller 2^-50 of it is lost. In w it is the output channel's."""
+    problem, (x, w) = LAYER.with_dtype("accurate"), _numbers(LAYER)
+    x[..., ::2] *= np.float32(2.0**-20)
+    w[:12, 1::2] = 0  # sees the small channels alone
+    w *= np.exp2(np.linspace(-90, 90, 24)).astype(np.float32)[:, None, None, None]
+    assert _error(_run(gpu_facts, problem, x, w, HALVES), x, w) < 3e-7
+    x, w = _numbers(LAYER)
+    x[..., ::2] *= np.float32(2.0**-40)
+    w[:12, 1::2] = 0
+    lost = abs(_run(gpu_facts, problem, x, w, HALVES) - numpy_conv(LAYER, x, w)[0])
+    all_w = numpy_conv(LAYER, np.ones_like(x), w)[1]
+    assert (lost[..., :12] <= 2.0**-50 * abs(x).max() * all_w[..., :12] + 1e-18).all()
+
+
+def test_halves_keep_what_is_not_finite(gpu_facts: Runtime) -> None:
+    """It does not count as the largest: the others are as accurate as without."""
+    x, w = _numbers(LAYER)
+    x, w = x * np.float32(1e-6), w * np.float32(1e4)
+    x[0, 3, 3, 5], x[0, 0, 0, 2], x[0, 6, 0, 1] = np.inf, np.nan, -np.inf
+    w[3, 7, 1, 1], w[9, 11, 0, 2], w[10, 12, 1, 0] = -np.inf, np.inf, np.nan
+    y, (ref, size) = _run(gpu_facts, LAYER.with_dtype("accurate"), x, w, HALVES), numpy_conv(LAYER, x, w)
+    assert np.array_equal(np.isnan(y), np.isnan(ref)) and np.array_equal(np.isinf(y), np.isinf(ref))
+    assert np.array_equal(np.sign(y[np.isinf(y)]), np.sign(ref[np.isinf(ref)]))
+    finite = np.isfinite(ref)
+    assert (abs(y - ref)[finite] <= 3e-7 * size[finite]).all()
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1e-42, 1e3), (2e-45, 3e38), (3e38, 1e-38)])
+def test_halves_of_zeros_denormals_and_the_largest_numbers(
+    first: float, second: float, gpu_facts: Runtime
+) -> None:
+    ones = [np.sign(v).astype(np.float32) for v in _numbers(LAYER)]
+    x, w = ones[0] * np.float32(first), ones[1] * np.float32(second)
+    y = _run(gpu_facts, LAYER.with_dtype("accurate"), x, w, HALVES)
+    ref, size = numpy_conv(LAYER, x, w)
+    assert (abs(y - ref) <= 1e-6 * size).all()
 
 
 def test_tf32_rounds_its_factors_and_nothing_else(gpu_facts: Runtime) -> None:

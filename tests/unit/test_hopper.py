@@ -76,8 +76,9 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
 
     problem = Problem.parse(text)
     assert HOPPER.refuses(problem, H100) is None
-    chosen = Space(HOPPER, problem, H100).sample(random.Random(text))
-    for config in (rank(problem, H100, HOPPER, 1)[0][0], chosen):
+    space, rng = Space(HOPPER, problem, H100), random.Random(text)
+    chosen = {c["x"]: c for c in (space.sample(rng) for _ in range(8))}  # each way to read x
+    for config in (rank(problem, H100, HOPPER, 1)[0][0], *chosen.values()):
         found = HOPPER.blueprint(problem, H100, config)
         packer = pack(problem, H100, found)
         for program in (*found.programs, *packer.programs):
@@ -121,18 +122,29 @@ def test_products_of_other_numbers(kind: str, product: str, adds: int, tmp_path:
     assert sum("DEPBAR" in line for line in body) == 1 and len(body) < 120
 
 
-def test_accurate_adds_up_while_it_multiplies(tmp_path: Path) -> None:
-    """Three products for 32 bytes of the sum; the first is waited for with the other two under way."""
+@pytest.mark.parametrize(
+    ("change", "product", "turns"),
+    [
+        (dict(stages=6), "HGMMA.64x56x8.F32.TF32", 4 * "first more more wait "),
+        (dict(stages=4, x=3, pieces=1), "HGMMA.64x56x16.F32", 2 * "first more more more more more wait "),
+    ],
+)
+def test_accurate_adds_up_while_it_multiplies(
+    change: dict[str, int], product: str, turns: str, tmp_path: Path
+) -> None:
+    """Three products for 32 bytes of the sum; those of high parts are waited for with the others under way.
+
+    The first of these overwrites what was added up before.
+    """
     pytest.importorskip("cuda.bindings.nvrtc")
-    product = "HGMMA.64x56x8.F32.TF32"
-    blueprint = HOPPER.blueprint(R12.with_dtype("accurate"), H100, _config(sc=4, stages=6, xs=2))
+    blueprint = HOPPER.blueprint(R12.with_dtype("accurate"), H100, _config(sc=4, xs=2, **change))
     body = main_loop(blueprint, "sm_90", tmp_path, product)
     order = "".join(
-        "wait " if "DEPBAR.LE gsb0, 0x1" in line else "high " if "!UPT" in line else "low "
+        "wait " if "DEPBAR.LE gsb0, 0x1" in line else "first " if "!UPT" in line else "more "
         for line in body if product in line or "DEPBAR" in line
     )  # fmt: skip
-    assert order == 4 * "high low low wait "
-    assert sum("FADD" in line for line in body) == 4 * 28 and len(body) < 260
+    assert order == turns
+    assert sum("FADD" in line for line in body) == turns.count("wait") * 28 and len(body) < 260
 
 
 @pytest.mark.parametrize("kind", ["tf32", "accurate"])
@@ -158,6 +170,24 @@ def test_accurate_is_promoted_after_each_product_and_has_twice_the_bytes() -> No
     once, twice = (sizes(problem, _config().values) for problem in (tf32, accurate))
     assert (twice.w_bytes, twice.x_bytes, twice.steps) == (2 * once.w_bytes, 2 * once.x_bytes, once.steps)
     assert HOPPER.blueprint(accurate, H100, _config()).packed_bytes == 2 * tf32.w_bytes
+
+
+def test_halves_take_half_the_bytes_of_two_of_tf32_and_half_the_products() -> None:
+    """Promoted after every second; behind the packed filter stands how far each row was moved."""
+    accurate, halves = R12.with_dtype("accurate"), dict(x=3, pieces=1, stages=4, xs=2, sc=4)
+    three, two = (sizes(accurate, BASE | halves | dict(x=x)) for x in (1, 3))
+    assert (two.w_bytes, two.x_bytes, 2 * two.steps) == (three.w_bytes, three.x_bytes, three.steps)
+    assert two.image is not None and two.image.dtype == "UINT16" and two.image.channels == 2 * 512
+    assert HOPPER.chain(accurate, _config(**halves)) == 18 * 2 + 4 + 1
+    found = HOPPER.blueprint(accurate, H100, _config(**halves))
+    assert found.packed_bytes == accurate.w_bytes + 4 * 512
+    assert [launch.kernel for launch in found.launches] == ["largest", "nhwc", "hopper"]
+    assert [launch.chained for launch in found.launches] == [False, True, True]
+    works = [HOPPER.work(accurate, H100, _config(**halves | dict(x=x, sc=1, wn=2, bn=32))) for x in (1, 3)]
+    assert works[0].tensor_cycles == 2 * works[1].tensor_cycles
+    assert [work.more_launches for work in works] == [1, 2]
+    with pytest.raises(ConfigError, match="'halves'"):
+        HOPPER.check(accurate, H100, _config(**halves | dict(pieces=0)))
 
 
 def test_a_product_takes_as_long_of_any_kind() -> None:
@@ -308,6 +338,7 @@ def test_where_threads_copy_the_input() -> None:
     assert not mapped("n1c512h7w7k512r3s3p1-accurate-nhwc")  # split on the way
     assert mapped("n1c512h7w7k512r3s3p1-accurate-nhwc", x=1)  # split before
     assert not mapped("n1c84h7w7k512r3s3p1-accurate-nhwc", x=1)  # low parts would come along
+    assert mapped("n1c84h7w7k512r3s3p1g2-accurate", x=3)  # whole steps, the last in part zeros
     assert not mapped("n1c3h33w33k64r3s3p1-f16-nhwc", x=2)
     assert not mapped("n1c80h33w33k64r3s3p1g2-f16-nhwc")  # 40 channels of a group in steps of 64
     assert not mapped("n1c64h400w7k64r3s3p200-f16-nhwc")  # the box would begin 200 pixels before the image

@@ -16,6 +16,7 @@
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32;
 //                           bits_double: an f64 by its bits, as a signed number
+//   atomic_most             the largest of an int in shared memory and all threads' v; by whole warps
 //   dot4 EXP                four products of i8, added to a sum; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
 //                           ``constant`` fills; FILTER[i] is its element, CONSTANT acc_t *w the parameter
@@ -155,6 +156,13 @@ INLINE unsigned short float_half(float v) {
 }
 #define EXP(v) exp(v)  // that of f32 for an f32
 INLINE unsigned atomic_count(unsigned *p) { return atomicAdd(p, 1u); }
+INLINE void atomic_most(int *p, int v) {
+#if __CUDA_ARCH__ >= 800
+    v = __reduce_max_sync(0xffffffffu, v);
+    if (threadIdx.x % 32) return;
+#endif
+    atomicMax(p, v);
+}
 INLINE acc_t load_fresh(const acc_t *p) { return __ldcg(p); }      // what another block has written
 INLINE void vec_add_fresh(vec *a, const acc_t *p) {
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
@@ -311,6 +319,7 @@ INLINE ushort float_half(float v) {
 #define CLUSTER_BARRIER() BARRIER()
 #define vec_sum_lanes(a, distance)
 #define load_fresh(p) (*(volatile const __global acc_t *)(p))
+#define atomic_most(p, v) atomic_max(p, v)
 #define atomic_count(p) atomic_inc((volatile __global unsigned *)(p))
 #define vec_add_fresh(a, p)                                                                      \
     {                                                                                            \

@@ -29,7 +29,7 @@
 //                              numbers as they are; of 1x1 filters they come with the batch that reads them (JOINT)
 //            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
-// accurate, whose numbers are split in two: in registers, or by a first kernel (hopper.h, PRODUCTS).
+// accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). All threads store, from a tile of sums in shared memory,
 // RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
@@ -42,7 +42,7 @@
 
 #ifdef __CUDACC__
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
-#define TOGETHER (!PROMOTED && PARTS == 1)  // products of a batch are under way together
+#define TOGETHER !PROMOTED  // products of a batch are under way together
 #define LAG (TOGETHER ? 1 : 0)  // batches whose products are under way, besides the newest (2 cost more: a buffer)
 #define BATCHES (TAPS < BATCH ? 1 : TAPS / BATCH)  // of a patch
 
@@ -172,7 +172,6 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
         }
     } while (++i < count);
     WG_WAIT(0);
-    join_sums(sums);
 }
 
 // Fill the tile of sums: roles part here, and meet again behind it.
@@ -215,11 +214,14 @@ INLINE void sum_up(shared_t shared, const Block *b) {
     }
     if (team < TEAMS) {
         acc_t sums[SUM_WORDS];
+        int moves[2];
+        find_moves(moves, b, team, thread);
         UNROLL for (int i = 0; i < SUM_WORDS; i++) {
             sums[i] = 0;
             asm volatile("" : WG_FORM(sums[i]) :: "memory");  // before the products, also where a loop of one turn is none
         }
         multiply_all(sums, shared, b, team, thread);
+        join_sums(sums, moves);
         if (TEAMS > 1) asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory");  // no team reads buffers any more
         write_sums(shared, sums, team, thread);
         if (SC > 1) wg_see_copies();  // what was written, seen by the copy engine
@@ -242,6 +244,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 INLINE void sum_up(shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
+    int moves[2];
     find_places(shared, b->px0, THREAD(0), THREADS);
     for (int sc = 0; sc < SC; sc++) {
         const int share = b->sg * SC + sc, first = FIRST_STEP(share), last = FIRST_STEP(share + 1);
@@ -260,8 +263,11 @@ INLINE void sum_up(shared_t shared, const Block *b) {
             if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS / S, step % TAPS % S, team, thread);
             BARRIER();
         }
-        join_sums(sums);
-        if (team < TEAMS) write_sums(shared, sums, team, thread);
+        if (team < TEAMS) {
+            find_moves(moves, b, team, thread);
+            join_sums(sums, moves);
+            write_sums(shared, sums, team, thread);
+        }
         BARRIER();
         if (SC > 1)
             for (int at = THREAD(0) * 4; at < rows_of(b->sc) * PITCH * 4; at += THREADS * 4)
@@ -274,10 +280,10 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
 (X_PARAM, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
- GLOBAL unsigned *RESTRICT arrived) {
+ GLOBAL unsigned *RESTRICT arrived X_MOVED_PARAM) {
     TILE_ARRAY(shared);
     CHAIN_NEXT();
-    const Block b = find_block(GROUP(0), X_ADDRESS, w);
+    const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
     sum_up(shared, &b);
 #if COMBINE == LAST
     SHARED_FLAG(is_last);

@@ -45,7 +45,9 @@
 //              in registers; by the copy engine, where that copies)
 //   2 three    f32 in memory; both factors are split into two of tf32 (mma_tf32.h), on the same ways: PARTS tiles of each
 //              (for the copy engine by nhwc.cu, which copies x before)
-//   3 e4m3     f8 in memory; tensor cores add so few products of a sum up, the rest is added in f32 (PROMOTED)
+//   3 e4m3     f8 in memory
+//   5 halves   f32 in memory; both factors are split into two of f16 (halves.h): the filter in packing, x by nhwc.cu
+// Of high parts, and of f8, tensor cores add up PROMOTED products of 32 bytes; the rest is added in f32.
 #if PRODUCTS == 1 || PRODUCTS == 2
 #include "mma_tf32.h"
 typedef unsigned x_t;  // by its bits
@@ -54,17 +56,26 @@ typedef unsigned x_t;  // by its bits
 #define BITS_OF(v) (PARTS == 1 ? tf32_of(v) : (v))
 #else
 #define ROUNDED 0
-#define PARTS 1
 #define BITS_OF(v) (v)
-#endif
 #if PRODUCTS == 3
 typedef unsigned char x_t;
-#define PROMOTED 4  // products at a time: kernels/bound.py
+#elif PRODUCTS == 5
+typedef unsigned short x_t;
 #else
-#define PROMOTED 0
-#endif
-#if !ROUNDED && !PROMOTED
 typedef in_t x_t;
+#endif
+#endif
+#if PRODUCTS == 5
+#include "halves.h"
+#define PARTS 2
+#define X_MOVED x_moved  // how far nhwc.cu has moved x
+#define X_MOVED_PARAM , const GLOBAL int *RESTRICT x_moved
+#else
+#define X_MOVED 0
+#define X_MOVED_PARAM
+#endif
+#ifndef PARTS
+#define PARTS 1  // tiles of each factor
 #endif
 
 INLINE int piece_at(int start, int next, int row, int side) {
@@ -229,6 +240,8 @@ INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
     for (int i = 0; i < 32; i += 8)
         sum += half_float(half_of_e4m3(a >> i & 0xff)) * half_float(half_of_e4m3(b >> i & 0xff));
     return sum;
+#elif PRODUCTS == 5
+    return sum + half_float(a & 0xffff) * half_float(b & 0xffff) + half_float(a >> 16) * half_float(b >> 16);
 #elif DTYPE == 4
     return dot4((int)a, (int)b, sum);
 #else

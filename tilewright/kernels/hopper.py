@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from tilewright.device import Device
+from tilewright.kernels import halves
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper_tile import (
     AS_IS,
     COPIED,
+    COPIES,
     GATHERED,
+    HALVED,
     PIECES,
     PLAIN,
+    PROMOTED,
     SWIZZLED,
     TALL,
     WAYS,
     Sizes,
     Values,
     chunks_of,
+    held,
     k_group,
     most_steps,
+    numbers,
     parts_of,
     products,
     promotions,
@@ -29,7 +35,7 @@ from tilewright.kernels.hopper_tile import (
     ways,
 )
 from tilewright.kernels.hopper_work import work_of
-from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, each, tap_chunks
+from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     LAST,
@@ -110,9 +116,9 @@ class Hopper(Family):
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
-        if config["x"] != COPIED:
+        if config["x"] not in COPIES:
             return {}
-        return copy_remark(problem, tap_chunks(problem), sizes(problem, config.values).x_parts)
+        return copy_remark(problem, held(problem, config.values), sizes(problem, config.values).x_parts)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """Products of 32 bytes, or all until they are promoted; then shares, one after the other."""
@@ -129,39 +135,50 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, units: int) -> Blueprint:
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
-        moved = copy_defines(pr, tap_chunks(pr), sz.x_parts) | _products(pr, "COPIED_AS")
+        moved = copy_defines(pr, held(pr, cf), sz.x_parts) | _products(pr, cf, "COPIED_AS")
         parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
+    elif cf["x"] == HALVED:
+        parts = halves.programs(pr, held(pr, cf))
     return Blueprint(
         source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned, units).items()), launches=launches,
-        packed_bytes=_packed_bytes(pr, sz),
+        packed_bytes=_packed_bytes(pr, sz, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
-            ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * each(pr)), ("PACK_COLUMNS", 0),
-            ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
-            *_products(pr, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
+            ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * numbers(pr, cf["x"])),
+            ("PACK_COLUMNS", 0), ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
+            *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
         ),
         workspace=workspace, parts=parts, specific=True,
-        packer="pack.cu" if products(pr) == PLAIN else "mma_pack.cu",
+        packer=_packer(pr, cf),
     )  # fmt: skip
 
 
-def _products(pr: Problem, name: str) -> Values:
+def _packer(pr: Problem, cf: Values) -> str:
+    if cf["x"] == HALVED:
+        return "halves_pack.cu"
+    return "pack.cu" if products(pr, cf["x"]) == PLAIN else "mma_pack.cu"
+
+
+def _products(pr: Problem, cf: Values, name: str) -> Values:
     """Define what is multiplied, where DTYPE does not say it."""
-    return {name: products(pr)} if products(pr) != PLAIN else {}
+    found = products(pr, cf["x"])
+    return {name: found} if found != PLAIN else {}
 
 
-def _packed_bytes(pr: Problem, sz: Sizes) -> int:
-    return pr.groups * sz.k_tiles * sz.steps * sz.w_bytes
+def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
+    """All tiles; of halves then a word for each row, how far it was moved."""
+    tiles = pr.groups * sz.k_tiles
+    return tiles * (sz.steps * sz.w_bytes + (4 * sz.kb if cf["x"] == HALVED else 0))
 
 
 def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, copied = cf["combine"], cf["x"] == COPIED
+    combine, copied = cf["combine"], cf["x"] in COPIES
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(
         "hopper", (sz.blocks, 1, 1), (sz.threads, 1, 1),
         ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
-         "partial", "arrived"), shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
-        image=sz.image,
+         "partial", "arrived", *((halves.MOVED,) if cf["x"] == HALVED else ())),
+        shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied, image=sz.image,
     )  # fmt: skip
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * tiles * sz.kb * sz.nb}.get(combine, 0)
     workspace = [
@@ -169,9 +186,12 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
         Buffer("arrived", 4 * tiles * cf["sc"] if combine == LAST else 0, zeroed=True),
     ]
     launches = [main]
-    if copied:
-        workspace.append(Buffer("copied", copied_bytes(pr, tap_chunks(pr), sz.x_parts)))
-        launches.insert(0, copy(pr, tap_chunks(pr)))
+    if cf["x"] == COPIED:
+        workspace.append(Buffer("copied", copied_bytes(pr, held(pr, cf), sz.x_parts)))
+        launches.insert(0, copy(pr, held(pr, cf)))
+    elif cf["x"] == HALVED:
+        workspace += halves.workspace(pr, held(pr, cf))
+        launches = [*halves.launches(pr, held(pr, cf)), main]
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
@@ -181,17 +201,19 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, units: int) -> Values:
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
-    copied = copied_bytes(pr, tap_chunks(pr), sz.x_parts)
-    most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, sz))
+    copied = copied_bytes(pr, held(pr, cf), sz.x_parts)
+    most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = sz.view
-    return image_defines(pr, view) | _products(pr, "PRODUCTS") | dict(
+    kind = products(pr, cf["x"])
+    return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | dict(
+        PROMOTED=PROMOTED.get(kind, 0),
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
         CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), MAPPED=int(sz.image is not None),
         EARLY=int(sz.image is not None and sz.blocks <= units),
         BATCH=cf["batch"], STAGES=cf["stages"], X_STAGES=sz.x_stages, MIN_BLOCKS=cf["mb"], COPIES=cf["cm"],
         SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
-        PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=tap_chunks(pr), STEPS=sz.steps,
+        PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
         K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
         N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,

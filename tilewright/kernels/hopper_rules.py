@@ -6,6 +6,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Rule
 from tilewright.kernels.hopper_tile import (
     GATHERED,
+    HALVED,
     ROWS,
     SWIZZLED,
     chunks_of,
@@ -23,7 +24,6 @@ from tilewright.kernels.hopper_tile import (
     taps,
     threads,
 )
-from tilewright.kernels.nhwc import tap_chunks
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, may_combine, up_to
 from tilewright.problem import Problem
@@ -54,7 +54,7 @@ def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
     """Whether steps of so many pieces make up the sum, without many that are empty."""
     if way == GATHERED:
         return chunks == chunks_of(pr, way) and pieces != SWIZZLED
-    return chunks in up_to(max(2, 2 * tap_chunks(pr) - 1), CHUNKS)
+    return chunks in up_to(max(2, 2 * chunks_of(pr, way) - 1), CHUNKS)
 
 
 def _pools(pr: Problem, way: int, wn: int, bn: int, tall: int, sc: int, combine: int) -> bool:
@@ -111,6 +111,9 @@ RULES = (
          "more registers than a thread or a unit has"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
+    Rule("halves", lambda problem, x, wn, bn, chunks, pieces, tall: x != HALVED or _image(
+        problem, x, wn, bn, chunks, pieces, tall) is not None,
+        "numbers that were split into two of f16 are copied by the copy engine"),
     Rule("rectangle", lambda problem, x, wn, bn, chunks, pieces, tall: _upright(
         problem, x, wn, bn, chunks, pieces, tall),
         "rows of a tile are copied by the copy engine, one line of the raster each"),

@@ -68,10 +68,11 @@ typedef struct {
     int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
     int first, last;      // steps
     const GLOBAL unsigned char *x, *w;  // x: or its tensor map
+    const GLOBAL int *x_moved, *w_moved;  // how far x was moved, and each row of the filter (PRODUCTS 5)
     Place at;             // for tile.h
 } Block;
 
-INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char *w) {
+INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char *w, const GLOBAL int *x_moved) {
     Block b;
     b.copy = id % COPIES;
     b.sc = id / COPIES % SC;
@@ -91,6 +92,8 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
     b.first = FIRST_STEP(share), b.last = FIRST_STEP(share + 1);
     b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (X_PARTS * CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
+    b.x_moved = x_moved;  // rows of the filter: behind all tiles
+    b.w_moved = (const GLOBAL int *)(w + (offset_t)(GROUPS_ * K_TILES) * STEPS * W_BYTES) + (group * K_TILES + k_tile) * KB;
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
 }
@@ -118,7 +121,7 @@ INLINE void find_places(shared_t shared, int px0, int thread, int count) {
 
 // Write a piece of a patch, and its low parts.
 INLINE void write_piece(shared_t shared, int to, unsigned words[4]) {
-#if PARTS == 2
+#if ROUNDED && PARTS == 2
     unsigned low[4];
     UNROLL for (int e = 0; e < 4; e++) low[e] = tf32_of(split(&words[e]));
     write16(shared, to + X_BYTES / 2, low);
@@ -194,9 +197,9 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
 #endif
 }
 
-// Sums of a thread. Where numbers are split there are two of an output: of the products of high parts, each added in
-// f32 (8 numbers deep: tensor cores cut off, and these decide how accurate y is), and of those with a low part, 2048
-// times too large, which tensor cores add up all along: what they cut off is 2^-11 as much.
+// Sums of a thread. Where numbers are split there are two of an output: of the products of high parts, PROMOTED of
+// them at a time added in f32 (tensor cores cut off, and these decide how accurate y is), and of those with a low part,
+// 2048 times too large, which tensor cores add up all along: what they cut off is 2^-11 as much.
 #define SUM_WORDS (PARTS * WG_WORDS)
 
 // Multiply what a step has staged, for tap (r, s). Places in shared memory are in pieces here. Products of whole
@@ -209,27 +212,22 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
                     (TALL ? (r / STR_H + team / WM) * LINE : r / STR_H * WR + team / WM * WG_N);
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
     const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + row * (ROW / 16);
-#if PARTS == 2  // while those with a low part go on, the one of high parts is added up
-    acc_t part[WG_WORDS], *low = sums + WG_WORDS;
-    UNROLL for (int i = 0; i < CHUNKS / 2; i++) {
-        const int ai = a + i * W_SIDES, bi = b + i * X_SIDES;
-        wg_begin();
-        multiply(part, shared, ai, W_NEXT, bi, X_NEXT, 0, thread);
-        wg_commit();
-        multiply(low, shared, ai + W_BYTES / 32, W_NEXT, bi, X_NEXT, 1, thread);
-        multiply(low, shared, ai, W_NEXT, bi + X_BYTES / 32, X_NEXT, 1, thread);
-        wg_commit();
-        multiply_done(part, 1);
-        UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += part[e];
-    }
-#elif PROMOTED
+#if PROMOTED
     acc_t part[WG_WORDS];
     UNROLL for (int first = 0; first < CHUNKS / 2; first += PROMOTED) {
         wg_begin();
         UNROLL for (int i = first; i < first + PROMOTED && i < CHUNKS / 2; i++)
             multiply(part, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, i > first, thread);
         wg_commit();
-        multiply_done(part, 0);
+#if PARTS == 2  // these go on while the high parts' are added up
+        acc_t *low = sums + WG_WORDS;
+        UNROLL for (int i = first; i < first + PROMOTED && i < CHUNKS / 2; i++) {
+            multiply(low, shared, a + i * W_SIDES + W_BYTES / 32, W_NEXT, b + i * X_SIDES, X_NEXT, 1, thread);
+            multiply(low, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES + X_BYTES / 32, X_NEXT, 1, thread);
+        }
+        wg_commit();
+#endif
+        multiply_done(part, PARTS - 1);
         UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += part[e];
     }
 #else
@@ -238,10 +236,26 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
 #endif
 }
 
-// Make two sums one, when all has been multiplied.
-INLINE void join_sums(acc_t sums[SUM_WORDS]) {
+// How far the products of a thread's two rows (wgmma.h) have been moved.
+INLINE void find_moves(int moves[2], const Block *b, int team, int thread) {
+#if PRODUCTS == 5
+    CHAIN_WAIT();
+    const GLOBAL int *row = b->w_moved + team % WM * 64 + thread / 32 * 16 + thread % 32 / 4;
+    const int x = fresh_int(b->x_moved);
+    moves[0] = x + row[0], moves[1] = x + row[8];
+#endif
+}
+
+// Make two sums one, when all has been multiplied, and move it back: in two steps, since 2^-moves may be no f32.
+INLINE void join_sums(acc_t sums[SUM_WORDS], const int moves[2]) {
 #if PARTS == 2
     multiply_done(sums + WG_WORDS, 0);
     UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += sums[WG_WORDS + e] * 0.00048828125f;
+#endif
+#if PRODUCTS == 5
+    UNROLL for (int e = 0; e < WG_WORDS; e++) {
+        const int back = -moves[e / 2 % 2];
+        sums[e] = sums[e] * power(back / 2) * power(back - back / 2);
+    }
 #endif
 }

@@ -8,19 +8,23 @@ from functools import lru_cache
 from itertools import pairwise
 from math import gcd
 
+from tilewright.kernels.halves import HALVES
 from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
-AS_IS, COPIED, GATHERED = range(3)
-WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number")
+AS_IS, COPIED, GATHERED, HALVED = range(4)
+WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
+        "copied to nhwc in two of f16 for each number, by a second kernel")  # fmt: skip
+COPIES = (COPIED, HALVED)
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 APART, SWIZZLED = range(2)
-PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them
-# Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says; one of
-# accurate, 8 numbers deep: as mma has it, and as FEWEST_ACCURATE was simulated.
-PROMOTED = {E4M3: 4, THREE: 1}
+PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them; and HALVES
+# Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says. Accurate:
+# one of tf32, 8 numbers deep, as mma has it, and as FEWEST_ACCURATE was simulated; or two of f16, 16 deep,
+# whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.
+PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
 PIECES = ("pieces of 16 bytes apart", "swizzled rows")
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
@@ -106,20 +110,27 @@ def lines(pr: Problem, way: int = 0) -> tuple[View, Line, Line]:
     return view, rows, columns
 
 
-def products(pr: Problem) -> int:
-    """What is multiplied: the numbers as they are, rounded to tf32, split into two of tf32, or e4m3."""
-    return {"tf32": TF32, "accurate": THREE}.get(pr.math, E4M3 if pr.dtype == "f8" else PLAIN)
+def products(pr: Problem, way: int) -> int:
+    """What is multiplied: numbers as they are, rounded to tf32, split into two of tf32 or of f16, or e4m3."""
+    if pr.math != "strict":
+        return TF32 if pr.math == "tf32" else HALVES if way == HALVED else THREE
+    return E4M3 if pr.dtype == "f8" else PLAIN
 
 
 def parts_of(pr: Problem) -> int:
     """Tiles that a step has of each operand: the high parts of numbers, and the low ones."""
-    return 2 if products(pr) == THREE else 1
+    return 2 if pr.math == "accurate" else 1
 
 
 def promotions(pr: Problem, cf: Values) -> int:
     """How often the sums of a step are promoted."""
-    kind = products(pr)
+    kind = products(pr, cf["x"])
     return ceil_div(cf["chunks"] // 2, PROMOTED[kind]) if kind in PROMOTED else 0
+
+
+def numbers(pr: Problem, way: int) -> int:
+    """Numbers of a piece of 16 bytes."""
+    return 8 if way == HALVED else each(pr)
 
 
 def raster(pr: Problem, way: int = 0) -> int:
@@ -135,13 +146,17 @@ def ways(pr: Problem) -> tuple[int, ...]:
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
-    copied = (COPIED,) if not whole or products(pr) == THREE else ()
-    return whole + copied + ((GATHERED,) if pr.cg * pr.r * pr.s <= MOST_GATHERED else ())
+    split = pr.math == "accurate"
+    copied = (COPIED,) if not whole or split else ()
+    gathered = (GATHERED,) if pr.cg * pr.r * pr.s <= MOST_GATHERED else ()
+    return whole + copied + gathered + ((HALVED,) if split else ())
 
 
 def chunks_of(pr: Problem, way: int) -> int:
     """Pieces of 16 bytes of the sum under one tap; of all of it where it is gathered, in steps of two."""
-    return ceil_div(pr.cg * pr.r * pr.s, 2 * each(pr)) * 2 if way == GATHERED else tap_chunks(pr)
+    if way == GATHERED:
+        return ceil_div(pr.cg * pr.r * pr.s, 2 * each(pr)) * 2
+    return ceil_div(pr.cg, numbers(pr, way))
 
 
 def taps(pr: Problem, way: int) -> int:
@@ -152,6 +167,11 @@ def taps(pr: Problem, way: int) -> int:
 def runs(pr: Problem, way: int, chunks: int) -> int:
     """Runs of channels of the sum, one patch each."""
     return ceil_div(chunks_of(pr, way), chunks)
+
+
+def held(pr: Problem, cf: Values) -> int:
+    """Pieces that a pixel of a group has in the input as it is read, of each part: of halves whole steps."""
+    return runs(pr, HALVED, cf["chunks"]) * cf["chunks"] if cf["x"] == HALVED else tap_chunks(pr)
 
 
 def steps(pr: Problem, way: int, chunks: int) -> int:
@@ -208,20 +228,20 @@ def image_of(pr: Problem, cf: Values) -> TensorMap | None:
     They do where pieces lie apart, where the last channels of a group would bring those of the next one along
     (or, of numbers that are split, their low parts), and where they split numbers: a kernel before it can.
     """
-    kind, parts = products(pr), parts_of(pr)
+    kind, parts = products(pr, cf["x"]), parts_of(pr)
     if cf["pieces"] != SWIZZLED or cf["x"] == GATHERED or (kind == THREE and cf["x"] != COPIED):
         return None
-    if pr.groups * parts > 1 and tap_chunks(pr) % cf["chunks"]:
+    if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
         return None
     view, rows, columns = lines(pr, cf["x"])
+    of_piece = numbers(pr, cf["x"])
     (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
     last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
     found = TensorMap(
-        size=DTYPE_BYTES[pr.dtype], channels=pr.groups * parts * tap_chunks(pr) * each(pr),
-        columns=view.w,
-        rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
+        size=16 // of_piece, channels=pr.groups * parts * held(pr, cf) * of_piece,
+        columns=view.w, rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
         upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
-        box_channels=cf["chunks"] * each(pr), box_pixels=patch_of(pr, cf)[1],
+        box_channels=cf["chunks"] * of_piece, box_pixels=patch_of(pr, cf)[1],
         rounds=kind == TF32,
     )  # fmt: skip
     return found if found.legal else None
@@ -285,12 +305,12 @@ def most_patches(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     """Registers of a thread: sums and the loop around them; beside these, what is copied or gathered.
 
-    What is promoted has sums of its own, and so have products with a low part; in tf32 and accurate eight
-    pieces of the input are on their way to be rounded.
+    What is promoted has sums of its own, and so have products with a low part; in tf32, whole or in parts,
+    eight pieces of the input are on their way to be rounded.
     """
-    kind, terms = products(pr), pr.cg * pr.r * pr.s
+    kind, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
     gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(kind, 60 + terms // 2)
-    sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3}.get(kind, 1)
+    sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(kind, 1)
     return max(80 if kind in (TF32, THREE) else 56, sums + 28, gathered if cf["x"] == GATHERED else 0)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Work
 from tilewright.kernels.hopper_tile import (
-    COPIED,
-    E4M3,
+    COPIES,
     GATHERED,
+    HALVED,
     PROMOTED,
     TF32,
     THREE,
     Sizes,
     Values,
+    held,
     joint,
     most_patches,
     most_steps,
+    numbers,
     parts_of,
     products,
     promotions,
@@ -23,7 +25,7 @@ from tilewright.kernels.hopper_tile import (
     run,
     sizes,
 )
-from tilewright.kernels.nhwc import copied_bytes, each, tap_chunks
+from tilewright.kernels.nhwc import copied_bytes
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -49,7 +51,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     steps, patches = most_steps(pr, cf), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
-    count = steps * teams * cf["chunks"] / 2 * (3 if products(pr) == THREE else 1)  # products
+    count = steps * teams * cf["chunks"] / 2 * (3 if parts_of(pr) == 2 else 1)  # products
     cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
@@ -57,10 +59,12 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
     x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
-    copied, gathered = cf["x"] == COPIED, cf["x"] == GATHERED
+    copied, gathered = cf["x"] in COPIES, cf["x"] == GATHERED
+    looks = int(cf["x"] == HALVED)  # through the input, for its largest number
+    moved, deep = copied_bytes(pr, held(pr, cf), sz.x_parts), cf["chunks"] * numbers(pr, cf["x"])
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     by_threads = 0 if sz.image or gathered else patches * sz.places * cf["chunks"]  # pieces
-    copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr), 8.0)
+    copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
     promoted = steps * promotions(pr, cf)
     return Work(
         blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
@@ -79,9 +83,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
         register_intensity=0.0,
-        block_intensity=2.0 * tile * cf["chunks"] * each(pr) / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
-        more_launches=int(copied),
-        more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr), sz.x_parts)) if copied else 0.0,
+        block_intensity=2.0 * tile * deep / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
+        more_launches=int(copied) + looks,
+        more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
         tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(
             COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
@@ -93,11 +97,12 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
 def _idle(pr: Problem, cf: Values, cycles: float) -> float:
     """Cycles of a promotion without products, for a block.
 
-    Those of a unit's other warpgroups fill them; in accurate also the warpgroup's own two with low parts.
+    Those of a unit's other warpgroups fill them; in accurate also the warpgroup's own with low parts.
     """
-    three, teams = products(pr) == THREE, cf["wm"] * cf["wn"] * cf["mb"]
-    between = 3 if three else min(cf["chunks"] // 2, PROMOTED[E4M3])
-    others = ((teams - 1) * between + 2 * three) * cycles
+    teams = cf["wm"] * cf["wn"] * cf["mb"]
+    high = min(cf["chunks"] // 2, PROMOTED.get(products(pr, cf["x"]), 1))
+    low = 2 * high if parts_of(pr) == 2 else 0
+    others = ((teams - 1) * (high + low) + low) * cycles
     return max(0.0, DRAIN + cf["bn"] / 2 - others) / cf["mb"]
 
 
@@ -112,6 +117,6 @@ def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
 
 def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles until a patch has come through registers; another one's copies wait for it."""
-    if products(pr) not in (TF32, THREE) or cf["x"] == GATHERED or sz.image:
+    if products(pr, cf["x"]) not in (TF32, THREE) or cf["x"] == GATHERED or sz.image:
         return 0.0
     return COPY_CYCLES * ceil_div(sz.places * cf["chunks"], COPIED_AT_ONCE)

@@ -1,0 +1,45 @@
+"""What comes before a kernel that reads two numbers of f16 for each f32 of the input (halves.h)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.kernels.family import Blueprint, Buffer, Launch
+from tilewright.kernels.nhwc import COPY_THREADS, copied_bytes, copy, copy_defines
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import Problem
+
+HALVES = 5  # as PRODUCTS, and as COPIED_AS
+MOVED = "moved"  # the buffer that begins with how far the input was moved
+_AT_ONCE = 8  # numbers that a thread of largest.cu reads at once
+
+
+def _count(pr: Problem) -> int:
+    return pr.n * pr.c * pr.h * pr.w
+
+
+def _blocks(pr: Problem) -> int:
+    """Blocks that look for the largest number: a thread of a block that splits reads what one has found."""
+    return min(COPY_THREADS, ceil_div(_count(pr), COPY_THREADS * _AT_ONCE))
+
+
+def launches(pr: Problem, chunks: int) -> tuple[Launch, Launch]:
+    """Return what finds the largest number of x, and what splits x: of a pixel so many chunks, twice."""
+    second = replace(copy(pr, chunks), args=("x", "copied", MOVED), chained=True)
+    return Launch("largest", (_blocks(pr), 1, 1), (COPY_THREADS, 1, 1), ("x", MOVED)), second
+
+
+def programs(pr: Problem, chunks: int) -> tuple[Blueprint, Blueprint]:
+    """Return the programs of these launches."""
+    blocks = dict(BLOCKS=_blocks(pr))
+    first = dict(COUNT=_count(pr), OFFSET64=int(4 * _count(pr) >= 1 << 31)) | blocks
+    second = copy_defines(pr, chunks, 2) | dict(COPIED_AS=HALVES) | blocks
+    return (
+        Blueprint("largest.cu", tuple(first.items()), (), packed_bytes=0),
+        Blueprint("nhwc.cu", tuple(second.items()), (), packed_bytes=0),
+    )
+
+
+def workspace(pr: Problem, chunks: int) -> tuple[Buffer, Buffer]:
+    """Return the buffers that they write."""
+    return Buffer("copied", copied_bytes(pr, chunks, 2)), Buffer(MOVED, 4 * (_blocks(pr) + 1))
