@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tilewright.kernels.reference import numpy_conv, numpy_pool
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Resources
 from tilewright.runtime.host import NumpyRuntime
+from tilewright.tuning import reference
 from tilewright.tuning.fence import GUARD_BYTES, POISON, Fence
 from tilewright.tuning.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.tuning.verify import TooSlow, Verifier
@@ -98,6 +100,17 @@ OTHERS = (
     "n1c3h5w6k4r3s3p1-f32+alpha0.3+add+silu+avgpool2",
     "n1c3h5w6k4r3s3p1-i8+bias+add+relu+maxpool2",
 )
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_many_images_are_referenced_a_few_at_a_time(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "_PART_BYTES", 2000)
+    problem = replace(Problem.parse(text), n=7)
+    host = normal_inputs(problem, 1)
+    y, size = reference.reference(problem, host, sized=True)
+    wanted = numpy_conv(problem, host.x, host.w, host.bias, host.z)
+    assert np.array_equal(y, wanted[0]) and np.array_equal(size, wanted[1])
+    assert np.array_equal(reference.reference(problem, host, sized=False)[0], y)
 
 
 @pytest.mark.parametrize("text", OTHERS)
@@ -279,7 +292,7 @@ def test_a_slow_candidate_is_given_up() -> None:
 def test_each_run_is_announced() -> None:
     stages: list[str] = []
     check(level="full", stage=stages.append)
-    assert stages == ["run"] * 5
+    assert stages == ["run"] * 3 + ["reference", "run"] * 2
 
 
 @pytest.mark.parametrize("nbytes", [4, 100, 128, 4096 + 12])

@@ -19,13 +19,14 @@ from tilewright.execution import Plan, wanted
 from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import Blueprint, Config, Launch
-from tilewright.kernels.reference import numpy_conv, reference_f64
+from tilewright.kernels.reference import reference_f64
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Loaded, Memory, Runtime
 from tilewright.tuning.fence import POISON, Fence
 from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
+from tilewright.tuning.reference import reference
 
 LEVELS = ("quick", "full")
 _BIG = 1e300
@@ -125,7 +126,8 @@ class Verifier:
             candidate: what ``candidate`` made.
             level: "quick" is exactness, bound, canaries, unwritten elements and repeatability;
                 "full" adds one NaN and one infinity in x, then in w, and that the inputs are unchanged.
-            stage: is told "run" before each run, so that a deadline can be set.
+            stage: is told "run" before each run and "reference" before one more of these is made, so that a
+                deadline can be set.
             slow_us: give up on a candidate slower than this.
 
         Raises:
@@ -186,11 +188,12 @@ class Verifier:
 
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""
-        stage("run")
+        stage("reference")
         host = self._normal.host
         host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
         fence = Fence(self.runtime)
         data = self._place(host, fence)
+        stage("run")
         figures = self._figures(candidate, data, candidate.plan.pack(data.w))
         if damage := fence.damage():
             return damage
@@ -226,11 +229,11 @@ class Verifier:
             runtime.upload(memory, getattr(host, name))
         ref = runtime.alloc(8 * problem.y_elements)
         if runtime.unified:
-            found = numpy_conv(problem, host.x, host.w, host.bias, host.z, size is not None)
-            y = numpy_requantised(problem, found[0], host.scale) if problem.requantised else found[0]
+            sums, sizes = reference(problem, host, sized=size is not None)
+            y = numpy_requantised(problem, sums, host.scale) if problem.requantised else sums
             runtime.upload(ref, y)
             if size is not None:
-                runtime.upload(size, found[1])
+                runtime.upload(size, sizes)
             return _Data(host, ref, **placed)
         unused, unread = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
         known = {"bias": unused, "z": unused, **placed, **self._widened(host), "ref": ref, "size": unread}
