@@ -97,6 +97,17 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert stand_in.asked == [A, B, A]
 
 
+def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    best = winner(A)
+    stand_in.instead[A] = lambda: TuneResult(best, (best,), (best,), 3.4, 0, "the time was used up", 2.1)
+    start = "2.1 of them to start and to compute references"
+    assert main(["tune", A, "--budget", "1s"]) == 0
+    assert f"1 tried in 3.4 s, {start} (the time was used up)" in capsys.readouterr().err
+    for enough in ("20s", "1trials"):
+        assert main(["tune", A, "--budget", enough, "--again"]) == 0
+        assert start not in capsys.readouterr().err
+
+
 def test_a_long_check_is_told_before_it_begins(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
     large = "n1c1024h512w512k1024r3s3p1-f32"
     assert main(["tune", A, large]) == 0

@@ -55,7 +55,8 @@ BudgetText = Annotated[
     typer.Option(
         "--budget",
         metavar="BUDGET",
-        help="Spend this on each layer: 20s, 2m, 50trials or all. Default: under a minute.",
+        help="Spend this on each layer: 20s, 2m, 50trials or all. Seconds count the start and the f64 "
+        "references too, which are never cut short. Default: under a minute.",
     ),
 ]
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]

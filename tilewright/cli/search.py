@@ -90,6 +90,8 @@ class Search:
         from tilewright.dispatch import stored
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
+        if self.budget and result.seconds > self.budget.seconds:
+            said += f", {result.ready_s:.1f} of them to start and to compute references"
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", none better than the known winner"

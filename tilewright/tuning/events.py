@@ -54,6 +54,7 @@ class TuneResult:
         seconds: everything, from the start of the workers to the last measurement.
         resumed: outcomes taken from the store, not run again.
         stopped: why the search ended.
+        ready_s: how many of the seconds it took to start processes and to compute references.
     """
 
     best: Record | None
@@ -62,6 +63,7 @@ class TuneResult:
     seconds: float
     resumed: int
     stopped: str = ""
+    ready_s: float = 0.0
 
     @property
     def winner(self) -> Record:

@@ -123,6 +123,7 @@ class _Run:
         self, problem: Problem, worker: Worker, budget: Budget | None, strategy: str, seed: int,
         deterministic: bool, store: Records | None, progress: Progress | None, named: Sequence[Family],
     ) -> None:  # fmt: skip
+        start = time.monotonic()  # before the worker is
         self.problem, self.worker, self.store = problem, worker, store
         self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
         self.say: Progress = progress or (lambda event: None)
@@ -133,7 +134,7 @@ class _Run:
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
-        self.spending = Spending(self.budget, self.gpu)
+        self.spending = Spending(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)
         if not families:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
@@ -176,7 +177,8 @@ class _Run:
         finalists = self._finalists()
         best = next((r for r in finalists if r.context["stage"] == WINNER), None)
         done = tuple(self.records), tuple(finalists)
-        result = TuneResult(best, *done, self.spending.elapsed_s, self.resumed, self.stopped)
+        spent = self.spending
+        result = TuneResult(best, *done, spent.elapsed_s, self.resumed, self.stopped, spent.ready_s)
         self.say(result)
         return result
 
@@ -184,7 +186,7 @@ class _Run:
         """Have the references made."""
         start = time.monotonic()
         self.worker.prepare()
-        self.spending.prepare_s = time.monotonic() - start
+        self.spending.prepared(time.monotonic() - start)
 
     def _hints(self) -> list[Config]:
         """Return what won elsewhere and is legal here, likeliest first."""
