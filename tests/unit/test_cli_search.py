@@ -173,7 +173,7 @@ def test_ctrl_c_and_sigterm_keep_what_is_done(
     assert main(["tune", A, B]) == status
     shown = capsys.readouterr()
     assert f"{A}: direct:tk=1" in shown.out
-    assert "stopped: 1 of 2 layers are done" in shown.err
+    assert "stopped: 1 of 2 layers done" in shown.err
     assert "Traceback" not in shown.err
 
 

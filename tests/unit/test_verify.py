@@ -126,7 +126,7 @@ def test_every_dtype_and_epilogue(text: str) -> None:
 
     found, _ = check(wrong, problem=problem)
     assert not found.ok
-    assert ("integers: 1 elements differ" if stays_exact(problem) else "1 elements beyond") in found.reason
+    assert ("integers: 1 element unlike" if stays_exact(problem) else "1 element beyond") in found.reason
 
 
 @pytest.mark.parametrize("text", OTHERS)
@@ -135,7 +135,7 @@ def test_unwritten_elements_of_every_dtype_are_seen(text: str) -> None:
         y.view(np.uint8)[: y.itemsize] = POISON
 
     reason = check(fault, problem=Problem.parse(text))[0].reason
-    assert ("1 elements differ" if "-i8" in text else "1 elements were not written") in reason
+    assert ("1 element unlike" if "-i8" in text else "1 element not written") in reason
 
 
 @pytest.mark.parametrize("name", ["bias", "z"])
@@ -154,7 +154,7 @@ def test_writing_past_the_residual_is_seen() -> None:
     z = verifier._normal.z
     assert z is not None
     np.frombuffer(z.owner.base, np.uint8)[z.address - z.owner.base.ctypes.data + z.nbytes] = 0
-    assert "wrote 1 bytes past the end of z" in verifier.check(verifier.candidate(CONFIG)).reason
+    assert "wrote 1 byte past the end of z" in verifier.check(verifier.candidate(CONFIG)).reason
 
 
 def test_infinity_is_right_where_f16_overflows() -> None:
@@ -168,7 +168,7 @@ def test_infinity_is_right_where_f16_overflows() -> None:
     def opposite(run: int, y: Any, x: Any) -> None:
         y[np.isinf(y)] *= -1
 
-    assert "elements are infinite" in check(opposite, problem=problem)[0].reason
+    assert "elements infinite" in check(opposite, problem=problem)[0].reason
 
     def largest(run: int, y: Any, x: Any) -> None:
         y[y == np.inf] = np.float16(65504)
@@ -191,14 +191,14 @@ def test_unwritten_elements_are_seen() -> None:
 
     found, _ = check(fault)
     assert not found.ok
-    assert "integers: 1 elements were not written or are NaN" in found.reason
+    assert "integers: 1 element not written, or NaN" in found.reason
 
 
 def test_infinite_elements_are_seen() -> None:
     def fault(run: int, y: Any, x: Any) -> None:
         y[7] = np.inf
 
-    assert "1 elements are infinite" in check(fault)[0].reason
+    assert "1 element infinite" in check(fault)[0].reason
 
 
 def test_a_wrong_corner_is_seen() -> None:
@@ -207,7 +207,7 @@ def test_a_wrong_corner_is_seen() -> None:
 
     found, _ = check(fault)
     assert not found.exact
-    assert "integers: 1 elements differ from the exact answer" in found.reason
+    assert "integers: 1 element unlike the exact answer" in found.reason
 
 
 def test_what_only_normal_numbers_show() -> None:
@@ -236,7 +236,7 @@ def test_two_runs_must_agree() -> None:
 
     found, _ = check(fault)
     assert not found.repeatable
-    assert found.reason == "two runs differ in 1 elements, but the family says it is deterministic"
+    assert found.reason == "two runs differ in 1 element, but the family says it is deterministic"
 
 
 def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_fence_sees_both_sides(nbytes: int) -> None:
     for offset, where in ((-1, "before the start"), (nbytes, "past the end"), (-GUARD_BYTES, "before")):
         whole[start + offset] = 0
         found = fence.damage()
-        assert found.startswith(f"wrote 1 bytes {where}") and found.endswith("of a thing")
+        assert found.startswith(f"wrote 1 byte {where}") and found.endswith("of a thing")
         assert fence.damage() == ""  # mended
 
 

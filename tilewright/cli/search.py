@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.cli.screen import Progress
+from tilewright.errors import count
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.report.table import time_text
@@ -111,4 +112,4 @@ class Search:
             best = f"best {time_text(event.best_us)} us" if event.best_us else "nothing right yet"
             self.progress.now(f"{name}: {event.trials} tried, {best}", event.share * self.share)
         elif isinstance(event, Comparing):
-            self.progress.now(f"{name}: comparing {len(event.configs)} finalists", self.share)
+            self.progress.now(f"{name}: comparing {count(len(event.configs), 'finalist')}", self.share)

@@ -9,7 +9,7 @@ import typer
 from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, foretell, remark
 from tilewright.cli.search import Search
-from tilewright.errors import CompileError, ProblemError, RunError
+from tilewright.errors import CompileError, ProblemError, RunError, count
 from tilewright.report.table import NOISY_MARK, NOISY_NOTE, NONE, Table, bytes_text, time_text
 from tilewright.shapes import Layer
 
@@ -50,7 +50,7 @@ def tune(
             document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
-            remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
+            remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")))
 
     with Progress(len(found), "tuning") as progress:
         search = Search(

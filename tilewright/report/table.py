@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.errors import count
 from tilewright.record import NOISY
 from tilewright.report.results import Results
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
@@ -110,11 +111,6 @@ def bytes_text(count: int) -> str:
     return f"{value:.0f}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
 
 
-def count(number: int, what: str) -> str:
-    """A number of things: 1 layer, 2 layers."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def ratio_text(value: float | None) -> str:
     """A ratio with two decimals."""
     return NONE if value is None else f"{value:.2f}"
@@ -161,7 +157,7 @@ def _notes(results: Results) -> list[str]:
         there = [ratio for ratio in ratios if ratio is not None]
         notes.append(
             f"ratio is fastest peer / ours: geometric mean {results.geomean:.2f}"
-            f" over {len(there)} layers, lowest {min(there):.2f}"
+            f" over {count(len(there), 'layer')}, lowest {min(there):.2f}"
         )
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from tilewright.dtypes import numpy_dtype
+from tilewright.errors import count
 from tilewright.execution import Plan, wanted
 from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
@@ -167,20 +168,21 @@ class Verifier:
         """Say how the answers differ from the references."""
         for figures, what in ((exact, "integers"), (found, "normal numbers")):
             if figures.nan:
-                return f"{what}: {figures.nan} elements were not written or are NaN"
+                return f"{what}: {count(figures.nan, 'element')} not written, or NaN"
             if figures.misplaced:
-                return f"{what}: {figures.misplaced} elements are infinite"
+                return f"{what}: {count(figures.misplaced, 'element')} infinite"
         if exact.unequal and candidate.plan.family.exact and stays_exact(self.problem):
-            return f"integers: {exact.unequal} elements differ from the exact answer"
+            return f"integers: {count(exact.unequal, 'element')} unlike the exact answer"
         if found.over:
-            return f"normal numbers: {found.over} elements beyond the bound, at worst {found.worst:.3g} times"
+            over = count(found.over, "element")
+            return f"normal numbers: {over} beyond the bound, at worst {found.worst:.3g} times"
         return ""
 
     def _repeats(self, differ: int, candidate: Candidate) -> str:
         """Two runs must give the same bits, unless the family says that they may not."""
         if differ == 0 or not candidate.plan.deterministic:
             return ""
-        return f"two runs differ in {differ} elements, but the family says it is deterministic"
+        return f"two runs differ in {count(differ, 'element')}, but the family says it is deterministic"
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
         """Whether NaN and infinity can be put in, and must stay where they have a part."""
@@ -198,7 +200,8 @@ class Verifier:
         if damage := fence.damage():
             return damage
         if figures.misplaced:
-            return f"NaN and infinity in {where}: {figures.misplaced} outputs differ in being finite"
+            wrong = count(figures.misplaced, "output")
+            return f"NaN and infinity in {where}: {wrong} finite where the reference is not, or the reverse"
         return ""
 
     def _unchanged(self, data: _Data) -> str:
