@@ -107,7 +107,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --device numpy --peers ", ["peer ''"]),
     (f"bench {GOOD} --device cpu --peers cublas", ["--peers cublas: not for", "onnxruntime"]),
     ("model-report --records {tmp}/missing.gz", ["missing.gz", "(No such file or directory)"]),
-    ("model-report R12 --device cpu", ["nothing is recorded"]),
+    ("model-report R12 --device cpu", ["two right configs are recorded", "tune some first"]),
     ("model-report --strategy x", ["'x'", "random"]),
     # configs
     (f"explain {GOOD} --device cpu --config direct", ["direct", "family:name=value"]),

@@ -224,4 +224,7 @@ def test_model_report(
     shown = capsys.readouterr().out
     assert shown.splitlines()[1].split() == ["layer", "recorded", "best", "us", "after", "0", "after", "8",
                                              "after", "100"]  # fmt: skip
-    assert "81.0%" in shown
+    assert "81.0%" in shown and "left out" not in shown
+    monkeypatch.setattr(replay, "replay", lambda problem, *_, **__: one if str(problem) == A else None)
+    assert main(["model-report", A, B]) == 0
+    assert "1 layer left out: fewer than two right configs recorded" in capsys.readouterr().out
