@@ -97,6 +97,16 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert stand_in.asked == [A, B, A]
 
 
+def test_a_winner_that_beats_the_floor_is_marked(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for floor_us, mark in ((25.0, 1), (12.5, 0)):
+        monkeypatch.setattr("tilewright.calibrate.outdone", lambda *_, floor_us=floor_us: floor_us)
+        assert main(["tune", A]) == 0
+        shown = capsys.readouterr().out
+        assert shown.count("200%‡") == shown.count("‡ beats the floor") == mark
+
+
 def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
     best = winner(A)
     stand_in.instead[A] = lambda: TuneResult(best, (best,), (best,), 3.4, 0, "the time was used up", 2.1)
