@@ -109,13 +109,13 @@ def test_a_winner_that_beats_the_floor_is_marked(
 
 def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
     best = winner(A)
-    stand_in.instead[A] = lambda: TuneResult(best, (best,), (best,), 3.4, 0, "the time was used up", 2.1)
-    start = "2.1 of them to start and to compute references"
+    stand_in.instead[A] = lambda: TuneResult(best, (best,), (best,), 3.4, 0, "the time was used up", 1.0, 2.5)
+    where = "1.0 to start and to compute references, 1.5 to compile and try, 0.9 to compare and check"
     assert main(["tune", A, "--budget", "1s"]) == 0
-    assert f"1 tried in 3.4 s, {start} (the time was used up)" in capsys.readouterr().err
+    assert f"1 tried in 3.4 s: {where} finalists (the time was used up)" in capsys.readouterr().err
     for enough in ("20s", "1trials"):
         assert main(["tune", A, "--budget", enough, "--again"]) == 0
-        assert start not in capsys.readouterr().err
+        assert where not in capsys.readouterr().err
 
 
 def test_a_long_check_is_told_before_it_begins(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,8 +26,8 @@ Problems = Annotated[
     list[str],
     typer.Argument(
         metavar="LAYERS",
-        help="Suites (resnet, yolo9000, …), layers of them (R12, resnet:R12), shape files, or problem "
-        "strings (n1c512h7w7k512r3s3p1-f32; 'tilewright --help' has the grammar).",
+        help=f"Suites ({', '.join(shapes.suites())}), layers of them (R12, resnet:R12), shape files, "
+        "or problem strings (n1c512h7w7k512r3s3p1-f32; 'tilewright --help' has the grammar).",
     ),
 ]
 OneProblem = Annotated[
@@ -55,8 +55,9 @@ BudgetText = Annotated[
     typer.Option(
         "--budget",
         metavar="BUDGET",
-        help="Spend this on each layer: 20s, 2m, 50trials or all. Seconds count the start and the f64 "
-        "references too, which are never cut short. Default: under a minute.",
+        help="Spend this on each layer: 20s, 2m, 50trials or all. Seconds count everything, but the start, "
+        "the f64 references, a first trial and the winner's check are never cut short. Default: under "
+        "a minute.",
     ),
 ]
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]

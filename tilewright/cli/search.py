@@ -92,7 +92,9 @@ class Search:
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
         if self.budget and result.seconds > self.budget.seconds:
-            said += f", {result.ready_s:.1f} of them to start and to compute references"
+            tried_s, compared_s = result.searched_s - result.ready_s, result.seconds - result.searched_s
+            said += f": {result.ready_s:.1f} to start and to compute references"
+            said += f", {tried_s:.1f} to compile and try, {compared_s:.1f} to compare and check finalists"
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", none better than the known winner"

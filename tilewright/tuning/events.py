@@ -54,7 +54,8 @@ class TuneResult:
         seconds: everything, from the start of the workers to the last measurement.
         resumed: outcomes taken from the store, not run again.
         stopped: why the search ended.
-        ready_s: how many of the seconds it took to start processes and to compute references.
+        ready_s: when processes had started and references were computed.
+        searched_s: when the search was over; the finalists have the rest of the seconds.
     """
 
     best: Record | None
@@ -64,6 +65,7 @@ class TuneResult:
     resumed: int
     stopped: str = ""
     ready_s: float = 0.0
+    searched_s: float = 0.0
 
     @property
     def winner(self) -> Record:

@@ -171,14 +171,16 @@ class _Run:
             self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
             proposals = Proposals(strategies, self._wanted, list(self.families), self._hints())
             self._search(proposals, ready, batch_size(self.budget.trials, 2 * cores))
+            ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()
             side.shutdown(wait=False)
+        spent, searched_s = self.spending, self.spending.elapsed_s
         finalists = self._finalists()
         best = next((r for r in finalists if r.context["stage"] == WINNER), None)
         done = tuple(self.records), tuple(finalists)
-        spent = self.spending
-        result = TuneResult(best, *done, spent.elapsed_s, self.resumed, self.stopped, spent.ready_s)
+        when = spent.ready_s, searched_s
+        result = TuneResult(best, *done, spent.elapsed_s, self.resumed, self.stopped, *when)
         self.say(result)
         return result
 
