@@ -43,7 +43,7 @@ class Comparing:
     elapsed_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TuneResult:
     """What came of tuning one problem; also the last event.
 
@@ -66,6 +66,14 @@ class TuneResult:
     stopped: str = ""
     ready_s: float = 0.0
     searched_s: float = 0.0
+
+    def __repr__(self) -> str:
+        """Say what a person wants to know: the fields hold every trial."""
+        figure = self.best and self.best.measurement
+        if not (self.best and figure):
+            return f"<tuned in vain: {self.failure}>"
+        took = f"{figure.cold_us:.3g} us; {len(self.records)} tried in {self.seconds:.1f} s"
+        return f"<tuned {self.best.problem}: {self.best.config}, {took}>"
 
     @property
     def winner(self) -> Record:
