@@ -95,6 +95,7 @@ JsonFile = Annotated[
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints that alone."),
 ]
 MAX_LAYERS = 1000
+GIVEN = "named by --config"
 
 
 class OptionError(TilewrightError):
@@ -176,8 +177,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> tuple[Config, str]:
-    """The config that a user of the library would run, and why it is that one."""
+def chosen(
+    problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | None = None
+) -> tuple[Config, str]:
+    """The config of --config, else what a user of the library would run; and why it is that one."""
+    if given:
+        return given, GIVEN
     from tilewright.dispatch import dispatch
     from tilewright.store import Store
 

@@ -21,7 +21,7 @@ class Subject:
 
     Attributes:
         estimate: what the model says; None for a family that it does not know.
-        note: why this config: "stored winner", "the model's choice", "given".
+        note: why this config: "stored winner", "the model's choice", "named by --config".
         history: every record of the problem on the device.
         blueprint: its launches and workspace; None: not laid out.
     """
