@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tilewright import shapes
 from tilewright.arguments import (
     as_config,
     as_families,
@@ -142,7 +143,7 @@ def plan(
     """Get a layer ready to run: compiled, its workspace allocated.
 
     Args:
-        problem: the layer, or its string.
+        problem: the layer, its string, or the name of a shipped one: R12.
         device: "cpu", "cuda", "cuda:1", "opencl:0", "numpy"; None: the best there is.
         deterministic: only kernels that give the same bits each time.
         config: a kernel of your own choice, a Config, its text ``"direct:..."`` or a name of
@@ -191,7 +192,7 @@ def tune(
     done in processes of its own, so a script that tunes needs no ``if __name__ == "__main__"``.
 
     Args:
-        problem: the layer, or its string.
+        problem: the layer, its string, or the name of a shipped one: R12.
         device: as for ``plan``.
         budget: "20s", "2m", "50trials" or "all"; None: what suits the device, under a minute.
         strategy: "model" (ranked by the model), "local", "random" or "all".
@@ -237,10 +238,12 @@ def tune(
 
 
 def as_problem(problem: Problem | str) -> Problem:
-    """Take a Problem or read its string."""
+    """Take a Problem, or read its string or the name of a shipped layer."""
     if not isinstance(problem, (Problem, str)):
         raise ProblemError(f"problem: a {type(problem).__name__} was given; must be a Problem or its string")
-    return Problem.parse(problem) if isinstance(problem, str) else problem
+    if isinstance(problem, Problem):
+        return problem
+    return shapes.shipped()[problem].problem if problem in shapes.shipped() else Problem.parse(problem)
 
 
 def as_store(store: Store | None) -> Store | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tilewright.errors import PeerError
+from tilewright.errors import PeerError, count
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.peers.base import Array, one_line
 from tilewright.problem import Problem
@@ -123,7 +123,7 @@ class Deviation:
         if self.misshapen or not self.size:
             return self.misshapen
         if self.lost:
-            return f"{self.lost} elements are not finite or were not written"
+            return f"{count(self.lost, 'element')} not finite or not written"
         if problem.whole:
             return f"{self.differing} of {self.size} sums of whole numbers differ" if self.differing else ""
         most_rms, most_of_one = _LIMITS[problem.kind]

@@ -10,6 +10,11 @@ def how_to_get(extra: str) -> str:
     return f"in tilewright's folder run pip install '.[{extra}]'"
 
 
+def count(number: int, what: str) -> str:
+    """A number of things: 1 layer, 2 layers."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 class TilewrightError(Exception):
     """Base of every error raised on purpose; its text is one line for a person."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tilewright.epilogue import WORDS, Epilogue
-from tilewright.errors import ProblemError
+from tilewright.errors import ProblemError, count
 from tilewright.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
 
 REQUANT = "requant"
@@ -81,7 +81,8 @@ def _numbers(text: str, letter: str, digits: str) -> list[int]:
     counts = {"p": (1, 2, 4), "u": (1, 2), "d": (1, 2)}.get(letter, (1,))
     joint = "." if len(numbers) == 4 else "x"
     if len(numbers) not in counts or joint.join(re.split(r"[x.]", digits)) != digits:
-        raise _bad(text, letter + digits, f"takes {' or '.join(map(str, counts))} numbers")
+        wanted = [*map(str, counts[:-1]), count(counts[-1], "number")]
+        raise _bad(text, letter + digits, f"takes {' or '.join(wanted)}")
     return numbers
 
 

@@ -18,6 +18,7 @@ from tilewright.problem import LAYOUTS, Problem
 SHAPES_DIR = Path(__file__).parent / "data" / "shapes"
 MAX_FILE_BYTES = 1 << 20
 BOTH = "both"
+_FORMER = {"dianao": "diannao"}  # suites by the names that they once had
 MAX_SPEC = 255
 _PROBLEM_LIKE = re.compile(r"[nchwkrspudg]\d")
 _SIZES_LIKE = re.compile(r"([nchwkrspudg]\d+){2}")
@@ -71,6 +72,7 @@ def resolve(spec: str) -> list[Layer]:
     if len(spec) > MAX_SPEC:
         raise ProblemError(f"layer {spec[:40] + '…'!r}: longer than {MAX_SPEC} characters")
     suite, colon, name = spec.partition(":")
+    suite = _FORMER.get(suite, suite)
     if suite in suites():
         return _one_of(suite, name) if colon else read_file(SHAPES_DIR / f"{suite}.txt")
     if spec in shipped():

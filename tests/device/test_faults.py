@@ -54,11 +54,11 @@ def test_the_right_one_passes_everything(worker: Worker) -> None:
         ("past_end", "wrote 4 bytes past the end of y"),
         ("before_start", "wrote 4 bytes before the start of y"),
         ("past_workspace", "wrote 4 bytes past the end of a workspace buffer"),
-        ("unwritten", "1 elements were not written"),
-        ("corner", "1 elements differ from the exact answer"),
-        ("inexact", "elements differ from the exact answer"),
-        ("unsteady", "two runs differ in 1 elements"),
-        ("stale_workspace", "1 elements were not written or are NaN"),
+        ("unwritten", "1 element not written"),
+        ("corner", "1 element unlike the exact answer"),
+        ("inexact", "elements unlike the exact answer"),
+        ("unsteady", "two runs differ in 1 element"),
+        ("stale_workspace", "1 element not written, or NaN"),
     ],
 )
 def test_wrong_answers(worker: Worker, fault: str, reason: str) -> None:

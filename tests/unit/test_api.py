@@ -176,6 +176,11 @@ def test_plan() -> None:
     assert "n2c4h7w9k6r3s2" in repr(packed)
 
 
+def test_a_shipped_layer_has_a_name() -> None:
+    assert api.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
+    assert str(api.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
+
+
 def test_plan_of_a_chosen_config() -> None:
     plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy", config="reference:v=1")
     assert plan.note == "chosen by hand (not verified)" and str(plan.config) == "reference:v=1"

@@ -191,7 +191,7 @@ def test_one_bad_element_is_wrong() -> None:
     y[0, -1, -1, -1] += 0.1
     assert "error" in deviation(y, truth).wrong(problem)
     y[0, -1, -1, -1] = np.nan
-    assert "1 elements are not finite" in deviation(y, truth).wrong(problem)
+    assert "1 element not finite" in deviation(y, truth).wrong(problem)
     assert deviation(truth[:0], truth[:0]).wrong(problem) == ""
 
 
@@ -240,7 +240,7 @@ def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.size, found.lost, found.differing) == (50, 0, 3)
     assert found.most == pytest.approx(3e-4) and found.squares == pytest.approx(14e-8)
     y.reshape(-1)[48] = np.nan
-    assert deviation(y, truth).wrong(problem) == "1 elements are not finite or were not written"
+    assert deviation(y, truth).wrong(problem) == "1 element not finite or not written"
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
@@ -293,4 +293,4 @@ def test_the_same_infinity_is_no_error() -> None:
     problem = Problem.parse("n1c4h2w2k1r1s1-f16")
     truth = np.array([[[[np.inf, 1], [2, 3]]]], np.float16)
     assert deviation(truth.copy(), truth).wrong(problem) == ""
-    assert "1 elements are not finite" in deviation(np.where(np.isinf(truth), 9, truth), truth).wrong(problem)
+    assert "1 element not finite" in deviation(np.where(np.isinf(truth), 9, truth), truth).wrong(problem)

@@ -114,6 +114,7 @@ def test_a_named_config_runs_and_is_explained(
     given = ["--device", "cpu", "--config", name, "--json", "-"]
     assert main(["run", layer, *given]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["note"] == "named by --config"
     assert found["config"].startswith("textbook:") and 0 <= found["error_over_bound"] <= 1
     assert found["workspace_bytes"] == (4 * 40 * 20 if "gemm" in name else 0)
     assert main(["explain", layer, *given]) == 0

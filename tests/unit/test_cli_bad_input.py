@@ -107,7 +107,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --device numpy --peers ", ["peer ''"]),
     (f"bench {GOOD} --device cpu --peers cublas", ["--peers cublas: not for", "onnxruntime"]),
     ("model-report --records {tmp}/missing.gz", ["missing.gz", "(No such file or directory)"]),
-    ("model-report R12 --device cpu", ["nothing is recorded"]),
+    ("model-report R12 --device cpu", ["two right configs are recorded", "tune some first"]),
     ("model-report --strategy x", ["'x'", "random"]),
     # configs
     (f"explain {GOOD} --device cpu --config direct", ["direct", "family:name=value"]),
@@ -282,8 +282,8 @@ def test_no_driver_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=bindings))
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
     monkeypatch.setattr(cuda, "import_core", lambda: None)
-    said = "no CUDA driver: it was looked for here and there; install NVIDIA's display driver\n"
-    check(["tune", GOOD, "--device", "cuda:7"], capsys, said)
+    said = "no CUDA driver: it was looked for here and there; install NVIDIA's display driver"
+    check(["tune", GOOD, "--device", "cuda:7"], capsys, f"{said}, or choose the device cpu\n")
 
 
 def test_unusable_cache(

@@ -97,6 +97,27 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert stand_in.asked == [A, B, A]
 
 
+def test_a_winner_that_beats_the_floor_is_marked(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for floor_us, mark in ((25.0, 1), (12.5, 0)):
+        monkeypatch.setattr("tilewright.calibrate.outdone", lambda *_, floor_us=floor_us: floor_us)
+        assert main(["tune", A]) == 0
+        shown = capsys.readouterr().out
+        assert shown.count("200%‡") == shown.count("‡ beats the floor") == mark
+
+
+def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    best = winner(A)
+    stand_in.instead[A] = lambda: TuneResult(best, (best,), (best,), 3.4, 0, "the time was used up", 1.0, 2.5)
+    where = "1.0 to start and to compute references, 1.5 to compile and try, 0.9 to compare and check"
+    assert main(["tune", A, "--budget", "1s"]) == 0
+    assert f"1 tried in 3.4 s: {where} finalists (the time was used up)" in capsys.readouterr().err
+    for enough in ("20s", "1trials"):
+        assert main(["tune", A, "--budget", enough, "--again"]) == 0
+        assert where not in capsys.readouterr().err
+
+
 def test_a_long_check_is_told_before_it_begins(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
     large = "n1c1024h512w512k1024r3s3p1-f32"
     assert main(["tune", A, large]) == 0
@@ -162,7 +183,7 @@ def test_ctrl_c_and_sigterm_keep_what_is_done(
     assert main(["tune", A, B]) == status
     shown = capsys.readouterr()
     assert f"{A}: direct:tk=1" in shown.out
-    assert "stopped: 1 of 2 layers are done" in shown.err
+    assert "stopped: 1 of 2 layers done" in shown.err
     assert "Traceback" not in shown.err
 
 
@@ -213,4 +234,7 @@ def test_model_report(
     shown = capsys.readouterr().out
     assert shown.splitlines()[1].split() == ["layer", "recorded", "best", "us", "after", "0", "after", "8",
                                              "after", "100"]  # fmt: skip
-    assert "81.0%" in shown
+    assert "81.0%" in shown and "left out" not in shown
+    monkeypatch.setattr(replay, "replay", lambda problem, *_, **__: one if str(problem) == A else None)
+    assert main(["model-report", A, B]) == 0
+    assert "1 layer left out: fewer than two right configs recorded" in capsys.readouterr().out

@@ -61,9 +61,18 @@ def test_only_this_problem_and_family_count() -> None:
     assert go([]) is None
 
 
+def test_a_single_right_record_says_nothing() -> None:
+    assert go(recorded(60)) is None
+    FakeWorker.outcomes = {0: "runtime"}
+    try:
+        assert go(recorded(0, 60)) is None
+    finally:
+        FakeWorker.outcomes = {}
+
+
 def test_zero_count_alone_still_looks_at_one() -> None:
-    report = go(recorded(60), counts=(0,))
-    assert report and report.share(0) == 1.0
+    report = go(recorded(60, 0), counts=(0,))
+    assert report and report.share(0) == pytest.approx(0.4)
 
 
 def test_the_last_record_of_a_config_counts() -> None:
@@ -72,7 +81,7 @@ def test_the_last_record_of_a_config_counts() -> None:
     first, second = recorded(60, 60)
     assert second.measurement
     later = replace(second, measurement=replace(second.measurement, cold_us=44.0))
-    report = go([first, later])
+    report = go([first, *recorded(0), later])
     assert report and report.best_us == 44.0
 
 

@@ -72,6 +72,11 @@ def test_plain_table() -> None:
     assert plain(results_table(results.parse(DOCUMENT))) == PLAIN
 
 
+def test_one_layer_is_no_plural() -> None:
+    alone = results.parse({**DOCUMENT, "rows": DOCUMENT["rows"][:1]})
+    assert any("over 1 layer, lowest" in note for note in results_table(alone).notes)
+
+
 def test_markdown_table() -> None:
     lines = markdown(results_table(results.parse(DOCUMENT))).splitlines()
     assert lines[2:5] == [

@@ -17,6 +17,7 @@ from tilewright.kernels import family
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.report.study import cell, duration, part_table, study_markdown
+from tilewright.report.table import BEATS_NOTE
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
@@ -227,6 +228,15 @@ def test_cells() -> None:
     shown = [cell(Column("k", "t", unit), value) for unit, value in values]
     assert shown == ["1.23 ms", "2.35x", "46%", "2.0k", "12,345", "–", "a"]
     assert [duration(us) for us in (5.0, 5e3, 5e6, 5e9)] == ["5 us", "5 ms", "5 s", "5000 s"]
+
+
+def test_what_beats_the_floor_is_marked() -> None:
+    columns = (Column("layer", "layer"), Column("of_floor", "of floor", "%"), Column("waits", "waits", "%"))
+    rows = tuple({"layer": "L", "of_floor": share, "waits": 150.0} for share in (132.0, 100.4))
+    shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert [row[1:] for row in shown.body] == [("132%‡", "150%"), ("100%", "150%")]
+    assert shown.notes == (BEATS_NOTE,)
+    assert part_table(PartResult("t", "ladder", "", columns, rows[1:])).notes == ()
 
 
 def test_an_empty_part_is_shown() -> None:

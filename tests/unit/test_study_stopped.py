@@ -91,10 +91,10 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str, stop: str = "") -> int:
 @pytest.mark.parametrize(
     ("words", "left", "said"),
     [
-        ("steps: A", None, "0 of 3 parts are done"),
-        ("steps: B", [("B",)], "0 of 3 parts are done, and 1 of 2 layers of part 1"),
-        ("search: A", [()], "1 of 3 parts are done"),
-        ("search: B", [(), ("B",)], "1 of 3 parts are done, and 1 of 2 layers of part 2"),
+        ("steps: A", None, "0 of 3 parts done"),
+        ("steps: B", [("B",)], "0 of 3 parts done, and 1 of 2 layers of part 1"),
+        ("search: A", [()], "1 of 3 parts done"),
+        ("search: B", [(), ("B",)], "1 of 3 parts done, and 1 of 2 layers of part 2"),
     ],
 )
 def test_a_stopped_study_writes_every_layer_that_is_done(

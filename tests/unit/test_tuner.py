@@ -47,6 +47,12 @@ def test_all_finds_the_best() -> None:
     assert result.seconds < 30
 
 
+def test_a_result_is_shown_in_a_line(worker: type[FakeWorker]) -> None:
+    assert repr(go("5trials")).startswith(f"<tuned {PROBLEM}: row:i=4, 96.5 us; 5 tried in ")
+    worker.outcomes = {i: "runtime" for i in range(100)}
+    assert repr(go()).startswith(f"<tuned in vain: {PROBLEM}: no config was right")
+
+
 def test_trials_are_counted_exactly(worker: type[FakeWorker]) -> None:
     result = go("50trials")
     assert len(result.records) == 50
@@ -73,22 +79,34 @@ def test_a_search_that_promises_nothing_ends(monkeypatch: pytest.MonkeyPatch) ->
         assert result.stopped == why and len(result.records) == (100 if budget == "all" else 40)
 
 
-def test_the_budget_counts_the_full_check(monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]) -> None:
-    """References that take long leave less of it to the search: the full check makes two more."""
+def takes(worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+    """Let the clock go on with what a worker does alone, by so many seconds a call."""
     clock = [0.0]
     monkeypatch.setattr(tuner.time, "monotonic", lambda: clock[0])
 
-    def passes(name: str, seconds: float) -> None:
-        method = getattr(FakeWorker, name)
-
-        def slow(self: FakeWorker, *args: Any, **options: Any) -> Any:
+    def slow(method: Any, seconds: float) -> Any:
+        def wrapped(self: FakeWorker, *args: Any, **options: Any) -> Any:
             clock[0] += seconds
             return method(self, *args, **options)
 
-        monkeypatch.setattr(worker, name, slow)
+        return wrapped
 
-    for name, seconds in (("prepare", 3.0), ("run", 0.5), ("final", 2.0 + 3.0)):
-        passes(name, seconds)
+    for name, each in seconds.items():
+        monkeypatch.setattr(worker, name, slow(getattr(FakeWorker, name), each))
+
+
+def test_references_that_use_up_the_budget_are_not_in_vain(
+    monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    takes(worker, monkeypatch, prepare=60.0, run=0.5)
+    result = go("5s")
+    assert result.best and result.records
+    assert result.ready_s == 60.0 <= result.searched_s <= result.seconds < 65.0
+
+
+def test_the_budget_counts_the_full_check(monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]) -> None:
+    """References that take long leave less of it to the search: the full check makes two more."""
+    takes(worker, monkeypatch, prepare=3.0, run=0.5, final=2.0 + 3.0)
     result = go("20s")
     assert result.best and 18.0 < result.seconds <= 20.0
     assert result.stopped == "the time was used up"

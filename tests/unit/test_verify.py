@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tilewright.kernels.reference import numpy_conv, numpy_pool
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Resources
 from tilewright.runtime.host import NumpyRuntime
+from tilewright.tuning import reference
 from tilewright.tuning.fence import GUARD_BYTES, POISON, Fence
 from tilewright.tuning.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.tuning.verify import TooSlow, Verifier
@@ -101,6 +103,17 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("text", OTHERS)
+def test_many_images_are_referenced_a_few_at_a_time(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "_PART_BYTES", 2000)
+    problem = replace(Problem.parse(text), n=7)
+    host = normal_inputs(problem, 1)
+    y, size = reference.reference(problem, host, sized=True)
+    wanted = numpy_conv(problem, host.x, host.w, host.bias, host.z)
+    assert np.array_equal(y, wanted[0]) and np.array_equal(size, wanted[1])
+    assert np.array_equal(reference.reference(problem, host, sized=False)[0], y)
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_every_dtype_and_epilogue(text: str) -> None:
     problem = Problem.parse(text)
     found, _ = check(level="full", problem=problem)
@@ -113,7 +126,7 @@ def test_every_dtype_and_epilogue(text: str) -> None:
 
     found, _ = check(wrong, problem=problem)
     assert not found.ok
-    assert ("integers: 1 elements differ" if stays_exact(problem) else "1 elements beyond") in found.reason
+    assert ("integers: 1 element unlike" if stays_exact(problem) else "1 element beyond") in found.reason
 
 
 @pytest.mark.parametrize("text", OTHERS)
@@ -122,7 +135,7 @@ def test_unwritten_elements_of_every_dtype_are_seen(text: str) -> None:
         y.view(np.uint8)[: y.itemsize] = POISON
 
     reason = check(fault, problem=Problem.parse(text))[0].reason
-    assert ("1 elements differ" if "-i8" in text else "1 elements were not written") in reason
+    assert ("1 element unlike" if "-i8" in text else "1 element not written") in reason
 
 
 @pytest.mark.parametrize("name", ["bias", "z"])
@@ -141,7 +154,7 @@ def test_writing_past_the_residual_is_seen() -> None:
     z = verifier._normal.z
     assert z is not None
     np.frombuffer(z.owner.base, np.uint8)[z.address - z.owner.base.ctypes.data + z.nbytes] = 0
-    assert "wrote 1 bytes past the end of z" in verifier.check(verifier.candidate(CONFIG)).reason
+    assert "wrote 1 byte past the end of z" in verifier.check(verifier.candidate(CONFIG)).reason
 
 
 def test_infinity_is_right_where_f16_overflows() -> None:
@@ -155,7 +168,7 @@ def test_infinity_is_right_where_f16_overflows() -> None:
     def opposite(run: int, y: Any, x: Any) -> None:
         y[np.isinf(y)] *= -1
 
-    assert "elements are infinite" in check(opposite, problem=problem)[0].reason
+    assert "elements infinite" in check(opposite, problem=problem)[0].reason
 
     def largest(run: int, y: Any, x: Any) -> None:
         y[y == np.inf] = np.float16(65504)
@@ -178,14 +191,14 @@ def test_unwritten_elements_are_seen() -> None:
 
     found, _ = check(fault)
     assert not found.ok
-    assert "integers: 1 elements were not written or are NaN" in found.reason
+    assert "integers: 1 element not written, or NaN" in found.reason
 
 
 def test_infinite_elements_are_seen() -> None:
     def fault(run: int, y: Any, x: Any) -> None:
         y[7] = np.inf
 
-    assert "1 elements are infinite" in check(fault)[0].reason
+    assert "1 element infinite" in check(fault)[0].reason
 
 
 def test_a_wrong_corner_is_seen() -> None:
@@ -194,7 +207,7 @@ def test_a_wrong_corner_is_seen() -> None:
 
     found, _ = check(fault)
     assert not found.exact
-    assert "integers: 1 elements differ from the exact answer" in found.reason
+    assert "integers: 1 element unlike the exact answer" in found.reason
 
 
 def test_what_only_normal_numbers_show() -> None:
@@ -223,7 +236,7 @@ def test_two_runs_must_agree() -> None:
 
     found, _ = check(fault)
     assert not found.repeatable
-    assert found.reason == "two runs differ in 1 elements, but the family says it is deterministic"
+    assert found.reason == "two runs differ in 1 element, but the family says it is deterministic"
 
 
 def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +292,7 @@ def test_a_slow_candidate_is_given_up() -> None:
 def test_each_run_is_announced() -> None:
     stages: list[str] = []
     check(level="full", stage=stages.append)
-    assert stages == ["run"] * 5
+    assert stages == ["run"] * 3 + ["reference", "run"] * 2
 
 
 @pytest.mark.parametrize("nbytes", [4, 100, 128, 4096 + 12])
@@ -296,7 +309,7 @@ def test_fence_sees_both_sides(nbytes: int) -> None:
     for offset, where in ((-1, "before the start"), (nbytes, "past the end"), (-GUARD_BYTES, "before")):
         whole[start + offset] = 0
         found = fence.damage()
-        assert found.startswith(f"wrote 1 bytes {where}") and found.endswith("of a thing")
+        assert found.startswith(f"wrote 1 byte {where}") and found.endswith("of a thing")
         assert fence.damage() == ""  # mended
 
 

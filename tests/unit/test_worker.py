@@ -14,10 +14,11 @@ import pytest
 from tilewright.device import for_architecture
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
+from tilewright.problem import Problem
 from tilewright.tuning.channel import Channel, Crashed, Hung, Refused, signal_name
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
-from tilewright.tuning.worker import Worker
+from tilewright.tuning.worker import ALLOWANCES_S, Worker, _allowances_s
 
 CONFIG = Config.parse("reference:v=1")
 PROBLEM = "n1c1h2w2k1r1s1-f32"
@@ -40,7 +41,7 @@ for line in sys.stdin:
         else:
             say(result=dict(device=facts, context={"compiler": "none", "pid": str(os.getpid())}))
         continue
-    if request["do"] == "final":
+    if request["do"] in ("final", "prepare"):
         os._exit(3)
     kind = int(request["config"].partition("=")[2])
     say(stage="run")
@@ -119,6 +120,17 @@ def test_final_that_dies(worker: Worker) -> None:
         pytest.raises(RunError, match="comparison failed: .* ended with exit status 3"),
     ):
         worker.final([config(0)], Limits())
+
+
+def test_a_reference_that_fails_says_what_to_do(worker: Worker) -> None:
+    with worker, pytest.raises(RunError, match=f"reference of {PROBLEM}: .*; .* by --batch"):
+        worker.prepare()
+
+
+def test_a_large_reference_may_take_longer() -> None:
+    small, large = (_allowances_s(Problem.parse(f"n{n}c1h86w86k4r7s7-f32")) for n in (1, 10_000))
+    assert small == ALLOWANCES_S
+    assert large == {**ALLOWANCES_S, "reference": pytest.approx(502, abs=1)}
 
 
 def test_an_error_at_the_start_keeps_its_class(worker: Worker) -> None:

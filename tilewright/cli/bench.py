@@ -11,6 +11,7 @@ import typer
 from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, foretell, remark, show, wrote
 from tilewright.cli.search import Search
+from tilewright.errors import count
 from tilewright.report.plot import draw, drawable
 from tilewright.report.results import parse
 from tilewright.report.table import markdown as as_markdown
@@ -103,7 +104,7 @@ def bench(
             if rows:
                 _report(work.document(rows, str(limit or "")), files, all_families)
             if len(rows) < len(found):
-                remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
+                remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")))
 
         with stopping.until_stopped(report) as stop:
             for layer in found:

@@ -12,8 +12,8 @@ import typer
 from tilewright import shapes
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
-from tilewright.errors import StoreError
-from tilewright.report.table import Table, count
+from tilewright.errors import StoreError, count
+from tilewright.report.table import Table
 
 app = typer.Typer(help="Show, forget or share tuned winners and compiled kernels.", rich_markup_mode=None)
 _Layers = Annotated[

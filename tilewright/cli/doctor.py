@@ -11,7 +11,7 @@ from tilewright import __version__
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.device import Device
-from tilewright.errors import TilewrightError, how_to_get
+from tilewright.errors import TilewrightError, count, how_to_get
 from tilewright.report.table import Table
 
 # Distribution: what it is for, and the extra that brings it.
@@ -104,7 +104,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, str]]:
         rates = facts["rates"]
         rows.append((
             f"device {facts['backend']}:{facts['index']}",
-            f"{facts['name']}, {facts['arch']}, {facts['units']} units of {facts['lanes']} lanes; "
+            f"{facts['name']}, {facts['arch']}, "
+            f"{count(facts['units'], 'unit')} of {count(facts['lanes'], 'lane')}; "
             f"{rates['read_gbs']:.4g} GB/s, {rates['f32_tflops']:.4g} TFLOP/s f32 ({facts['rates_from']}); "
             f"{facts['driver']}",
         ))  # fmt: skip

@@ -45,7 +45,7 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
     from tilewright.store import Store
     from tilewright.tuning.model import estimate
 
-    config, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
+    config, note = options.chosen(problem, runtime, deterministic, given)
     device, kind = runtime.device, family(config.family)
     kind.check(problem, device, config)
     return Subject(

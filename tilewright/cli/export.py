@@ -72,7 +72,8 @@ def _for_device(problem: Problem, device: str | None, given: Config | None, dete
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("export: NumPy has no kernels; name a CUDA or OpenCL device, or --arch sm_90")
-    config, note = (given, f"given{UNVERIFIED}") if given else options.chosen(problem, runtime, deterministic)
+    config, note = options.chosen(problem, runtime, deterministic, given)
+    note += UNVERIFIED if given else ""
     return bundle(problem, runtime.device, config, note, runtime.compile)
 
 
@@ -85,7 +86,7 @@ def _for_architecture(problem: Problem, arch: str, given: Config | None, determi
     from tilewright.store import Store
 
     device = for_architecture(arch)
-    choices = [(given, f"given{UNVERIFIED}")] if given else foreseen(
+    choices = [(given, options.GIVEN + UNVERIFIED)] if given else foreseen(
         problem, device, compiler(), Store(), deterministic
     )  # fmt: skip
     last: CompileError | None = None

@@ -10,7 +10,7 @@ import typer
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, wrote
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, count
 from tilewright.report.table import Table, time_text
 from tilewright.shapes import Layer
 
@@ -59,23 +59,27 @@ def model_report(
     replays = [(layer.name, one) for layer in found if (one := _replay(layer, facts, known, name, seed))]
     if not replays:
         raise StoreError(
-            f"model-report: nothing is recorded for these layers on {facts.name}; tune some first"
+            f"model-report: of none of these layers two right configs are recorded on {facts.name}; "
+            "tune some first, with a larger budget"
         )
     from tilewright.tuning.replay import COUNTS, mean_shares
 
+    left_out = len(found) - len(replays)
     means = mean_shares(one for _, one in replays)
-    head = ("layer", "recorded", "best us", *(f"after {count}" for count in COUNTS))
+    head = ("layer", "recorded", "best us", *(f"after {trials}" for trials in COUNTS))
     body = [_cells(layer, one) for layer, one in replays]
-    body.append(("geometric mean", "", "", *(f"{means[count]:.1%}" for count in COUNTS)))
+    body.append(("geometric mean", "", "", *(f"{means[trials]:.1%}" for trials in COUNTS)))
     document = {
         "device": facts.name,
         "strategy": name,
         "seed": seed,
-        "geometric_mean": {str(count): share for count, share in means.items()},
+        "left_out": left_out,
+        "geometric_mean": {str(trials): share for trials, share in means.items()},
         "rows": [{"name": layer, **asdict(one)} for layer, one in replays],
     }
+    told = f"{count(left_out, 'layer')} left out: fewer than two right configs recorded"
     title = f"{facts.name}: share of the best recorded speed, by measurements, strategy {name}"
-    emit(Table(title, head, tuple(body)), document, json_file)
+    emit(Table(title, head, tuple(body), (told,) if left_out else ()), document, json_file)
 
 
 def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[Device, list[Record]]:

@@ -26,8 +26,8 @@ Problems = Annotated[
     list[str],
     typer.Argument(
         metavar="LAYERS",
-        help="Suites (resnet, yolo9000, …), layers of them (R12, resnet:R12), shape files, or problem "
-        "strings (n1c512h7w7k512r3s3p1-f32; 'tilewright --help' has the grammar).",
+        help=f"Suites ({', '.join(shapes.suites())}), layers of them (R12, resnet:R12), shape files, "
+        "or problem strings (n1c512h7w7k512r3s3p1-f32; 'tilewright --help' has the grammar).",
     ),
 ]
 OneProblem = Annotated[
@@ -55,7 +55,9 @@ BudgetText = Annotated[
     typer.Option(
         "--budget",
         metavar="BUDGET",
-        help="Spend this on each layer: 20s, 2m, 50trials or all. Default: under a minute.",
+        help="Spend this on each layer: 20s, 2m, 50trials or all. Seconds count everything, but the start, "
+        "the f64 references, a first trial and the winner's check are never cut short. Default: under "
+        "a minute.",
     ),
 ]
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]
@@ -93,6 +95,7 @@ JsonFile = Annotated[
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints that alone."),
 ]
 MAX_LAYERS = 1000
+GIVEN = "named by --config"
 
 
 class OptionError(TilewrightError):
@@ -174,8 +177,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def chosen(problem: Problem, runtime: Runtime, deterministic: bool = False) -> tuple[Config, str]:
-    """The config that a user of the library would run, and why it is that one."""
+def chosen(
+    problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | None = None
+) -> tuple[Config, str]:
+    """The config of --config, else what a user of the library would run; and why it is that one."""
+    if given:
+        return given, GIVEN
     from tilewright.dispatch import dispatch
     from tilewright.store import Store
 

@@ -36,7 +36,7 @@ def profile(
     from tilewright.execution import Plan
     from tilewright.profiling import modelled, ncu
 
-    chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
+    chosen, note = options.chosen(problem, runtime, deterministic, given)
     plan = Plan.make(runtime, problem, chosen)
     try:
         found = ncu.profiled(plan)

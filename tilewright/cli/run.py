@@ -39,7 +39,7 @@ def run(
     from tilewright.dispatch import UNVERIFIED
 
     foretell([named], runtime)
-    chosen, note = (given, "given") if given else options.chosen(problem, runtime, deterministic)
+    chosen, note = options.chosen(problem, runtime, deterministic, given)
     facts = {**_measured(problem, runtime, chosen, seed), "note": note.replace(UNVERIFIED, "")}
     shown = [(k.replace("_", " "), _value(k, v)) for k, v in facts.items()]
     emit(Table("", ("", ""), tuple(shown), words=True), facts, json_file)

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.cli import outputs
-from tilewright.report.table import Table, count, plain
+from tilewright.errors import count
+from tilewright.report.table import Table, plain
 from tilewright.report.terminal import pieces, rich_table
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.cli.screen import Progress
+from tilewright.errors import count
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.report.table import time_text
@@ -90,6 +91,10 @@ class Search:
         from tilewright.dispatch import stored
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
+        if self.budget and result.seconds > self.budget.seconds:
+            tried_s, compared_s = result.searched_s - result.ready_s, result.seconds - result.searched_s
+            said += f": {result.ready_s:.1f} to start and to compute references"
+            said += f", {tried_s:.1f} to compile and try, {compared_s:.1f} to compare and check finalists"
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", none better than the known winner"
@@ -109,4 +114,4 @@ class Search:
             best = f"best {time_text(event.best_us)} us" if event.best_us else "nothing right yet"
             self.progress.now(f"{name}: {event.trials} tried, {best}", event.share * self.share)
         elif isinstance(event, Comparing):
-            self.progress.now(f"{name}: comparing {len(event.configs)} finalists", self.share)
+            self.progress.now(f"{name}: comparing {count(len(event.configs), 'finalist')}", self.share)

@@ -9,8 +9,18 @@ import typer
 from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, foretell, remark
 from tilewright.cli.search import Search
-from tilewright.errors import CompileError, ProblemError, RunError
-from tilewright.report.table import NOISY_MARK, NOISY_NOTE, NONE, Table, bytes_text, time_text
+from tilewright.errors import CompileError, ProblemError, RunError, count
+from tilewright.report.table import (
+    BEATS_NOTE,
+    NOISY_MARK,
+    NOISY_NOTE,
+    NONE,
+    Table,
+    beats_floor,
+    bytes_text,
+    floor_text,
+    time_text,
+)
 from tilewright.shapes import Layer
 
 Row = dict[str, Any]
@@ -50,7 +60,7 @@ def tune(
             document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
-            remark(stopping.LAYERS.format(done=len(rows), all=len(found)))
+            remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")))
 
     with Progress(len(found), "tuning") as progress:
         search = Search(
@@ -112,7 +122,13 @@ def _table(rows: list[Row]) -> Table:
     head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
     notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
     notes += (NOISY_NOTE,) if any(row.get("noisy") for row in rows) else ()
+    notes += (BEATS_NOTE,) if any(beats_floor(_share(row)) for row in rows) else ()
     return Table("", head, tuple(map(_cells, rows)), notes)
+
+
+def _share(row: Row) -> float | None:
+    """The share of the floor that a row's winner reaches."""
+    return None if "reason" in row else float(row["floor_us"] / row["cold_us"])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -121,7 +137,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row["name"], time_text(row["cold_us"]) + NOISY_MARK * row["noisy"], time_text(row["ci95_us"]),
         time_text(row["floor_us"]),
-        f"{row['floor_us'] / row['cold_us']:.0%}", f"{row['worst']:.2g}",
+        floor_text(_share(row)), f"{row['worst']:.2g}",
         bytes_text(row["workspace_bytes"]),
         str(row["trials"]) if row["tune_s"] else "known", f"{row['tune_s']:.1f}",
     )  # fmt: skip

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import PeerError
+from tilewright.errors import PeerError, count
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.tuning.inputs import Inputs
 
@@ -106,8 +106,8 @@ class Offer:
     def refusal(self) -> str:
         """What stood in the way, the commonest reasons first."""
         reasons = Counter(self.skipped.values()).most_common()
-        told = [f"{reason} ({count} ways)" if count > 1 else reason for reason, count in reasons]
-        rest = [f"{len(told) - _MOST_REASONS} more reasons"] if len(told) > _MOST_REASONS else []
+        told = [f"{reason} ({ways} ways)" if ways > 1 else reason for reason, ways in reasons]
+        rest = [count(len(told) - _MOST_REASONS, 'more reason')] if len(told) > _MOST_REASONS else []
         return "; ".join(told[:_MOST_REASONS] + rest) or "it offers no engine"
 
     def attempt_layouts(self, name: str, make: Callable[[str], Contestant]) -> None:

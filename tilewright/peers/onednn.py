@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.device import Device
+from tilewright.errors import count
 from tilewright.peers.base import (
     Array,
     Contestant,
@@ -202,7 +203,8 @@ class _Layer:
             return as_output(to_array(y), problem)
 
         apart = ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused)
-        detail = f"PyTorch {torch.__version__} {what}, {layout}{apart}, {self.setting.threads} threads"
+        threads = count(self.setting.threads, "thread")
+        detail = f"PyTorch {torch.__version__} {what}, {layout}{apart}, {threads}"
         convert_us = 0.0 if layout == "blocked" else self.convert_us(layout)
         return Contestant(
             "onednn", name, detail, layout, Blocking(run, self.wake), output,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.device import Device
+from tilewright.errors import count
 from tilewright.peers.base import (
     Array,
     Contestant,
@@ -66,7 +67,7 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, level: str, 
 
     words = str(problem.epilogue).replace("+", " ").strip()
     nodes = f", with {words} in its graph" if words else ""
-    detail = f"ONNX Runtime {ort.__version__}, {what}{nodes}, {setting.threads} threads"
+    detail = f"ONNX Runtime {ort.__version__}, {what}{nodes}, {count(setting.threads, 'thread')}"
     convert_us = _convert_us(problem, setting, arrays, y)
     return Contestant(
         "onnxruntime", f"onnxruntime {what}", detail, "nchw", Blocking(run), output, convert_us=convert_us

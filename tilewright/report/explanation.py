@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.device import Device
+from tilewright.errors import count
 from tilewright.floor import floor, peak_tflops
 from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.problem import Problem
@@ -20,7 +21,7 @@ class Subject:
 
     Attributes:
         estimate: what the model says; None for a family that it does not know.
-        note: why this config: "stored winner", "the model's choice", "given".
+        note: why this config: "stored winner", "the model's choice", "named by --config".
         history: every record of the problem on the device.
         blueprint: its launches and workspace; None: not laid out.
     """
@@ -135,8 +136,9 @@ def _pool(subject: Subject) -> dict[str, str | float | int]:
 
 
 def _limits(device: Device, kind: str) -> dict[str, str | float | int]:
+    units, lanes = count(device.units, "unit"), count(device.lanes, "lane")
     return {
-        "device": f"{device.name} ({device.arch}), {device.units} units of {device.lanes} lanes",
+        "device": f"{device.name} ({device.arch}), {units} of {lanes}",
         "read_gbs": device.rates.read_gbs,
         "f32_tflops": device.rates.f32_tflops,
         **({} if kind == "f32" else {f"{kind}_tflops": peak_tflops(device, kind)}),
@@ -158,7 +160,7 @@ def _measured(subject: Subject) -> dict[str, str | float | int]:
     if mine is None:
         return {**rows, "measured": "not yet; run tilewright tune"}
     figure = _figure(mine)
-    rows["measured_us"] = f"{_pair(figure)} (cold, {figure.runs} runs)"
+    rows["measured_us"] = f"{_pair(figure)} (cold, {count(figure.runs, 'run')})"
     if subject.estimate:
         rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
     rows["floor_over_measured"] = floor(subject.problem, subject.device).us / figure.cold_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from tilewright.report.table import NONE, Table, bytes_text, markdown
+from tilewright.report.table import BEATS_NOTE, NONE, Table, beats_floor, bytes_text, floor_text, markdown
 from tilewright.studies.engine import StudyResult
 from tilewright.studies.study import Column, PartResult, Value
 
@@ -37,6 +37,7 @@ def _named(row: Mapping[str, Value], width: int) -> str:
 def notes(part: PartResult) -> list[str]:
     """Say what a reader should know: the part's own note, and why steps have no time."""
     found = [part.note] if part.note else []
+    found += [BEATS_NOTE] if any(map(_beats_floor, part.rows)) else []
     found += [f"not measured yet: {_some(list(part.left))}"] if part.left else []
     reasons: dict[str, list[str]] = {}
     for row in part.rows:
@@ -45,6 +46,11 @@ def notes(part: PartResult) -> list[str]:
     untuned = [" ".join(_named(row, 0).split()) for row in part.rows if "untuned" in str(row.get("note"))]
     found += [f"untuned, the model's choice: {_some(untuned)}"] if untuned else []
     return found + [f"no time for {_some(names)}: {why}" for why, names in reasons.items()]
+
+
+def _beats_floor(row: Mapping[str, Value]) -> bool:
+    share = row.get("of_floor")
+    return isinstance(share, float) and beats_floor(share / 100)
 
 
 def _some(names: list[str]) -> str:
@@ -65,6 +71,8 @@ def cell(column: Column, value: Value) -> str:
         return bytes_text(round(value))
     if column.unit == "x":
         return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
+    if column.key == "of_floor":
+        return floor_text(value / 100)
     if column.unit == "%":
         return f"{value:.0f}%"
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

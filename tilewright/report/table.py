@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.errors import count
 from tilewright.record import NOISY
 from tilewright.report.results import Results
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
@@ -13,6 +14,8 @@ from tilewright.rows import BenchRow, OurFigure, PeerFigure
 NONE = "–"
 NOISY_MARK = "~"
 NOISY_NOTE = f"~ noisy: ± is over {NOISY:.0%} of the time; measure again when the machine is idle"
+BEATS_MARK = "‡"
+BEATS_NOTE = f"{BEATS_MARK} beats the floor: Winograd multiplies less; else the calibration was too low"
 _LONGEST_REASON = 160  # characters of it in a note; the results file has the rest
 Cell = Callable[[BenchRow], str]
 
@@ -100,6 +103,16 @@ def time_text(value_us: float | None) -> str:
     return f"{value_us:.0f}" if value_us >= 100 else f"{value_us:.3g}"
 
 
+def floor_text(share: float | None) -> str:
+    """The share of the floor that is reached, marked where it is more than all of it."""
+    return NONE if share is None else f"{share:.0%}" + BEATS_MARK * beats_floor(share)
+
+
+def beats_floor(share: float | None) -> bool:
+    """Whether a time is below its floor, by more than what rounding hides."""
+    return share is not None and share > 1.005
+
+
 def bytes_text(count: int) -> str:
     """A number of bytes with two or three significant digits: 512, 1.5k, 20M."""
     value, unit = float(count), ""
@@ -108,11 +121,6 @@ def bytes_text(count: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{value:.0f}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
-
-
-def count(number: int, what: str) -> str:
-    """A number of things: 1 layer, 2 layers."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def ratio_text(value: float | None) -> str:
@@ -139,12 +147,11 @@ def _family_cell(name: str) -> Cell:
 
 def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
     ours = row.ours.cold_us
-    floor = NONE if row.floor_share is None else f"{row.floor_share:.0%}"
     error = NONE if row.error_over_bound is None else f"{row.error_over_bound:.2g}"
     theirs = [cell(row) for cell in columns.values()]
     mark = ("" if row.ours.deterministic else "†") + NOISY_MARK * row.ours.noisy
-    floor += "‡" if (row.floor_share or 0.0) > 1.005 else ""
-    times = (time_text(ours) + mark, time_text(row.ours.ci95_us), time_text(row.floor_us), floor)
+    share = floor_text(row.floor_share)
+    times = (time_text(ours) + mark, time_text(row.ours.ci95_us), time_text(row.floor_us), share)
     rest = (ratio_text(row.ratio), error, bytes_text(row.ours.workspace_bytes) if ours else NONE)
     return (row.name, row.ours.family or NONE, *times, *theirs, *rest)
 
@@ -161,14 +168,14 @@ def _notes(results: Results) -> list[str]:
         there = [ratio for ratio in ratios if ratio is not None]
         notes.append(
             f"ratio is fastest peer / ours: geometric mean {results.geomean:.2f}"
-            f" over {len(there)} layers, lowest {min(there):.2f}"
+            f" over {count(len(there), 'layer')}, lowest {min(there):.2f}"
         )
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
     if any(row.ours.noisy for row in results.rows):
         notes.append(NOISY_NOTE)
-    if any((row.floor_share or 0.0) > 1.005 for row in results.rows):
-        notes.append("‡ beats the floor: Winograd multiplies less; else the calibration was too low")
+    if any(beats_floor(row.floor_share) for row in results.rows):
+        notes.append(BEATS_NOTE)
     remarks = dict.fromkeys(row.ours.note for row in results.rows if row.ours.note and row.ours.cold_us)
     for remark in remarks:
         layers = ", ".join(row.name for row in results.rows if row.ours.note == remark)

@@ -41,7 +41,8 @@ def device_count() -> int:
     except Exception as error:  # the loader has errors of its own
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         text = text.split(". ")[0].rstrip(".")  # the first sentence; the others say what is said here
-        raise DeviceError(f"no CUDA driver: {text}; install NVIDIA's display driver") from error
+        todo = "install NVIDIA's display driver, or choose the device cpu"
+        raise DeviceError(f"no CUDA driver: {text}; {todo}") from error
     if not count:
         raise DeviceError("no CUDA device: the driver is there, but it sees no GPU")
     return count

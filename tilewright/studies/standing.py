@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tilewright.errors import count
 from tilewright.studies import engine
 from tilewright.studies.engine import StudyResult
 from tilewright.studies.lab import Lab
@@ -68,13 +69,13 @@ class Standing:
         if done == len(found):
             return ""
         grown = [f"{_layers(part)} of part {number}" for number, part in found.items() if part and part.left]
-        return ", and ".join([f"{done} of {len(found)} parts are done", *grown])
+        return ", and ".join([f"{done} of {count(len(found), 'part')} done", *grown])
 
 
 def _layers(part: PartResult) -> str:
     """Say how many layers of a part are done."""
     done = len({row.get("layer") for row in part.rows})
-    return f"{done} of {done + len(part.left)} layers"
+    return f"{done} of {count(done + len(part.left), 'layer')}"
 
 
 def chosen(study: Study, numbers: Sequence[int] | None) -> dict[int, Part]:

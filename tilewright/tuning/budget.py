@@ -14,7 +14,9 @@ _SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on one layer's tuning; ``seconds`` counts everything, from compile to final timing.
+    """A limit on one layer's tuning; ``seconds`` counts everything, from the start to the final timing.
+
+    The start and the references are never cut short: where they use it up, some configs are tried still.
 
     Example:
         >>> Budget.parse("2m").seconds

@@ -43,7 +43,7 @@ class Comparing:
     elapsed_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TuneResult:
     """What came of tuning one problem; also the last event.
 
@@ -54,6 +54,8 @@ class TuneResult:
         seconds: everything, from the start of the workers to the last measurement.
         resumed: outcomes taken from the store, not run again.
         stopped: why the search ended.
+        ready_s: when processes had started and references were computed.
+        searched_s: when the search was over; the finalists have the rest of the seconds.
     """
 
     best: Record | None
@@ -62,6 +64,16 @@ class TuneResult:
     seconds: float
     resumed: int
     stopped: str = ""
+    ready_s: float = 0.0
+    searched_s: float = 0.0
+
+    def __repr__(self) -> str:
+        """Say what a person wants to know: the fields hold every trial."""
+        figure = self.best and self.best.measurement
+        if not (self.best and figure):
+            return f"<tuned in vain: {self.failure}>"
+        took = f"{figure.cold_us:.3g} us; {len(self.records)} tried in {self.seconds:.1f} s"
+        return f"<tuned {self.best.problem}: {self.best.config}, {took}>"
 
     @property
     def winner(self) -> Record:

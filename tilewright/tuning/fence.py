@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from tilewright.errors import count
 from tilewright.runtime.base import Memory, Runtime
 
 GUARD_BYTES = 1 << 16  # on each side; a stray row or tile of outputs lands inside it
@@ -65,7 +66,7 @@ class Fence:
             self._runtime.download(part, data)
             wrong = np.flatnonzero(data[skip:] != CANARY)
             if wrong.size:
-                found.append(f"wrote {wrong.size} bytes {where} of {plot.name}")
+                found.append(f"wrote {count(wrong.size, 'byte')} {where} of {plot.name}")
                 data[skip:] = CANARY
                 self._runtime.upload(part, data)
         return found

@@ -79,14 +79,16 @@ def replay(
         make: makes the strategy; None: ``tilewright.tuning.search.make``.
 
     Returns:
-        The report; None if no record of the families and the problem is right.
+        The report; None if fewer than two records of the families and the problem are right: whatever the
+        search, one is the best.
     """
     names = [family.name for family in families]
     wanted = (r for r in records if r.problem == str(problem) and r.family in names)
     known = {Config.parse(r.config): r for r in wanted}
-    best = min(known, key=lambda c: _cold_us(known[c]), default=None)
-    if best is None or not math.isfinite(_cold_us(known[best])):
+    right = [config for config, record in known.items() if math.isfinite(_cold_us(record))]
+    if len(right) < 2:
         return None
+    best = min(right, key=lambda c: _cold_us(known[c]))
     legal = [_recorded(family, problem, device, known) for family in families]
     others = shipped(device.key).besides(problem)
     best_us = _cold_us(known[best])

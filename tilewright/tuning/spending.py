@@ -16,13 +16,14 @@ class Spending:
     Attributes:
         budget: seconds in all, or trials.
         prepare_s: what the references took.
+        ready_s: when they were there, and the search could begin to try.
         trial_s: what the last trial took.
     """
 
-    def __init__(self, budget: Budget, gpu: bool) -> None:
-        """Start the clock."""
-        self.budget, self.prepare_s, self.trial_s = budget, 0.0, 0.0
-        self._start = time.monotonic()
+    def __init__(self, budget: Budget, gpu: bool, start: float | None = None) -> None:
+        """Start the clock, if it was not started at ``start``."""
+        self.budget, self.prepare_s, self.ready_s, self.trial_s = budget, 0.0, 0.0, 0.0
+        self._start = time.monotonic() if start is None else start
         self._most_compare_s = 1.0 if gpu else 2.5
 
     @property
@@ -51,9 +52,16 @@ class Spending:
         """Seconds that are left to search, which the finalists may have."""
         return max(0.0, self.left_s(found=True))
 
+    def prepared(self, prepare_s: float) -> None:
+        """The references are there, after so many seconds of work."""
+        self.prepare_s, self.ready_s = prepare_s, self.elapsed_s
+
     def left_s(self, found: bool) -> float:
-        """Seconds left to search; more of them while nothing is right, so that there is an answer."""
-        grace = 0.0 if found else max(_GRACE_S, self.budget.seconds)
+        """Seconds left to search; more of them while nothing is right, so that there is an answer.
+
+        These start with the first trial: references that use up the budget are not in vain.
+        """
+        grace = 0.0 if found else max(_GRACE_S, self.budget.seconds) + self.ready_s
         return self.search_s + grace - self.elapsed_s
 
     def over(self, found: bool) -> bool:

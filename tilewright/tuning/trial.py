@@ -47,7 +47,7 @@ class Trials:
 
     def prepare(self) -> None:
         """Make the inputs and the references, and warm up what each trial uses."""
-        self._stage("open")
+        self._stage("reference")
         assert self._runtime is not None
         if self._verifier is None:
             self._verifier = Verifier(self._runtime, self.problem, self._job.seed)

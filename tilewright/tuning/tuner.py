@@ -123,6 +123,7 @@ class _Run:
         self, problem: Problem, worker: Worker, budget: Budget | None, strategy: str, seed: int,
         deterministic: bool, store: Records | None, progress: Progress | None, named: Sequence[Family],
     ) -> None:  # fmt: skip
+        start = time.monotonic()  # before the worker is
         self.problem, self.worker, self.store = problem, worker, store
         self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
         self.say: Progress = progress or (lambda event: None)
@@ -133,7 +134,7 @@ class _Run:
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
-        self.spending = Spending(self.budget, self.gpu)
+        self.spending = Spending(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)
         if not families:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
@@ -170,13 +171,16 @@ class _Run:
             self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
             proposals = Proposals(strategies, self._wanted, list(self.families), self._hints())
             self._search(proposals, ready, batch_size(self.budget.trials, 2 * cores))
+            ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()
             side.shutdown(wait=False)
+        spent, searched_s = self.spending, self.spending.elapsed_s
         finalists = self._finalists()
         best = next((r for r in finalists if r.context["stage"] == WINNER), None)
         done = tuple(self.records), tuple(finalists)
-        result = TuneResult(best, *done, self.spending.elapsed_s, self.resumed, self.stopped)
+        when = spent.ready_s, searched_s
+        result = TuneResult(best, *done, spent.elapsed_s, self.resumed, self.stopped, *when)
         self.say(result)
         return result
 
@@ -184,7 +188,7 @@ class _Run:
         """Have the references made."""
         start = time.monotonic()
         self.worker.prepare()
-        self.spending.prepare_s = time.monotonic() - start
+        self.spending.prepared(time.monotonic() - start)
 
     def _hints(self) -> list[Config]:
         """Return what won elsewhere and is legal here, likeliest first."""

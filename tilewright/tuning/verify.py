@@ -15,17 +15,19 @@ from functools import partial
 from typing import Any
 
 from tilewright.dtypes import numpy_dtype
+from tilewright.errors import count
 from tilewright.execution import Plan, wanted
 from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import Blueprint, Config, Launch
-from tilewright.kernels.reference import numpy_conv, reference_f64
+from tilewright.kernels.reference import reference_f64
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Loaded, Memory, Runtime
 from tilewright.tuning.fence import POISON, Fence
 from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
+from tilewright.tuning.reference import reference
 
 LEVELS = ("quick", "full")
 _BIG = 1e300
@@ -125,7 +127,8 @@ class Verifier:
             candidate: what ``candidate`` made.
             level: "quick" is exactness, bound, canaries, unwritten elements and repeatability;
                 "full" adds one NaN and one infinity in x, then in w, and that the inputs are unchanged.
-            stage: is told "run" before each run, so that a deadline can be set.
+            stage: is told "run" before each run and "reference" before one more of these is made, so that a
+                deadline can be set.
             slow_us: give up on a candidate slower than this.
 
         Raises:
@@ -165,20 +168,21 @@ class Verifier:
         """Say how the answers differ from the references."""
         for figures, what in ((exact, "integers"), (found, "normal numbers")):
             if figures.nan:
-                return f"{what}: {figures.nan} elements were not written or are NaN"
+                return f"{what}: {count(figures.nan, 'element')} not written, or NaN"
             if figures.misplaced:
-                return f"{what}: {figures.misplaced} elements are infinite"
+                return f"{what}: {count(figures.misplaced, 'element')} infinite"
         if exact.unequal and candidate.plan.family.exact and stays_exact(self.problem):
-            return f"integers: {exact.unequal} elements differ from the exact answer"
+            return f"integers: {count(exact.unequal, 'element')} unlike the exact answer"
         if found.over:
-            return f"normal numbers: {found.over} elements beyond the bound, at worst {found.worst:.3g} times"
+            over = count(found.over, "element")
+            return f"normal numbers: {over} beyond the bound, at worst {found.worst:.3g} times"
         return ""
 
     def _repeats(self, differ: int, candidate: Candidate) -> str:
         """Two runs must give the same bits, unless the family says that they may not."""
         if differ == 0 or not candidate.plan.deterministic:
             return ""
-        return f"two runs differ in {differ} elements, but the family says it is deterministic"
+        return f"two runs differ in {count(differ, 'element')}, but the family says it is deterministic"
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
         """Whether NaN and infinity can be put in, and must stay where they have a part."""
@@ -186,16 +190,18 @@ class Verifier:
 
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""
-        stage("run")
+        stage("reference")
         host = self._normal.host
         host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
         fence = Fence(self.runtime)
         data = self._place(host, fence)
+        stage("run")
         figures = self._figures(candidate, data, candidate.plan.pack(data.w))
         if damage := fence.damage():
             return damage
         if figures.misplaced:
-            return f"NaN and infinity in {where}: {figures.misplaced} outputs differ in being finite"
+            wrong = count(figures.misplaced, "output")
+            return f"NaN and infinity in {where}: {wrong} finite where the reference is not, or the reverse"
         return ""
 
     def _unchanged(self, data: _Data) -> str:
@@ -226,11 +232,11 @@ class Verifier:
             runtime.upload(memory, getattr(host, name))
         ref = runtime.alloc(8 * problem.y_elements)
         if runtime.unified:
-            found = numpy_conv(problem, host.x, host.w, host.bias, host.z, size is not None)
-            y = numpy_requantised(problem, found[0], host.scale) if problem.requantised else found[0]
+            sums, sizes = reference(problem, host, sized=size is not None)
+            y = numpy_requantised(problem, sums, host.scale) if problem.requantised else sums
             runtime.upload(ref, y)
             if size is not None:
-                runtime.upload(size, found[1])
+                runtime.upload(size, sizes)
             return _Data(host, ref, **placed)
         unused, unread = runtime.alloc(64), size or runtime.alloc(8 * problem.y_elements)
         known = {"bias": unused, "z": unused, **placed, **self._widened(host), "ref": ref, "size": unread}

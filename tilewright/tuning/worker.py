@@ -21,13 +21,15 @@ from tilewright.device import Device
 from tilewright.errors import RunError, TilewrightError
 from tilewright.exchange import record_from_dict
 from tilewright.kernels.family import Config
+from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Refused, python_child
 from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
 from tilewright.tuning.measure import Limits
 
 # Seconds that each stage of a request may take.
-ALLOWANCES_S = {"start": 60.0, "open": 120.0, "compile": 60.0, "run": 10.0, "time": 30.0}
+ALLOWANCES_S = {"start": 60.0, "open": 120.0, "reference": 120.0, "compile": 60.0, "run": 10.0, "time": 30.0}
+_REFERENCE_FLOPS = 5e7  # of the problem, a second, at the very least: one core does 3e8 where C is 1
 
 
 class Worker:
@@ -42,7 +44,7 @@ class Worker:
         """Prepare a worker; nothing starts yet. ``command`` replaces the child, for tests."""
         self.job = job
         self.restarts = 0
-        self._allowances_s = {**ALLOWANCES_S, **(allowances_s or {})}
+        self._allowances_s = {**_allowances_s(Problem.parse(job.problem)), **(allowances_s or {})}
         self._command = command
         self._channel: Channel | None = None
         self._facts: Json = {}
@@ -115,7 +117,8 @@ class Worker:
         try:
             self._ask({"do": "prepare"})
         except (Hung, Crashed, Refused) as error:
-            raise RunError(f"cannot compute the reference of {self.job.problem}: {error}") from error
+            what = f"cannot compute the reference of {self.job.problem}: {error}"
+            raise RunError(f"{what}; a smaller layer may do, e.g. by --batch") from error
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
         """Measure configs against each other; the fastest that is right in full has a good check.
@@ -175,6 +178,12 @@ class Worker:
         except (Hung, Crashed) as error:
             self._channel = None
             raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
+
+
+def _allowances_s(problem: Problem) -> dict[str, float]:
+    """Return what each stage may take; the reference of a large layer takes its time."""
+    large_s = problem.flops / _REFERENCE_FLOPS
+    return {**ALLOWANCES_S, "reference": max(ALLOWANCES_S["reference"], large_s)}
 
 
 def _error(name: str) -> type[TilewrightError]:

@@ -7,7 +7,7 @@ from tilewright.report.html.charts import ladder, ratios, roofline
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
 from tilewright.report.html.svg import Bar, Point
 from tilewright.report.results import Results, over_ours
-from tilewright.report.table import Table, ran_peers, results_table, time_text
+from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, ran_peers, results_table, time_text
 from tilewright.rows import BenchRow
 
 
@@ -85,7 +85,7 @@ def _error(row: BenchRow) -> Bar:
 def _number(text: str) -> float | None:
     """Read back what a cell prints, to sort by."""
     factors = {"%": 0.01, "k": 1024.0, "M": 1024.0**2, "G": 1024.0**3}
-    bare = text.rstrip("†~‡")
+    bare = text.rstrip("†" + NOISY_MARK + BEATS_MARK)
     factor = factors.get(bare[-1:], 1.0)
     try:
         return float(bare.rstrip("%kMG").replace(",", "")) * factor

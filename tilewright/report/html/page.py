@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import __version__
+from tilewright.errors import count
 
 _HERE = Path(__file__).parent
 _OPEN = 6  # remarks that are not folded
@@ -86,7 +87,7 @@ def notes(lines: Iterable[str]) -> str:
     """Remarks below a table; many are folded."""
     items = [f"<li>{escape(line)}</li>" for line in lines]
     first, rest = "".join(items[:_OPEN]), "".join(items[_OPEN:])
-    more = f"<details><summary>{len(items) - _OPEN} more remarks</summary><ul>{rest}</ul></details>"
+    more = f"<details><summary>{count(len(items) - _OPEN, 'more remark')}</summary><ul>{rest}</ul></details>"
     return f'<ul class="notes">{first}</ul>{more if rest else ""}' if items else ""
 
 
