@@ -192,6 +192,7 @@ class Work:
         tensor_cycles: cycles that a block holds all tensor cores of a unit, in all.
         turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
         gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
+        first: time from the launch to the first data, where 1 is that of blocks whose threads all load.
     """
 
     blocks: int
@@ -224,6 +225,7 @@ class Work:
     tensor_cycles: float = 0.0
     turn_cycles: float = 0.0
     gang: int = 1
+    first: float = 1.0
 
 
 class Family:

@@ -35,6 +35,7 @@ COPY_CYCLES = 1300.0  # from the start of a copy to its arrival, from main memor
 LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle (microbenchmark)
 LOOP = 300.0  # cycles to wait for a batch, start its products and give the one before back (clocks: 265)
 SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and send for it (microbenchmark)
+FIRST = 0.47  # of the usual time to the first data, where the copy engine is sent for all
 SENDING_MORE = 50.0  # for another copy that the same barrier waits for (guess)
 MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory takes as long as
 BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
@@ -78,6 +79,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
         dram_bytes=float(pr.x_bytes + parts_of(pr) * pr.w_bytes + pr.y_bytes),
+        first=FIRST if sz.image else 1.0,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
         combine=COMBINE_NAMES[combine],
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,

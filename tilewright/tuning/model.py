@@ -34,7 +34,7 @@ class Coefficients:
             (barrier, pipeline fill).
         exposed_cycles: cycles to memory that a turn without double buffering exposes.
         flight_cycles: cycles from the start of a staging copy to its data; buffers less one are under way.
-        fetch_cycles: cycles from the launch of a block to its first data.
+        fetch_cycles: cycles from the launch of a block to its first data, where its threads load.
         wavefront_cycles: cycles of the shared-memory port a wavefront.
         l2_bytes_per_cycle: bytes a unit takes from the L2 cache a cycle, all units busy.
         load_cycles: issue slots that a load straight from global memory costs.
@@ -100,7 +100,7 @@ def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
     longer = _slowest((compute * us, memory), k.sharpness)
     terms = {
         "launch_us": device.rates.empty_us,
-        "first_loads_us": k.fetch_cycles * us,
+        "first_loads_us": k.fetch_cycles * work.first * us,
         "main_loop_us": longer,
         "stores_us": work.store_sectors * k.sector_cycles * per_unit * us,
         "combine_us": _combine_us(device, work, k, per_unit),
@@ -152,7 +152,7 @@ def _alone(work: Work, k: Coefficients) -> float:
     if work.buffers == 1:
         own += k.exposed_cycles
     least = k.flight_cycles / (work.buffers - 1) if work.buffers > 1 else 0.0
-    return k.fetch_cycles + work.steps * max(own, least, work.turn_cycles)
+    return k.fetch_cycles * work.first + work.steps * max(own, least, work.turn_cycles)
 
 
 def _others_us(device: Device, work: Work, k: Coefficients) -> float:
