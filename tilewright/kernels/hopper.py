@@ -7,32 +7,34 @@ from tilewright.kernels import halves
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
-from tilewright.kernels.hopper_tile import (
+from tilewright.kernels.hopper_sum import (
     AS_IS,
     COPIED,
     COPIES,
     GATHERED,
     HALVED,
-    PIECES,
     PLAIN,
     PROMOTED,
-    SWIZZLED,
-    TALL,
     WAYS,
-    Sizes,
     Values,
     chunks_of,
     held,
-    k_group,
     most_steps,
     numbers,
     parts_of,
     products,
     promotions,
+    ways,
+)
+from tilewright.kernels.hopper_tile import (
+    PIECES,
+    SWIZZLED,
+    TALL,
+    Sizes,
+    k_group,
     raster,
     run,
     sizes,
-    ways,
 )
 from tilewright.kernels.hopper_work import work_of
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks

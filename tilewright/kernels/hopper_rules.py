@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Rule
-from tilewright.kernels.hopper_tile import (
+from tilewright.kernels.hopper_sum import (
     GATHERED,
     HALVED,
+    chunks_of,
+    most_patches,
+    runs,
+    steps,
+    taps,
+)
+from tilewright.kernels.hopper_tile import (
     ROWS,
     SWIZZLED,
-    chunks_of,
     image_of,
     joint,
     lines,
-    most_patches,
     outputs_of,
     raster,
     registers,
     registers_at_most,
-    runs,
     sizes,
-    steps,
-    taps,
     threads,
 )
 from tilewright.kernels.tensor_map import TensorMap

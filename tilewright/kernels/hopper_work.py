@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Work
-from tilewright.kernels.hopper_tile import (
+from tilewright.kernels.hopper_sum import (
     COPIES,
     GATHERED,
     HALVED,
     PROMOTED,
     TF32,
     THREE,
-    Sizes,
     Values,
     held,
-    joint,
     most_patches,
     most_steps,
     numbers,
     parts_of,
     products,
     promotions,
+)
+from tilewright.kernels.hopper_tile import (
+    Sizes,
+    joint,
     registers,
     run,
     sizes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from tilewright.device import Device
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     F64 = np.ndarray[Any, np.dtype[np.float64]]
 
 _LARGE = 1 << 31
+_FEW = 4  # channels of a group; and how many times larger than the outputs the matrix of all taps may be
 _INPUTS = ("x", "w", "bias", "z")
 
 
@@ -188,17 +190,24 @@ def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
 
 
 def _conv(pr: Problem, x: F64, w: F64) -> F64:
-    """Sum one matrix product per filter tap; x in its own layout, the result nchw."""
+    """Sum matrix products, one per filter tap, or of few channels one of all; x in its own layout, y nchw."""
     import numpy as np
 
     x = x.transpose(0, 3, 1, 2) if pr.layout_in == "nhwc" else x
     padded = np.pad(x, ((0, 0), (0, 0), pr.pad[:2], pr.pad[2:]))
-    y = np.zeros((pr.n, pr.groups, pr.kg, pr.p * pr.q))
-    for r in range(pr.r):
-        for s in range(pr.s):
-            top, left = r * pr.dilation[0], s * pr.dilation[1]
-            rows = slice(top, top + (pr.p - 1) * pr.stride[0] + 1, pr.stride[0])
-            columns = slice(left, left + (pr.q - 1) * pr.stride[1] + 1, pr.stride[1])
-            part = padded[:, :, rows, columns].reshape(pr.n, pr.groups, pr.cg, pr.p * pr.q)
-            y += w[:, :, r, s].reshape(1, pr.groups, pr.kg, pr.cg) @ part
+
+    def under(r: int, s: int) -> F64:
+        top, left = r * pr.dilation[0], s * pr.dilation[1]
+        rows = slice(top, top + (pr.p - 1) * pr.stride[0] + 1, pr.stride[0])
+        columns = slice(left, left + (pr.q - 1) * pr.stride[1] + 1, pr.stride[1])
+        return padded[:, :, rows, columns].reshape(pr.n, pr.groups, pr.cg, pr.p * pr.q)
+
+    taps = list(product(range(pr.r), range(pr.s)))
+    y: F64 = np.zeros((pr.n, pr.groups, pr.kg, pr.p * pr.q))
+    if pr.cg <= _FEW and len(taps) * pr.cg <= _FEW * pr.kg:
+        columns = np.concatenate([under(r, s) for r, s in taps], axis=2)
+        np.matmul(w.transpose(0, 2, 3, 1).reshape(1, pr.groups, pr.kg, -1), columns, out=y)
+    else:
+        for r, s in taps:
+            y += w[:, :, r, s].reshape(1, pr.groups, pr.kg, pr.cg) @ under(r, s)
     return y.reshape(pr.n, pr.k, pr.p, pr.q)

@@ -1,0 +1,103 @@
+"""How the hopper kernel reads its input, what it multiplies, and the steps of its sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tilewright.kernels.halves import HALVES
+from tilewright.kernels.nhwc import each, tap_chunks
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import Problem
+
+Values = dict[str, int]  # of a config's params
+AS_IS, COPIED, GATHERED, HALVED = range(4)
+WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
+        "copied to nhwc in two of f16 for each number, by a second kernel")  # fmt: skip
+COPIES = (COPIED, HALVED)
+MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
+PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them; and HALVES
+# Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says. Accurate:
+# one of tf32, 8 numbers deep, as mma has it, and as FEWEST_ACCURATE was simulated; or two of f16, 16 deep,
+# whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.
+PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
+
+
+def ways(pr: Problem) -> tuple[int, ...]:
+    """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered.
+
+    Numbers that are split are so by whoever copies them, and then the copy engine can copy patches.
+    """
+    nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
+    whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
+    split = pr.math == "accurate"
+    copied = (COPIED,) if not whole or split else ()
+    gathered = (GATHERED,) if pr.cg * pr.r * pr.s <= MOST_GATHERED else ()
+    return whole + copied + gathered + ((HALVED,) if split else ())
+
+
+def products(pr: Problem, way: int) -> int:
+    """What is multiplied: numbers as they are, rounded to tf32, split into two of tf32 or of f16, or e4m3."""
+    if pr.math != "strict":
+        return TF32 if pr.math == "tf32" else HALVES if way == HALVED else THREE
+    return E4M3 if pr.dtype == "f8" else PLAIN
+
+
+def parts_of(pr: Problem) -> int:
+    """Tiles that a step has of each operand: the high parts of numbers, and the low ones."""
+    return 2 if pr.math == "accurate" else 1
+
+
+def numbers(pr: Problem, way: int) -> int:
+    """Numbers of a piece of 16 bytes."""
+    return 8 if way == HALVED else each(pr)
+
+
+def promotions(pr: Problem, cf: Values) -> int:
+    """How often the sums of a step are promoted."""
+    kind = products(pr, cf["x"])
+    return ceil_div(cf["chunks"] // 2, PROMOTED[kind]) if kind in PROMOTED else 0
+
+
+def chunks_of(pr: Problem, way: int) -> int:
+    """Pieces of 16 bytes of the sum under one tap; of all of it where it is gathered, in steps of two."""
+    if way == GATHERED:
+        return ceil_div(pr.cg * pr.r * pr.s, 2 * each(pr)) * 2
+    return ceil_div(pr.cg, numbers(pr, way))
+
+
+def taps(pr: Problem, way: int) -> int:
+    """Steps that one patch serves."""
+    return 1 if way == GATHERED else pr.r * pr.s
+
+
+def runs(pr: Problem, way: int, chunks: int) -> int:
+    """Runs of channels of the sum, one patch each."""
+    return ceil_div(chunks_of(pr, way), chunks)
+
+
+def held(pr: Problem, cf: Values) -> int:
+    """Pieces that a pixel of a group has in the input as it is read, of each part: of halves whole steps."""
+    return runs(pr, HALVED, cf["chunks"]) * cf["chunks"] if cf["x"] == HALVED else tap_chunks(pr)
+
+
+def steps(pr: Problem, way: int, chunks: int) -> int:
+    """Steps of the sum."""
+    return runs(pr, way, chunks) * taps(pr, way)
+
+
+def most_steps(pr: Problem, cf: Values) -> int:
+    """Steps of the longest share of the sum."""
+    return max(end - start for start, end in _shares(pr, cf))
+
+
+def most_patches(pr: Problem, cf: Values) -> int:
+    """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
+    of_patch = taps(pr, cf["x"])
+    return max((end - 1) // of_patch - start // of_patch + 1 for start, end in _shares(pr, cf))
+
+
+def _shares(pr: Problem, cf: Values) -> Iterator[tuple[int, int]]:
+    """First step of each share of the sum, and the one behind its last: whole batches."""
+    count, whole = cf["sc"] * cf["sg"], steps(pr, cf["x"], cf["chunks"]) // cf["batch"]
+    return pairwise(share * whole // count * cf["batch"] for share in range(count + 1))
