@@ -27,7 +27,7 @@ from tilewright.kernels.hopper_tile import (
     run,
     sizes,
 )
-from tilewright.kernels.nhwc import copied_bytes
+from tilewright.kernels.nhwc import copied_bytes, each
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -69,6 +69,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     by_threads = 0 if sz.image or gathered else patches * sz.places * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
     promoted = steps * promotions(pr, cf)
+    filters = parts_of(pr) * pr.w_bytes * each(pr) / numbers(pr, cf["x"])
     return Work(
         blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
@@ -80,7 +81,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
-        dram_bytes=float(pr.x_bytes + parts_of(pr) * pr.w_bytes + pr.y_bytes),
+        dram_bytes=float(pr.x_bytes + filters + pr.y_bytes),
         first=FIRST if sz.image else 1.0,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
         combine=COMBINE_NAMES[combine],
