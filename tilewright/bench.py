@@ -150,8 +150,8 @@ class Bench:
             )  # fmt: skip
         return figure, None if reason else bound
 
-    def document(self, rows: Sequence[BenchRow], budget: str = "") -> dict[str, Any]:
-        """Return the results file of rows (see ``report.results``)."""
+    def document(self, rows: Sequence[BenchRow], budget: str = "", before: str = "") -> dict[str, Any]:
+        """Return the results file of rows (see ``report.results``), some of them of commits ``before``."""
         device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
         peaks = {problem.kind: peak_tflops(device, problem.kind) for problem in problems}
         floors = [floor_us(problem, device) for problem in problems]  # the rates may have risen since
@@ -160,7 +160,7 @@ class Bench:
                 **asdict(device), "key": device.key, **self.runtime.versions(), "peak_tflops": peaks,
             },
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": commit(),
+            "commit": commits(before),
             "protocol": {
                 "cold": "median of interleaved rounds, caches flushed by reading before each run",
                 "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
@@ -279,6 +279,11 @@ def _timed(figure: OurFigure, measured: Measurement | None) -> OurFigure:
         return figure
     times = {"cold_us": measured.cold_us, "warm_us": measured.warm_us, "ci95_us": measured.ci95_us}
     return replace(figure, **times)  # type: ignore[arg-type]
+
+
+def commits(before: str) -> str:
+    """Return the commits that results are of: those of earlier runs, and this one."""
+    return ", ".join(filter(None, dict.fromkeys([*before.split(", "), commit()])))
 
 
 def commit() -> str:

@@ -238,3 +238,28 @@ def test_model_report(
     monkeypatch.setattr(replay, "replay", lambda problem, *_, **__: one if str(problem) == A else None)
     assert main(["model-report", A, B]) == 0
     assert "1 layer left out: fewer than two right configs recorded" in capsys.readouterr().out
+
+
+def test_bench_goes_on_from_its_file_and_adds_layers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "o.json"
+    bench = ["bench", "--device", "numpy", "--peers", "none", "--no-tune", "--json", str(file)]
+    assert main([*bench, A]) == 0
+    first = json.loads(file.read_text())
+    assert main([*bench, "--resume", A]) == 0  # nothing to do: the file stays what it was
+    assert json.loads(file.read_text()) == first
+    capsys.readouterr()
+    file.write_text(file.read_text().replace(json.dumps(first["commit"]), '"abc"'))
+    assert main([*bench, "--resume", B, A]) == 0
+    second = json.loads(file.read_text())
+    assert [row["problem"] for row in second["rows"]] == [A, B]
+    assert second["rows"][0] == first["rows"][0]
+    assert second["commit"].startswith("abc")
+    assert "taken over" in capsys.readouterr().err
+    file.write_text(json.dumps(first | {"device": first["device"] | {"key": "another"}}))
+    assert main([*bench, "--resume", A]) == 2
+    assert "was measured on another, this is" in capsys.readouterr().err
+    assert main([*bench[:-2], "--resume", A]) == 2
+    assert "give --json FILE too" in capsys.readouterr().err

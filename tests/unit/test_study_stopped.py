@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tilewright import bench
 from tilewright.cli import main
 from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime
@@ -166,7 +167,8 @@ def test_a_study_of_several_days_says_so() -> None:
 
 def at(commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the code be of a commit."""
-    monkeypatch.setattr(engine, "commit", lambda: commit)
+    for module in (bench, engine):
+        monkeypatch.setattr(module, "commit", lambda: commit)
 
 
 @pytest.mark.parametrize("stop", ["steps: A", "steps: B", "search: B"])

@@ -13,14 +13,13 @@ from tilewright.cli.screen import Progress, foretell, remark, show, wrote
 from tilewright.cli.search import Search
 from tilewright.errors import count
 from tilewright.report.plot import draw, drawable
-from tilewright.report.results import parse
+from tilewright.report.results import held, parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
 
 if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.peers import Peer
-    from tilewright.rows import BenchRow
 
 Peers = Annotated[
     str | None,
@@ -60,6 +59,7 @@ def bench(
     all_families: AllFamilies = False,
     again: options.Again = False,
     no_tune: NoTune = False,
+    resume: options.Resume = False,
     json_file: options.JsonFile = None,
     markdown: Markdown = None,
     plot: Plot = None,
@@ -67,6 +67,7 @@ def bench(
     """Race our kernels against the peers, layer by layer.
 
     A layer is tuned first if no winner is known; each answer is checked; all run on the same inputs.
+    Ctrl-C keeps the layers that are done; --json FILE --resume goes on from them, or adds layers.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
@@ -76,6 +77,7 @@ def bench(
         drawable(plot)
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
+    source = outputs.to_resume(json_file) if resume else None
     runtime = options.open_device(device)
     options.room(found, runtime)
     options.measure(runtime)
@@ -98,23 +100,36 @@ def bench(
             threads=min(runtime.device.units, options.cores()),
             progress=progress.now,
         )
-        rows: list[BenchRow] = []
+        before = held(source, runtime.device.key)
+        rows = {(row.name, row.problem): row for row in before.rows if row.ours.cold_us}
+        left = {(layer.name, str(layer.problem)) for layer in found} - rows.keys()
+        to_do = len(left)
+
+        def document() -> dict[str, Any]:
+            made = work.document(list(rows.values()), str(limit or ""), before.commit)
+            return made if len(left) < to_do else made | {"date": before.date, "commit": before.commit}
 
         def report() -> None:
             if rows:
-                _report(work.document(rows, str(limit or "")), files, all_families)
-            if len(rows) < len(found):
-                remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")))
+                _report(document(), files, all_families)
+            if left:
+                said = stopping.LAYERS.format(done=len(found) - len(left), all=count(len(found), "layer"))
+                remark(said + (outputs.way_on(json_file) or stopping.AGAIN))
 
         with stopping.until_stopped(report) as stop:
             for layer in found:
-                row = work.row(layer)
-                rows.append(row)
-                said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
-                progress.finished(f"{layer.name}: {said}, floor {time_text(row.floor_us)} us")
+                key = (layer.name, str(layer.problem))
+                said = "taken over"
+                if key in left:
+                    row = rows[key] = work.row(layer)
+                    left.remove(key)
+                    outputs.keep(document(), json_file)
+                    said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
+                    said += f", floor {time_text(row.floor_us)} us"
+                progress.finished(f"{layer.name}: {said}")
     report()
     stop.leave()
-    if any(row.ours.cold_us is None for row in rows):
+    if any(row.ours.cold_us is None for row in rows.values()):
         raise typer.Exit(1)
 
 

@@ -60,6 +60,12 @@ BudgetText = Annotated[
         "a minute.",
     ),
 ]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Go on from the file of --json: what it holds is taken over, the rest is measured."
+    ),
+]
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]
 Families = Annotated[
     str | None,

@@ -48,6 +48,30 @@ def is_replaceable(file: Path) -> bool:
     return not is_stdout(file) and (file.is_file() or not file.exists())
 
 
+def to_resume(json_file: Path | None) -> Path:
+    """Return the file that --resume goes on from.
+
+    Raises:
+        OptionError: none was named, or one that cannot be read again.
+    """
+    if json_file is None or not is_replaceable(json_file):
+        raise OptionError("--resume: goes on from the file that --json names; give --json FILE too")
+    return json_file
+
+
+def way_on(json_file: Path | None) -> str:
+    """Say how to go on with what was stopped, if its results went to a file."""
+    if json_file is None or not is_replaceable(json_file):
+        return ""
+    return "; the same command with --resume goes on"
+
+
+def keep(document: Any, json_file: Path | None) -> None:
+    """Write what there is so far to the file of --json: a crash or a kill loses the layer under way alone."""
+    if json_file is not None and is_replaceable(json_file):
+        write(json_file, as_json(document), "--json")
+
+
 def as_json(document: Any) -> str:
     """A document as the text of a file."""
     return json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -44,12 +44,6 @@ Part = Annotated[
     list[str] | None,
     typer.Option("--part", metavar="N", help="Run this part alone, counted from 1; or some: 1,3."),
 ]
-Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume", help="Go on from the file of --json: what it holds is taken over, the rest is measured."
-    ),
-]
 
 
 def study(
@@ -58,7 +52,7 @@ def study(
     quick: Quick = False,
     budget: Budget = None,
     part: Part = None,
-    resume: Resume = False,
+    resume: options.Resume = False,
     json_file: options.JsonFile = None,
     markdown: Markdown = None,
     html: Html = None,
@@ -77,7 +71,7 @@ def study(
     wanted, limit = chosen(found, _numbers(part)), options.budget(budget)
     files = {"--json": json_file, "--markdown": markdown, "--html": html, "--plot": plot}
     quiet = outputs.check(files)
-    source = _source(json_file) if resume else None
+    source = outputs.to_resume(json_file) if resume else None
     if plot is not None:
         drawable(plot)
     runtime = options.open_device(device, measured=True)
@@ -97,13 +91,13 @@ def study(
         if standing.parts:
             _write(standing.result(lab), files, quiet)
         if left := standing.left():
-            remark(f"stopped: {left}{_way_on(json_file) if standing.parts else ''}")
+            remark(f"stopped: {left}{outputs.way_on(json_file) if standing.parts else ''}")
 
     with stopping.until_stopped(report) as stop:
         for done in standing.taken_over:
             show_part(done)
         for grown in standing.run(lab):
-            _keep(standing.result(lab), json_file)
+            outputs.keep(engine.document(standing.result(lab)), json_file)
             show_part(grown)
     report()
     stop.leave()
@@ -115,32 +109,6 @@ def _numbers(given: list[str] | None) -> list[int]:
     if wrong := [text for text in texts if not text.isdecimal()]:
         raise options.OptionError(f"--part {wrong[0]!r}: must be the number of a part, or some: 1,3")
     return [int(text) for text in texts]
-
-
-def _keep(result: StudyResult, json_file: Path | None) -> None:
-    """Write what there is so far to the file of --json: a crash or a kill loses the layer under way alone."""
-    from tilewright.studies import engine
-
-    if json_file is not None and outputs.is_replaceable(json_file):
-        outputs.write(json_file, outputs.as_json(engine.document(result)), "--json")
-
-
-def _source(json_file: Path | None) -> Path:
-    """Return the file that --resume goes on from.
-
-    Raises:
-        OptionError: none was named, or one that cannot be read again.
-    """
-    if json_file is None or not outputs.is_replaceable(json_file):
-        raise options.OptionError("--resume: goes on from the file that --json names; give --json FILE too")
-    return json_file
-
-
-def _way_on(json_file: Path | None) -> str:
-    """Say how to go on with a study that was stopped, if its results went to a file."""
-    if json_file is None or not outputs.is_replaceable(json_file):
-        return ""
-    return "; the same command with --resume goes on"
 
 
 def _lab(runtime: Runtime, quick: bool, rounds: int, limit: object) -> Lab:

@@ -60,7 +60,7 @@ def tune(
             document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
-            remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")))
+            remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")) + stopping.AGAIN)
 
     with Progress(len(found), "tuning") as progress:
         search = Search(

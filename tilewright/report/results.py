@@ -75,6 +75,22 @@ def load(path: Path) -> Results:
         raise StoreError(f"results file {path}: {error}") from None
 
 
+def held(file: Path | None, device: str) -> Results:
+    """Read what an earlier run on a device, by its key, left in a file; no rows if there is none.
+
+    Raises:
+        StoreError: as ``load``, or it is of another device.
+    """
+    if file is None or not file.exists():
+        return Results(device={}, date="", commit="", rows=())
+    found = load(file)
+    if (there := found.device.get("key", "an unknown device")) != device:
+        raise StoreError(
+            f"--resume: {file} was measured on {there}, this is {device}; name another file after --json"
+        )
+    return found
+
+
 def parse(document: Any) -> Results:
     """Turn a results document into values.
 

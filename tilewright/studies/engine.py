@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tilewright.bench import commit
+from tilewright.bench import commit, commits
 from tilewright.studies.counters import run_counters
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
@@ -66,14 +66,13 @@ def parts(wanted: Iterable[Part], lab: Lab, held: Mapping[str, PartResult]) -> I
 
     ``held``, by title, are of an earlier run: those that are done are not run, the others are gone on with.
     """
-    here = commit()
     for part in wanted:
         before = held.get(part.title)
         if before and not before.left:
             continue
-        commits = dict.fromkeys([*(before.commit.split(", ") if before else ()), here])
+        theirs = commits(before.commit if before else "")
         for found in _run(part, lab, before):
-            yield replace(found, date=_now(), commit=", ".join(filter(None, commits)))
+            yield replace(found, date=_now(), commit=theirs)
 
 
 def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
