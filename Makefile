@@ -36,7 +36,7 @@ help:
 
 demo: $(DEMO_READY)
 	@mkdir -p $(DEMO)
-	$(PY) -m tilewright bench resnet --device cpu --peers onnxruntime,onednn --budget 8s \
+	$(PY) -m tilewright bench resnet --device cpu --peers onnxruntime,onednn --budget 10s \
 		--json $(DEMO)/resnet-f32.json --markdown $(DEMO)/resnet-f32.md --plot $(DEMO)/resnet-f32.svg
 
 test: $(TEST_READY)

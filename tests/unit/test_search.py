@@ -153,3 +153,13 @@ def test_a_family_that_promises_nothing_gets_an_equal_share() -> None:
     strategies = [Promising("odd", math.inf), Promising("fast", 10.0)]
     proposals = Proposals(list(strategies), lambda config: True, ["odd", "fast"])
     assert counts(proposals.next(8)) == {"slow": 0, "fast": 4, "odd": 4}
+
+
+def test_what_won_elsewhere_takes_turns_with_what_is_proposed() -> None:
+    elsewhere = [Config("elsewhere", row(i).items) for i in range(6)]
+    proposals = Proposals([Promising("fast", 10.0)], lambda config: True, ["fast"], elsewhere)
+    assert [c.family for c in proposals.first(2)] == ["elsewhere"] * 2
+    later = [c.family for c in proposals.next(2) + proposals.next(4) + proposals.next(4)]
+    assert later == ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2
+    one_by_one = Proposals([Promising("fast", 10.0)], lambda config: True, ["fast"], elsewhere)
+    assert [one_by_one.next(1)[0].family for _ in range(4)].count("elsewhere") <= 2

@@ -66,7 +66,8 @@ class Proposals:
     """Shares the trials out among the strategies of the families: the slower a family's best, the fewer.
 
     Until a family is measured, its best is what its strategy expects. The fastest is asked first.
-    What won elsewhere, ``first``, is tried before any strategy is asked for anything.
+    Some of what won elsewhere, ``first``, is tried before any strategy is asked for anything; the rest in
+    turns with what they propose, so that winners of an older source do not use up a small budget.
     """
 
     def __init__(
@@ -79,11 +80,14 @@ class Proposals:
         self._best: dict[str, float] = {}
         self._seen: set[str] = set()
         self._first = [config for config in first if wanted(config)]
+        self._ahead = 0  # by how many what won elsewhere is ahead of proposals
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
-        if (found := self.first(count)) or count <= 0:
-            return found
+        if count <= 0:
+            return []
+        found = self.first((count - self._ahead) // 2)
+        elsewhere = len(found)
         self._promised = self._promised or [strategy.promise_us() for strategy in self._strategies]
         asking = list(range(len(self._strategies)))
         while len(found) < count and asking:
@@ -100,11 +104,14 @@ class Proposals:
                 self._seen.update(str(c) for c in proposed)
                 if len(found) >= count:
                     break
-        return found
+        self._ahead -= len(found) - elsewhere
+        return found or self.first(count)
 
     def first(self, count: int) -> list[Config]:
         """Return at most ``count`` configs that won elsewhere."""
+        count = max(0, count)
         found, self._first = self._first[:count], self._first[count:]
+        self._ahead += len(found)
         self._seen.update(str(config) for config in found)
         return found
 

@@ -38,7 +38,7 @@ __all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
 
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
-MOST_HINTS = 12  # of the store, tried first
+MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
 _MOST_COMPILERS = 15
 _GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
 _TRIAL_S = 0.4  # of one trial on a CPU
@@ -229,7 +229,7 @@ class _Run:
         """Try configs, ``size`` of them at a time, until the budget or the space is used up."""
         batches: deque[_Batch] = deque()
         try:
-            if first := proposals.first(min(size, self._room())):
+            if first := proposals.first(min(max(2, size // 2), self._room())):
                 futures = self.ahead.submit(first)
                 proposals.think(ready.done)
                 ready.result()
