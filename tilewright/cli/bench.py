@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +14,16 @@ from tilewright.cli.screen import Progress, foretell, remark, show, wrote
 from tilewright.cli.search import Search
 from tilewright.errors import count
 from tilewright.report.plot import draw, drawable
-from tilewright.report.results import held, parse
+from tilewright.report.results import Results, held, parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
 
 if TYPE_CHECKING:
+    from tilewright.bench import Bench
     from tilewright.device import Device
     from tilewright.peers import Peer
+    from tilewright.rows import BenchRow
+    from tilewright.shapes import Layer
 
 Peers = Annotated[
     str | None,
@@ -100,37 +104,60 @@ def bench(
             threads=min(runtime.device.units, options.cores()),
             progress=progress.now,
         )
-        before = held(source, runtime.device.key)
-        rows = {(row.name, row.problem): row for row in before.rows if row.ours.cold_us}
-        left = {(layer.name, str(layer.problem)) for layer in found} - rows.keys()
-        to_do = len(left)
-
-        def document() -> dict[str, Any]:
-            made = work.document(list(rows.values()), str(limit or ""), before.commit)
-            return made if len(left) < to_do else made | {"date": before.date, "commit": before.commit}
+        standing = _Standing(work, str(limit or ""), found, held(source, runtime.device.key))
 
         def report() -> None:
-            if rows:
-                _report(document(), files, all_families)
-            if left:
+            if standing.rows:
+                _report(standing.document(), files, all_families)
+            if left := standing.left:
                 said = stopping.LAYERS.format(done=len(found) - len(left), all=count(len(found), "layer"))
                 remark(said + (outputs.way_on(json_file) or stopping.AGAIN))
 
         with stopping.until_stopped(report) as stop:
             for layer in found:
-                key = (layer.name, str(layer.problem))
                 said = "taken over"
-                if key in left:
-                    row = rows[key] = work.row(layer)
-                    left.remove(key)
-                    outputs.keep(document(), json_file)
-                    said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
-                    said += f", floor {time_text(row.floor_us)} us"
+                if layer in standing.left:
+                    said = standing.measure(layer)
+                    outputs.keep(standing.document(), json_file)
                 progress.finished(f"{layer.name}: {said}")
     report()
     stop.leave()
-    if any(row.ours.cold_us is None for row in rows.values()):
+    if any(row.ours.cold_us is None for row in standing.rows.values()):
         raise typer.Exit(1)
+
+
+@dataclass
+class _Standing:
+    """The rows of a benchmark so far, those that an earlier run left in its file among them."""
+
+    work: Bench
+    budget: str
+    layers: list[Layer]
+    before: Results
+    rows: dict[tuple[str, str], BenchRow] = field(default_factory=dict)
+    measured: bool = False
+
+    def __post_init__(self) -> None:
+        """Take over what has a time."""
+        self.rows |= {(row.name, row.problem): row for row in self.before.rows if row.ours.cold_us}
+
+    @property
+    def left(self) -> list[Layer]:
+        """The layers that have no row yet."""
+        return [layer for layer in self.layers if (layer.name, str(layer.problem)) not in self.rows]
+
+    def measure(self, layer: Layer) -> str:
+        """Measure a layer, and say what came of it."""
+        row = self.rows[layer.name, str(layer.problem)] = self.work.row(layer)
+        self.measured = True
+        said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
+        return f"{said}, floor {time_text(row.floor_us)} us"
+
+    def document(self) -> dict[str, Any]:
+        """The results file; its date and commit stay what they were if nothing is new."""
+        made = self.work.document(list(self.rows.values()), self.budget, self.before.commit)
+        kept = {"date": self.before.date, "commit": self.before.commit}
+        return made if self.measured else made | kept
 
 
 def _peers(names: str, device: Device) -> tuple[Peer, ...]:

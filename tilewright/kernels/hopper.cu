@@ -41,90 +41,11 @@
 #include "hopper_store.h"
 
 #ifdef __CUDACC__
-#define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 #define TOGETHER !PROMOTED  // products of a batch are under way together
 #define LAG (TOGETHER ? 1 : 0)  // batches whose products are under way, besides the newest (2 cost more: a buffer)
 #define BATCHES (TAPS < BATCH ? 1 : TAPS / BATCH)  // of a patch
 
-INLINE void make_barriers(shared_t shared, const Block *b) {
-    UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
-    UNROLL for (int i = 0; i < X_BARS; i++) bar_init(X_FULL(i), MAPPED ? 1 : X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
-    if (!MAPPED) bar_init(FIRST, THREADS - 32);
-    if (SC > 1) bar_init(MEET, 1);
-    bar_init_done();
-    if (SC > 1) bar_expect(MEET, (SC - 1) * rows_of(b->sc) * PITCH * 4);
-}
-
-#if MAPPED
-// Send for the patches, SENT of them from `slot` on, that steps from `step` on read.
-#define SENT (JOINT ? BATCH : 1)
-INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot, shared_t bar) {
-    const int lines = PHASES_H * PHASES_W * LINES;
-    UNROLL for (int i = 0; i < SENT * X_PARTS * lines; i++) {
-        const int line = i % lines, part = i / lines % X_PARTS, patch = i / lines / X_PARTS, phase = line / LINES;
-        const int c = ((b->at.group * X_PARTS + part) * CC + ((JOINT ? step : step / TAPS) + patch) * CHUNKS) * EACH;
-        const int o = b->px0 + line % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
-        image_copy(shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW), b->x, c, q * STR_W - PAD_L,
-                   p * STR_H - PAD_T, n, phase % PHASES_W, phase / PHASES_W, bar);
-    }
-}
-
-// Send for the block's first patches, while another thread sends for its first filters (EARLY). Where several blocks
-// share a unit all filters would wait behind all of their patches: there one thread sends, filters first.
-INLINE void send_first(shared_t shared, const Block *b) {
-    bar_init(FIRST, 1);
-    bar_init_done();
-    CHAIN_WAIT();
-    bar_expect(FIRST, SENT * X_BYTES);
-    send_for_patches(shared, b, b->first, 0, FIRST);
-}
-#endif
-
-// Send for all filters of the block, BATCH steps at a time; where they are mapped, for patches too. By one thread:
-// to wait, announce and send takes it about 200 cycles.
-INLINE void send(shared_t shared, const Block *b) {
-    int slot = 0, parity = 1, x_slot = 0, x_parity = 1;  // of the phase before: that its readers are done
-    NO_UNROLL for (int i = 0; i < (b->last - b->first) / BATCH; i++) {
-        const int step = b->first + i * BATCH, part = BATCH * W_BYTES / COPIES * b->copy;
-        if (i >= STAGES) bar_wait(W_EMPTY(slot), parity);
-        const int sent = EARLY && i == 0;  // for the first patches another thread has
-        bar_expect(W_FULL(slot), BATCH * (W_BYTES + (JOINT && !sent ? X_BYTES : 0)));
-        bulk_copy(shared + slot * (BATCH * W_BYTES) + part, b->w + (offset_t)step * W_BYTES + part,
-                  BATCH * W_BYTES / COPIES, W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
-#if MAPPED
-        if (i == 0) CHAIN_WAIT();  // filters were there before
-#endif
-#if JOINT
-        if (!sent) send_for_patches(shared, b, step, slot * BATCH, W_FULL(slot));
-#elif MAPPED
-        if (i == 0 || step % TAPS == 0) {
-            if (step / TAPS - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(x_slot), x_parity);
-            bar_expect(X_FULL(x_slot), sent ? 0 : X_BYTES);
-            if (!sent) send_for_patches(shared, b, step, x_slot, X_FULL(x_slot));
-            NEXT(x_slot, x_parity, X_STAGES);
-        }
-#endif
-        NEXT(slot, parity, STAGES);
-    }
-}
-
-// Arrive when this thread's part of a patch has come; what it has written itself, seen by the tensor cores.
-INLINE void patch_copied(shared_t bar) {
-    if (!ROUNDED) return bar_after_copies(bar);
-    wg_see_copies();
-    bar_arrive(bar);
-}
-
-// Copy the block's patches; the first one has been by all threads.
-INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
-    int slot = 0, parity = 1;
-    NO_UNROLL for (int step = b->first / TAPS; step <= (b->last - 1) / TAPS; step++) {
-        if (step - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
-        if (step > b->first / TAPS) copy_patch(shared, X_FROM + slot * X_BYTES, b, step, thread, X_THREADS);
-        patch_copied(X_FULL(slot));
-        NEXT(slot, parity, X_STAGES);
-    }
-}
+#include "hopper_send.h"
 
 // Multiply the steps of a batch, which is number `at` of its patch.
 INLINE void multiply_batch(acc_t sums[SUM_WORDS], shared_t shared, int slot, int x_slot, int at, int team, int thread) {
