@@ -108,6 +108,31 @@ def test_the_main_loop_is_products(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "change", "own", "transposed"),
+    [
+        ("f16-nhwc+bias+relu", {}, True, 4),  # 56 pixels: three times 16, and 8
+        ("f8-nhwc", dict(wn=2, bn=24), True, 2),
+        ("i8-nhwc", dict(bn=48), True, 0),
+        ("f16-nhwc", dict(sg=2, combine=2), True, 0),  # partial sums
+        ("f16-nhwc", dict(sc=8), False, 0),
+        ("f16-nhwc+add", {}, False, 0),
+        ("f16-nhwc2nchw", {}, False, 0),
+    ],
+)
+def test_a_warp_stores_its_own_sums(
+    text: str, change: dict[str, int], own: bool, transposed: int, tmp_path: Path
+) -> None:
+    """Then no barrier of all threads comes after that by which buffers are ready."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    problem = Problem.parse(f"n1c512h7w7k512r3s3p1-{text}")
+    found = HOPPER.blueprint(problem, H100, _config(**dict(sc=1) | change))
+    assert dict(found.defines)["OWN"] == own
+    lines = instructions(found, "sm_90", tmp_path)
+    assert sum("STSM" in line for line in lines) == transposed
+    assert any(re.search(r"BAR.SYNC\S* 0x0", line) for line in lines) != own
+
+
+@pytest.mark.parametrize(
     ("kind", "product", "adds"),
     [("tf32", "HGMMA.64x56x8.F32.TF32", 0), ("f8", "QGMMA.64x56x32.F32.E4M3.E4M3", 28)],
 )

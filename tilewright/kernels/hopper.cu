@@ -39,6 +39,7 @@
 
 #include "hopper_tile.h"
 #include "hopper_store.h"
+#include "hopper_own.h"
 
 #ifdef __CUDACC__
 #define TOGETHER !PROMOTED  // products of a batch are under way together
@@ -95,8 +96,8 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
     WG_WAIT(0);
 }
 
-// Fill the tile of sums: roles part here, and meet again behind it.
-INLINE void sum_up(shared_t shared, const Block *b) {
+// Fill the tile of sums: roles part here, and meet again behind it; or (OWN) those who have summed up store y.
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
     const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     if (sender) {
@@ -143,11 +144,18 @@ INLINE void sum_up(shared_t shared, const Block *b) {
         }
         multiply_all(sums, shared, b, team, thread);
         join_sums(sums, moves);
-        if (TEAMS > 1) asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory");  // no team reads buffers any more
+#if OWN
+        if (OWN_WAITS) TEAMS_SYNC();
+        store_own(y, bias, shared, b, sums, team, thread);
+#else
+        if (TEAMS > 1) TEAMS_SYNC();  // no team reads buffers any more
         write_sums(shared, sums, team, thread);
         if (SC > 1) wg_see_copies();  // what was written, seen by the copy engine
+#endif
     }
+#if !OWN
     BARRIER();
+#endif
 #if SC > 1  // each block of the cluster gets its rows from all
     if (thread % 32 == 0)  // a warp takes 100 cycles for each
         NO_UNROLL for (int sc = team * 4 + warp; sc < SC; sc += THREADS / 32)
@@ -162,7 +170,7 @@ INLINE void sum_up(shared_t shared, const Block *b) {
 }
 #else
 // The same, one step after the other; each block of a cluster works out all of its shares.
-INLINE void sum_up(shared_t shared, const Block *b) {
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
     int moves[2];
@@ -205,13 +213,13 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     TILE_ARRAY(shared);
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
-    sum_up(shared, &b);
+    sum_up(y, bias, shared, &b);
 #if COMBINE == LAST
     SHARED_FLAG(is_last);
 #else
     SHARED int *is_last = 0;
 #endif
-    store_tile(y, bias, z, partial, arrived, is_last, &b, shared);
+    if (!OWN) store_tile(y, bias, z, partial, arrived, is_last, &b, shared);
 #ifdef __CUDACC__
     if (SC > 1) CLUSTER_WAIT();  // nobody leaves before its rows are copied
 #endif

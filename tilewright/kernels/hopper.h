@@ -135,6 +135,9 @@ INLINE int read_int(shared_t shared, int at) {
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(shared + at) : "memory");
     return v;
 }
+INLINE void read_two(int v[2], shared_t shared, int at) {
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(shared + at) : "memory");
+}
 INLINE void write_int(shared_t shared, int at, int v) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared + at), "r"(v) : "memory");
 }
@@ -208,6 +211,7 @@ INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n,
 }
 INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 #endif
+#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")  // all that multiply
 #define GROUP_ARRIVE() asm volatile("bar.arrive 2, %0;" ::"n"(THREADS) : "memory")
 #define GROUP_SYNC() asm volatile("bar.sync 2, %0;" ::"n"(THREADS) : "memory")
 INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, int rank) {

@@ -35,6 +35,7 @@ from tilewright.kernels.hopper_tile import (
     raster,
     run,
     sizes,
+    stores_own,
 )
 from tilewright.kernels.hopper_work import work_of
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
@@ -110,7 +111,7 @@ class Hopper(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
-        return _blueprint(problem, config.values, aligned, device.units)
+        return _blueprint(problem, config.values, aligned, device)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
@@ -130,7 +131,7 @@ class Hopper(Family):
         return most_steps(problem, cf) * of_step + shares + parts_of(problem) - 1
 
 
-def _blueprint(pr: Problem, cf: Values, aligned: bool, units: int) -> Blueprint:
+def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Blueprint:
     if not aligned and cf["x"] == AS_IS:
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, cf)
@@ -142,7 +143,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, units: int) -> Blueprint:
     elif cf["x"] == HALVED:
         parts = halves.programs(pr, held(pr, cf))
     return Blueprint(
-        source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned, units).items()), launches=launches,
+        source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned, device).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
@@ -200,7 +201,7 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     return tuple(launches), tuple(workspace)
 
 
-def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, units: int) -> Values:
+def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) -> Values:
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
     copied = copied_bytes(pr, held(pr, cf), sz.x_parts)
@@ -211,7 +212,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, units: int) -> V
         PROMOTED=PROMOTED.get(kind, 0),
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
         CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), MAPPED=int(sz.image is not None),
-        EARLY=int(sz.image is not None and sz.blocks <= units),
+        EARLY=int(sz.image is not None and sz.blocks <= device.units),
         BATCH=cf["batch"], STAGES=cf["stages"], X_STAGES=sz.x_stages, MIN_BLOCKS=cf["mb"], COPIES=cf["cm"],
         SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
@@ -221,6 +222,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, units: int) -> V
         N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
         PAD_L=pr.pad[2], C=pr.cg, X_NHWC=int(pr.layout_in == "nhwc"), X_WAY=cf["x"], RUN=run(pr, cf),
-        Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
+        Y_VECTOR=int(aligned), OWN=int(device.backend == "cuda" and aligned and stores_own(pr, cf)),
+        SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
         OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip

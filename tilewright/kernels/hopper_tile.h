@@ -43,7 +43,10 @@
 #define FAST (Y_NHWC ? KT : NB)              // it is [SLOW][PITCH], no two banks of a warp the same
 #define SLOW (Y_NHWC ? NB : KT)
 #define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
-#define TILE_BYTES (SLOW * PITCH * 4)
+#define SUMS_BYTES (SLOW * PITCH * 4)
+#define OWN_ROWS ((WG_N + 15) / 16 * 16)     // or, where a warp stores its own sums (hopper_own.h), of outputs of 2 bytes:
+#define OWN_PITCH (KB * 2 + 16)              // pixels of a team, bytes from one to the next: 8 of them in different banks
+#define TILE_BYTES (SUMS_BYTES > WN * OWN_ROWS * OWN_PITCH ? SUMS_BYTES : WN * OWN_ROWS * OWN_PITCH)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
 // Rows and columns of the sum in a tile: of a rectangle; else whole ones in a tile that begins with one.
 #define TILE_ROWS (TALL ? WN : NB < Q ? 0 : (NB - Q) / WR + 1)
@@ -116,7 +119,7 @@ INLINE int find_output(int px0, int px) {
 INLINE void find_places(shared_t shared, int px0, int thread, int count) {
     if (!GATHERS && !MAPPED)
         NO_UNROLL for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
-    for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0, px));
+    NO_UNROLL for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0, px));
 }
 
 // Write a piece of a patch, and its low parts.

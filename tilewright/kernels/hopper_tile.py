@@ -21,7 +21,7 @@ from tilewright.kernels.hopper_sum import (
     steps,
 )
 from tilewright.kernels.tensor_map import TensorMap
-from tilewright.kernels.tile import TWO_PASS, View, ceil_div
+from tilewright.kernels.tile import LAST, TWO_PASS, View, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
 APART, SWIZZLED = range(2)
@@ -201,7 +201,8 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     nhwc = pr.layout_out == "nhwc"
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
-    tile_bytes = 4 * slow * pitch
+    own_bytes = cf["wn"] * ceil_div(cf["bn"], 16) * 16 * (2 * kb + 16)  # outputs of 2 bytes (stores_own)
+    tile_bytes = max(4 * slow * pitch, own_bytes)
     meeting = 4 * cf["sc"] * ceil_div(slow, cf["sc"]) * pitch if cf["sc"] > 1 else 0
     buffers = max(tile_bytes, cf["stages"] * cf["batch"] * w_bytes + x_stages * x_bytes)
     barriers = 16 * (cf["stages"] + (0 if together else x_stages)) + 16
@@ -248,6 +249,16 @@ def run(pr: Problem, cf: Values) -> int:
         return 1
     most = 16 // (4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out])
     return gcd(pr.kg, most)
+
+
+def stores_own(pr: Problem, cf: Values) -> bool:
+    """Whether a warp may finish and store its own sums: they are whole, y is nhwc, and 8 channels aligned.
+
+    A pool takes sums of other warps, and a residual would be read 2 bytes at a time.
+    """
+    whole, here = cf["sc"] == 1 and cf["combine"] != LAST, cf["combine"] != TWO_PASS
+    alone = not (here and (pr.epilogue.pool or pr.epilogue.add))
+    return whole and alone and pr.layout_out == "nhwc" and pr.kg % 8 == 0
 
 
 def k_group(pr: Problem, sz: Sizes) -> int:

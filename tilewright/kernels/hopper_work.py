@@ -26,6 +26,7 @@ from tilewright.kernels.hopper_tile import (
     registers,
     run,
     sizes,
+    stores_own,
 )
 from tilewright.kernels.nhwc import copied_bytes, each
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
@@ -76,8 +77,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
         staging=60.0 + (gathering if gathered else by_threads / sz.threads * copy_slots)
         + steps / cf["batch"] * 16.0,
-        epilogue=40.0 + cf["bn"] / 2 * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
-        + (MEETING if cf["sc"] > 1 else 0.0),
+        epilogue=40.0 + _storing(pr, cf, runs) + (MEETING if cf["sc"] > 1 else 0.0),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
@@ -97,6 +97,14 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
             _rounding(pr, cf, sz) * patches / steps, by_threads * 16 / BY_THREADS / steps,
         ),
     )  # fmt: skip
+
+
+def _storing(pr: Problem, cf: Values, runs: float) -> float:
+    """Instructions of a thread to finish and store its sums; or to write them to a tile and store runs."""
+    sums = cf["bn"] / 2
+    if stores_own(pr, cf):
+        return sums * (3.0 if DTYPE_BYTES[pr.dtype_out] == 4 else 2.0)
+    return sums * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
 
 
 def _idle(pr: Problem, cf: Values, cycles: float) -> float:
