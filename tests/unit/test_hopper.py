@@ -21,7 +21,18 @@ from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.hopper_tile import Line, image_of, lines, patch_of, registers_at_most, run, sizes
+from tilewright.kernels.hopper_tile import (
+    BY_TILE,
+    MET,
+    OWN,
+    Line,
+    image_of,
+    lines,
+    patch_of,
+    registers_at_most,
+    run,
+    sizes,
+)
 from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.tools import pack
 from tilewright.problem import Problem
@@ -108,28 +119,30 @@ def test_the_main_loop_is_products(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "change", "own", "transposed"),
+    ("text", "change", "who", "transposed"),
     [
-        ("f16-nhwc+bias+relu", {}, True, 4),  # 56 pixels: three times 16, and 8
-        ("f8-nhwc", dict(wn=2, bn=24), True, 2),
-        ("i8-nhwc", dict(bn=48), True, 0),
-        ("f16-nhwc", dict(sg=2, combine=2), True, 0),  # partial sums
-        ("f16-nhwc", dict(sc=8), False, 0),
-        ("f16-nhwc+add", {}, False, 0),
-        ("f16-nhwc2nchw", {}, False, 0),
+        ("f16-nhwc+bias+relu", {}, OWN, 4),  # 56 pixels: three times 16, and 8
+        ("f8-nhwc", dict(wn=2, bn=24), OWN, 2),
+        ("i8-nhwc", dict(bn=48), OWN, 0),
+        ("f16-nhwc", dict(sg=2, combine=2), OWN, 0),  # partial sums
+        ("f16-nhwc", dict(sc=8), MET, 0),
+        ("f16-nhwc+add", {}, BY_TILE, 0),
+        ("f16-nhwc+add", dict(sc=8), MET, 0),
+        ("f16-nhwc2nchw", {}, BY_TILE, 0),
     ],
 )
-def test_a_warp_stores_its_own_sums(
-    text: str, change: dict[str, int], own: bool, transposed: int, tmp_path: Path
+def test_who_finishes_sums(
+    text: str, change: dict[str, int], who: int, transposed: int, tmp_path: Path
 ) -> None:
-    """Then no barrier of all threads comes after that by which buffers are ready."""
+    """A warp its own, with no barrier of all threads; or a block its pixels, four sums at once."""
     pytest.importorskip("cuda.bindings.nvrtc")
     problem = Problem.parse(f"n1c512h7w7k512r3s3p1-{text}")
     found = HOPPER.blueprint(problem, H100, _config(**dict(sc=1) | change))
-    assert dict(found.defines)["OWN"] == own
+    assert dict(found.defines)["FINISH"] == who
     lines = instructions(found, "sm_90", tmp_path)
     assert sum("STSM" in line for line in lines) == transposed
-    assert any(re.search(r"BAR.SYNC\S* 0x0", line) for line in lines) != own
+    assert sum("STAS.128" in line for line in lines) == (7 if who == MET else 0)
+    assert who == MET or any(re.search(r"BAR.SYNC\S* 0x0", line) for line in lines) == (who == BY_TILE)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +410,7 @@ def test_sizes() -> None:
     sz = sizes(R12, BASE)
     assert (sz.lines * sz.line, sz.steps, sz.k_tiles, sz.px_tiles, sz.blocks) == (80, 72, 8, 1, 64)
     assert (sz.w_bytes, sz.x_bytes) == (8192, (80 * 16 + 16) * 8)
-    assert sz.shared_bytes == 9 * 8192 + 10368 + 320 + 224 + 4 * 8 * 7 * 68 + 16 * 10 + 16 + 1024
+    assert sz.shared_bytes == 9 * 8192 + 10368 + 320 + 224 + 8 * (4 * 64 * 8) + 16 * 10 + 16 + 1024
     blueprint = HOPPER.blueprint(R12, H100, _config())
     assert blueprint.specific and blueprint.launches[0].cluster == 8
     assert blueprint.packed_bytes == R12.w_bytes

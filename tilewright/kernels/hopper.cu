@@ -96,8 +96,8 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
     WG_WAIT(0);
 }
 
-// Fill the tile of sums: roles part here, and meet again behind it; or (OWN) those who have summed up store y.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b) {
+// Fill the tile of sums: roles part here, and meet again behind it; or (FINISH) those who have summed up store y.
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
     const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     if (sender) {
@@ -144,18 +144,20 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, con
         }
         multiply_all(sums, shared, b, team, thread);
         join_sums(sums, moves);
-#if OWN
+#if FINISH == 1
         if (OWN_WAITS) TEAMS_SYNC();
         store_own(y, bias, shared, b, sums, team, thread);
+#elif FINISH == 2
+        send_shares(shared, b, sums, team, thread);
+        store_shares(y, bias, z, shared, b, THREAD(0));
 #else
         if (TEAMS > 1) TEAMS_SYNC();  // no team reads buffers any more
         write_sums(shared, sums, team, thread);
         if (SC > 1) wg_see_copies();  // what was written, seen by the copy engine
 #endif
     }
-#if !OWN
+#if !FINISH
     BARRIER();
-#endif
 #if SC > 1  // each block of the cluster gets its rows from all
     if (thread % 32 == 0)  // a warp takes 100 cycles for each
         NO_UNROLL for (int sc = team * 4 + warp; sc < SC; sc += THREADS / 32)
@@ -167,10 +169,11 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, con
     __syncwarp();
     CLUSTER_ARRIVE();  // this block has its rows: their senders may leave
 #endif
+#endif
 }
 #else
 // The same, one step after the other; each block of a cluster works out all of its shares.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b) {
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
     int moves[2];
@@ -213,14 +216,14 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     TILE_ARRAY(shared);
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
-    sum_up(y, bias, shared, &b);
+    sum_up(y, bias, z, shared, &b);
 #if COMBINE == LAST
     SHARED_FLAG(is_last);
 #else
     SHARED int *is_last = 0;
 #endif
-    if (!OWN) store_tile(y, bias, z, partial, arrived, is_last, &b, shared);
+    if (!FINISH) store_tile(y, bias, z, partial, arrived, is_last, &b, shared);
 #ifdef __CUDACC__
-    if (SC > 1) CLUSTER_WAIT();  // nobody leaves before its rows are copied
+    if (SC > 1 && !FINISH) CLUSTER_WAIT();  // nobody leaves before its rows are copied
 #endif
 }

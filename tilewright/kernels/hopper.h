@@ -182,6 +182,13 @@ INLINE void bar_wait(shared_t bar, int parity) {
                      : "=r"(done) : "r"(bar), "r"(parity) : "memory");
     } while (!done);
 }
+INLINE void bar_wait_cluster(shared_t bar, int parity) {  // for what other blocks of the cluster have written
+    int done;
+    do {
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                     : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+    } while (!done);
+}
 INLINE void bar_arrive(shared_t bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
@@ -217,6 +224,16 @@ INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];
 INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, int rank) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(of_block(to, rank)), "r"(from), "r"(bytes), "r"(of_block(bar, rank)) : "memory");
+}
+// Four sums to another block's shared memory, that arrive on its barrier.
+INLINE void send4(shared_t to, const acc_t v[4], shared_t bar) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
+                 ::"r"(to), "r"(*(int *)&v[0]), "r"(*(int *)&v[1]), "r"(*(int *)&v[2]), "r"(*(int *)&v[3]), "r"(bar) : "memory");
+}
+// Write four matrices of 8 x 8 numbers of 2 bytes, transposed: rows of matrix i go where lanes 8i to 8i + 7 say.
+INLINE void write_transposed(shared_t to, const unsigned v[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
 #if CLUSTER > 1  // relaxed: nothing but initialised barriers is handed over (release would wait for all of memory)
 #define CLUSTER_ARRIVE() asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory")

@@ -27,15 +27,16 @@ from tilewright.kernels.hopper_sum import (
     ways,
 )
 from tilewright.kernels.hopper_tile import (
+    BY_TILE,
     PIECES,
     SWIZZLED,
     TALL,
     Sizes,
+    finish,
     k_group,
     raster,
     run,
     sizes,
-    stores_own,
 )
 from tilewright.kernels.hopper_work import work_of
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
@@ -222,7 +223,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
         PAD_L=pr.pad[2], C=pr.cg, X_NHWC=int(pr.layout_in == "nhwc"), X_WAY=cf["x"], RUN=run(pr, cf),
-        Y_VECTOR=int(aligned), OWN=int(device.backend == "cuda" and aligned and stores_own(pr, cf)),
+        Y_VECTOR=int(aligned), FINISH=finish(pr, cf, aligned) if device.backend == "cuda" else BY_TILE,
         SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
         OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip

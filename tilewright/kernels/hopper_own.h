@@ -1,20 +1,19 @@
-// Where a warp's sums are whole and go to nhwc (OWN, hopper_tile.py: stores_own), it finishes and stores them itself: no
-// tile of sums, no barrier of all threads, and little code, which costs 4 to 5 cycles an instruction where it runs once.
+// Sums that go to nhwc without a tile of them in shared memory (FINISH, hopper_tile.py: finish): no barrier of all threads,
+// and little code, which costs 4 to 5 cycles an instruction where it runs once.
 //
+// FINISH 1: a warp's sums are whole. It finishes and stores them itself.
 //   4 bytes an output   from registers: an instruction stores 8 channels (32 bytes) of 4 pixels
 //   2 bytes             by way of shared memory, a matrix of 8 x 8 at a time, transposed: a row there is a pixel, and a
 //                       warp's 16 channels of it 32 bytes; an instruction stores those of 16 pixels
+// FINISH 2: they are shares of a cluster, and each block finishes some of its pixels: a thread sends what it has of two
+// neighbouring pixels and two channels, 8 apart (16 bytes), from its registers to that block's shared memory, where
+// [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all shares.
 // All else goes by way of the tile of sums (hopper_store.h).
 
-#if OWN
 #define IS_CHANNEL(k) (K % KB == 0 || (k) < K)
-#define OWN_WAITS (sizeof(y_t) < 4)  // until nobody reads the buffers that it writes over
 
-// Write four matrices of 8 x 8 outputs, transposed: rows of matrix i go where lanes 8i to 8i + 7 say.
-INLINE void write_transposed(shared_t to, const unsigned v[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                 ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
-}
+#if FINISH == 1
+#define OWN_WAITS (sizeof(y_t) < 4)  // until nobody reads the buffers that it writes over
 
 // Finish and store the sums of a thread (wgmma.h: which they are).
 INLINE void store_own(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int team, int thread) {
@@ -54,6 +53,43 @@ INLINE void store_own(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, 
             if (pixel >= 0 && IS_CHANNEL(b->channels + k_half))
                 store_run(4, (GLOBAL acc_t *)(y + (offset_t)pixel * (GROUPS_ * K)), four);  // bits, not numbers
         }
+    }
+}
+#endif
+
+#if FINISH == 2
+#define FOURS (KB / 2)  // of a pair of pixels
+
+// Send a thread's shares (wgmma.h: which they are) to the blocks that finish them.
+INLINE void send_shares(shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int team, int thread) {
+    const int lane = thread % 32, four = team % WM * 32 + thread / 32 * 8 + lane / 4;
+    UNROLL for (int i = 0; i < WG_EIGHTHS; i++) {
+        const int pair = team / WM * (WG_N / 2) + i * 4 + lane % 4, owner = pair / PAIRS;
+        const shared_t there = of_block(shared, owner * COPIES + b->copy);
+        send4(there + MEET_FROM + ((b->sc * PAIRS + pair % PAIRS) * FOURS + four) * 16, sums + i * 4, there + (MEET - shared));
+    }
+}
+
+// Add up the shares of this block's pixels, finish and store them; by all threads that multiply.
+INLINE void store_shares(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b, int thread) {
+    bar_wait_cluster(MEET, 0);
+    y += SHARE_AT(b->at);
+    NO_UNROLL for (int item = thread; item < pairs_of(b->sc) * FOURS; item += 128 * TEAMS) {
+        const int pair = item / FOURS, four = item % FOURS, k = b->channels + four / 8 * 16 + four % 8;
+        acc_t v[4] = {0, 0, 0, 0};
+        int pixels[2];
+        read_two(pixels, shared, OUTS_FROM + (b->sc * PAIRS + pair) * 8);
+        UNROLL for (int sc = 0; sc < SC; sc++) {
+            acc_t share[4];
+            read4(share, shared, MEET_FROM + ((sc * PAIRS + pair) * FOURS + four) * 16);
+            UNROLL for (int e = 0; e < 4; e++) v[e] += share[e];
+        }
+        UNROLL for (int e = 0; e < 2; e++)
+            UNROLL for (int h = 0; h < 2; h++) {
+                const int k_all = b->at.group * K + k + h * 8;
+                const offset_t to = (offset_t)pixels[e] * (GROUPS_ * K) + k_all;
+                if (pixels[e] >= 0 && IS_CHANNEL(k + h * 8)) y[to] = y_of(epilogue(v[h * 2 + e], bias, k_all, z, to));
+            }
     }
 }
 #endif

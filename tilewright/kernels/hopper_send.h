@@ -8,7 +8,7 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
     if (!MAPPED) bar_init(FIRST, THREADS - 32);
     if (SC > 1) bar_init(MEET, 1);
     bar_init_done();
-    if (SC > 1) bar_expect(MEET, (SC - 1) * rows_of(b->sc) * PITCH * 4);
+    if (SC > 1) bar_expect(MEET, FINISH == 2 ? SC * pairs_of(b->sc) * KB * 8 : (SC - 1) * rows_of(b->sc) * PITCH * 4);
 }
 
 #if MAPPED

@@ -26,6 +26,7 @@ INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread)
 
 // How many rows of the tile a block of the cluster finishes, from sc * MINE on.
 INLINE int rows_of(int sc) { return sc * MINE < SLOW ? min(MINE, SLOW - sc * MINE) : 0; }
+INLINE int pairs_of(int sc) { return max(0, min(PAIRS, NB / 2 - sc * PAIRS)); }  // of pixels (hopper_own.h)
 
 // Add up a run of the tile, over the shares of the cluster; `row` counts this block's, number `own`. Its own share has
 // stayed where it was written.

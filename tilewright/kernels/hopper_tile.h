@@ -32,7 +32,7 @@
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
 #define OUTS_FROM (TABLE_FROM + (MAPPED ? 0 : PLACES * 4))
 #define MEET_FROM (OUTS_FROM + (NB * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
-#define BARS_FROM (MEET_FROM + (SC > 1 ? SC * MINE * PITCH * 4 : 0))
+#define BARS_FROM (MEET_FROM + (FINISH == 2 ? SC * PAIRS * KB * 8 : SC > 1 ? SC * MINE * PITCH * 4 : 0))
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
 #define X_FULL(slot) W_FULL(2 * STAGES + (slot))
@@ -44,10 +44,11 @@
 #define SLOW (Y_NHWC ? NB : KT)
 #define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
 #define SUMS_BYTES (SLOW * PITCH * 4)
-#define OWN_ROWS ((WG_N + 15) / 16 * 16)     // or, where a warp stores its own sums (hopper_own.h), of outputs of 2 bytes:
+#define OWN_ROWS ((WG_N + 15) / 16 * 16)     // or, where a warp stores its own sums (hopper_own.h), outputs of 2 bytes:
 #define OWN_PITCH (KB * 2 + 16)              // pixels of a team, bytes from one to the next: 8 of them in different banks
 #define TILE_BYTES (SUMS_BYTES > WN * OWN_ROWS * OWN_PITCH ? SUMS_BYTES : WN * OWN_ROWS * OWN_PITCH)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
+#define PAIRS ((NB / 2 + SC - 1) / SC)       // or pairs of pixels (hopper_own.h)
 // Rows and columns of the sum in a tile: of a rectangle; else whole ones in a tile that begins with one.
 #define TILE_ROWS (TALL ? WN : NB < Q ? 0 : (NB - Q) / WR + 1)
 #define TILE_COLUMNS (TALL ? WG_N : Q)

@@ -28,6 +28,8 @@ APART, SWIZZLED = range(2)
 PIECES = ("pieces of 16 bytes apart", "swizzled rows")
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
+BY_TILE, OWN, MET = range(3)  # who finishes sums: all threads, each warp its own, the blocks of a cluster
+FEW_MET = 12  # pixels of a warpgroup for each block of its cluster: 1.5 times four sums a thread (measured)
 ALIGNMENT = 1024  # bytes to align the buffers
 
 
@@ -201,9 +203,9 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     nhwc = pr.layout_out == "nhwc"
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
-    own_bytes = cf["wn"] * ceil_div(cf["bn"], 16) * 16 * (2 * kb + 16)  # outputs of 2 bytes (stores_own)
+    own_bytes = cf["wn"] * ceil_div(cf["bn"], 16) * 16 * (2 * kb + 16)  # outputs of 2 bytes (finish)
     tile_bytes = max(4 * slow * pitch, own_bytes)
-    meeting = 4 * cf["sc"] * ceil_div(slow, cf["sc"]) * pitch if cf["sc"] > 1 else 0
+    met = cf["sc"] * max(4 * ceil_div(slow, cf["sc"]) * pitch, 8 * ceil_div(nb // 2, cf["sc"]) * kb)
     buffers = max(tile_bytes, cf["stages"] * cf["batch"] * w_bytes + x_stages * x_bytes)
     barriers = 16 * (cf["stages"] + (0 if together else x_stages)) + 16
     tables = (0 if image else 4 * places) + ceil_div(nb, 4) * 16
@@ -212,7 +214,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
         threads=threads(cf, image), k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
         lines=patch_lines, line=line, image=image, x_stages=x_stages,
         steps=steps(pr, cf["x"], cf["chunks"]), w_bytes=w_bytes, x_bytes=x_bytes, tile_bytes=tile_bytes,
-        shared_bytes=buffers + tables + meeting + barriers + ALIGNMENT,
+        shared_bytes=buffers + tables + (met if cf["sc"] > 1 else 0) + barriers + ALIGNMENT,
         blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
     )  # fmt: skip
 
@@ -251,14 +253,19 @@ def run(pr: Problem, cf: Values) -> int:
     return gcd(pr.kg, most)
 
 
-def stores_own(pr: Problem, cf: Values) -> bool:
-    """Whether a warp may finish and store its own sums: they are whole, y is nhwc, and 8 channels aligned.
+def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
+    """Say who finishes sums and stores them.
 
-    A pool takes sums of other warps, and a residual would be read 2 bytes at a time.
+    Where y is nhwc and nothing pools, a warp those that it has, if they are whole, aligned and there is no
+    residual, which it would read 2 bytes at a time; or each block its share of a cluster's pixels, if
+    they are few for a thread. Else all threads, from a tile of sums in shared memory.
     """
-    whole, here = cf["sc"] == 1 and cf["combine"] != LAST, cf["combine"] != TWO_PASS
-    alone = not (here and (pr.epilogue.pool or pr.epilogue.add))
-    return whole and alone and pr.layout_out == "nhwc" and pr.kg % 8 == 0
+    here = cf["combine"] != TWO_PASS
+    if pr.layout_out != "nhwc" or cf["combine"] == LAST or (here and pr.epilogue.pool):
+        return BY_TILE
+    if cf["sc"] > 1:
+        return MET if cf["bn"] <= FEW_MET * cf["sc"] else BY_TILE
+    return OWN if aligned and pr.kg % 8 == 0 and not (here and pr.epilogue.add) else BY_TILE
 
 
 def k_group(pr: Problem, sz: Sizes) -> int:

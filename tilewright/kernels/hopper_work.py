@@ -21,12 +21,14 @@ from tilewright.kernels.hopper_sum import (
     promotions,
 )
 from tilewright.kernels.hopper_tile import (
+    MET,
+    OWN,
     Sizes,
+    finish,
     joint,
     registers,
     run,
     sizes,
-    stores_own,
 )
 from tilewright.kernels.nhwc import copied_bytes, each
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
@@ -41,6 +43,7 @@ SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and 
 FIRST = 0.47  # of the usual time to the first data, where the copy engine is sent for all
 SENDING_MORE = 50.0  # for another copy that the same barrier waits for (guess)
 MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory takes as long as
+MEETING_FOURS = 1250.0  # where each thread sends its sums itself (A/B of both)
 BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
 ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
@@ -77,7 +80,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
         staging=60.0 + (gathering if gathered else by_threads / sz.threads * copy_slots)
         + steps / cf["batch"] * 16.0,
-        epilogue=40.0 + _storing(pr, cf, runs) + (MEETING if cf["sc"] > 1 else 0.0),
+        epilogue=40.0 + _storing(pr, cf, runs),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
@@ -101,10 +104,13 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
 
 def _storing(pr: Problem, cf: Values, runs: float) -> float:
     """Instructions of a thread to finish and store its sums; or to write them to a tile and store runs."""
-    sums = cf["bn"] / 2
-    if stores_own(pr, cf):
+    sums, who = cf["bn"] / 2, finish(pr, cf)
+    if who == OWN:
         return sums * (3.0 if DTYPE_BYTES[pr.dtype_out] == 4 else 2.0)
-    return sums * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
+    if who == MET:
+        return MEETING_FOURS + sums * 2.0 + ceil_div(cf["bn"], 8 * cf["sc"]) * (40.0 + 8.0 * cf["sc"])
+    meeting = MEETING if cf["sc"] > 1 else 0.0
+    return meeting + sums * 1.2 + runs * (20.0 + (5.0 + cf["sc"]) * run(pr, cf))
 
 
 def _idle(pr: Problem, cf: Values, cycles: float) -> float:
