@@ -78,7 +78,8 @@ INLINE void stage(SHARED acc_t *to, const GLOBAL acc_t *x, const GLOBAL acc_t *w
         const Pixel at = from[i % STAGED_COLUMNS];
         const int h = at.p + tap / S * DIL_H, v = at.q + tap % S * DIL_W;
         const int keep = t < TERMS && (unsigned)h < H && (unsigned)v < W;
-        async_copy_word(to + (DEPTH + term) * PITCH + STAGED_COLUMN(i), x + (keep ? X_AT(at.n, group * C + t % C, h, v) : 0), keep);
+        const offset_t place = keep ? X_AT(at.n, group * C + t % C, h, v) : 0;
+        async_copy_word(to + (DEPTH + term) * PITCH + STAGED_COLUMN(i), x + place, keep);
     }
     ASYNC_COMMIT();
 }
@@ -94,7 +95,8 @@ INLINE void multiply(acc_t sums[16], const SHARED acc_t *from) {
 }
 
 // Sum up a tile: cells of outputs from `out` on. It is left in shared memory, [KB][PITCH].
-INLINE void sum_up(SHARED acc_t *shared, const GLOBAL acc_t *x, const GLOBAL acc_t *w, int group, int k0, int out, int pass) {
+INLINE void sum_up(SHARED acc_t *shared, const GLOBAL acc_t *x, const GLOBAL acc_t *w, int group, int k0, int out,
+                   int pass) {
     acc_t sums[16], part[16];
     Pixel from[STAGED_COLUMNS];
     UNROLL for (int i = 0; i < 16; i++) sums[i] = part[i] = 0;
