@@ -98,7 +98,7 @@ def conv2d(
         layout: "nchw" or "nhwc", of x, z and the output.
         deterministic: only kernels that give the same bits each time.
         math: how float32 is multiplied: "strict"; "tf32": factors rounded to 11 bits; "accurate": on tensor
-            cores, as exact as strict but for denormals and numbers far below the largest (see ``Problem``).
+            cores, as exact as strict but for denormals and what overflows (see ``Problem``).
         scale: (K,) float32: the sums v of int8 are requantised, clamp(round(scale[k] * v), -128, 127), and
             the output is int8; halves are rounded to the even number.
 

@@ -36,9 +36,11 @@ class Problem:
     - tf32, written ``-tf32``: x and w are rounded to tf32 (11 bits) first.
     - accurate, written ``-accurate``: on tensor cores, each number as the sum of two of 11 bits, three
       products of these, sums promoted to f32 every 8 to 32 products: an error no larger than that of f32
-      sums, one product after the other. Not the same in that denormals of x and w may count as 0, numbers
-      above 3.401e38 as infinity, that what overflows may be NaN, and that of x, and of each output channel's
-      w, 2^-50 of the largest number may be lost. Never chosen where it is not asked for.
+      sums, one product after the other. Two of tf32 have the range of f32, but denormals of x and w may
+      count as 0, numbers above 3.401e38 as infinity, and what overflows may be NaN. Two of f16 have less
+      and are guarded: where a number of x is not finite, or is not 0 and below 2^-39 of the largest, or more
+      than 1 + 1/4096 of all are below 2^-28, y is computed in strict f32, on the device in the same run; so
+      are output channels (64 at a time) whose w is like that. Never chosen where it is not asked for.
 
     Raises:
         ProblemError: if a size is out of range or the output would be empty.

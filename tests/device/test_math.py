@@ -32,7 +32,6 @@ HOPPER = Config.make("hopper", dict(
     combine=0,
 ))  # fmt: skip
 HALVES = Config.make("hopper", HOPPER.values | dict(x=3, pieces=1))  # f32 in two of f16
-either = pytest.mark.parametrize("config", [CONFIG, HOPPER], ids=lambda config: config.family)
 each = pytest.mark.parametrize("config", [CONFIG, HOPPER, HALVES], ids=["mma", "hopper", "halves"])
 KINDS = ("tf32", "accurate", "f8", "q8")
 
@@ -99,7 +98,7 @@ def test_accurate_is_as_good_as_strict_at_any_size(
     assert _error(y, x, w) < 2 * _error(strict, x, w) + 5e-8
 
 
-@either
+@each
 def test_accurate_takes_a_wide_range_at_once(config: Config, gpu_facts: Runtime) -> None:
     """Some channels are 2^40 times smaller than others, and some filters see these alone."""
     x, w = _numbers(LAYER)
@@ -108,7 +107,7 @@ def test_accurate_takes_a_wide_range_at_once(config: Config, gpu_facts: Runtime)
     assert _error(_run(gpu_facts, LAYER.with_dtype("accurate"), x, w, config), x, w) < 3e-7
 
 
-@either
+@each
 def test_accurate_keeps_what_is_not_finite(config: Config, gpu_facts: Runtime) -> None:
     x, w = _numbers(LAYER)
     x[0, 3, 3, 5], x[0, 0, 0, 2] = np.inf, np.nan
@@ -122,18 +121,12 @@ def test_accurate_keeps_what_is_not_finite(config: Config, gpu_facts: Runtime) -
 
 
 def test_halves_keep_what_is_not_far_below_the_largest(gpu_facts: Runtime) -> None:
-    """Down to 2^-28 of it all; of what is smaller 2^-50 of it is lost. In w it is the output channel's."""
+    """Down to 2^-28 of it all; beyond, see test_fallback.py. In w it is the output channel's."""
     problem, (x, w) = LAYER.with_dtype("accurate"), _numbers(LAYER)
     x[..., ::2] *= np.float32(2.0**-20)
     w[:12, 1::2] = 0  # sees the small channels alone
     w *= np.exp2(np.linspace(-90, 90, 24)).astype(np.float32)[:, None, None, None]
     assert _error(_run(gpu_facts, problem, x, w, HALVES), x, w) < 3e-7
-    x, w = _numbers(LAYER)
-    x[..., ::2] *= np.float32(2.0**-40)
-    w[:12, 1::2] = 0
-    lost = abs(_run(gpu_facts, problem, x, w, HALVES) - numpy_conv(LAYER, x, w)[0])
-    all_w = numpy_conv(LAYER, np.ones_like(x), w)[1]
-    assert (lost[..., :12] <= 2.0**-50 * abs(x).max() * all_w[..., :12] + 1e-18).all()
 
 
 def test_halves_keep_what_is_not_finite(gpu_facts: Runtime) -> None:

@@ -211,21 +211,46 @@ def test_accurate_is_promoted_after_each_product_and_has_twice_the_bytes() -> No
 
 
 def test_halves_take_half_the_bytes_of_two_of_tf32_and_half_the_products() -> None:
-    """Promoted after every second; behind the packed filter stands how far each row was moved."""
+    """Promoted after every second; behind the packed filter stands what a fallback needs."""
     accurate, halves = R12.with_dtype("accurate"), dict(x=3, pieces=1, stages=4, xs=2, sc=4)
     three, two = (sizes(accurate, BASE | halves | dict(x=x)) for x in (1, 3))
     assert (two.w_bytes, two.x_bytes, 2 * two.steps) == (three.w_bytes, three.x_bytes, three.steps)
     assert two.image is not None and two.image.dtype == "UINT16" and two.image.channels == 2 * 512
-    assert HOPPER.chain(accurate, _config(**halves)) == 18 * 2 + 4 + 1
+    assert HOPPER.chain(accurate, _config(**halves)) == 64 + 72  # the fallback's; without it 18 * 2 + 4 + 1
+    assert HOPPER.chain(accurate, _config(**halves | dict(sc=1))) == 72 * 2 + 1 + 1
     found = HOPPER.blueprint(accurate, H100, _config(**halves))
-    assert found.packed_bytes == accurate.w_bytes + 4 * 512
-    assert [launch.kernel for launch in found.launches] == ["largest", "nhwc", "hopper"]
-    assert [launch.chained for launch in found.launches] == [False, True, True]
+    assert found.packed_bytes == 2 * accurate.w_bytes + 8 * 512
+    assert [launch.kernel for launch in found.launches] == ["largest", "nhwc", "hopper", "fallback"]
+    assert [launch.chained for launch in found.launches] == [False, True, True, True]
+    assert found.launches[-1].grid == (8, 1, 1)  # tiles of 64 channels, 49 pixels
     works = [HOPPER.work(accurate, H100, _config(**halves | dict(x=x, sc=1, wn=2, bn=32))) for x in (1, 3)]
     assert works[0].tensor_cycles == 2 * works[1].tensor_cycles
-    assert [work.more_launches for work in works] == [1, 2]
+    assert [work.more_launches for work in works] == [1, 3]
     with pytest.raises(ConfigError, match="'halves'"):
         HOPPER.check(accurate, H100, _config(**halves | dict(pieces=0)))
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("n1c512h7w7k512r3s3p1-accurate-nhwc", 8), ("n1c512h7w7k512r3s3p1-accurate", 8),
+        ("n2c40h19w13k100r5s3p2d2g2-accurate-nhwc2nchw+bias+maxpool2", 2 * 6),
+        ("n1c64h56w56k65r3s3p1-accurate+add+silu+avgpool9", 2 * 36),  # 81 cells of an output
+        ("n256c256h112w112k70r3s3p1u2-accurate-nhwc", 132), ("n256c256h112w112k70r3s3p1u2-accurate", 132),
+    ],
+)  # fmt: skip
+def test_the_fallback_compiles_for_any_layer(text: str, blocks: int) -> None:
+    """Few blocks of few registers: most of the time it is there to look."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem, config = Problem.parse(text), _config(x=3, pieces=1, stages=2, sc=1, combine=2)
+    found = HOPPER.blueprint(problem, H100, config)
+    program = next(part for part in found.parts if part.source == "fallback.cu")
+    assert found.launches[-1].kernel == "fallback" and found.launches[-1].grid == (blocks, 1, 1)
+    assert dict(program.defines)["OFFSET64"] == (problem.n == 256)
+    built = compile_cuda(program, "sm_90")
+    assert built.resources["fallback"].registers <= 128
 
 
 def test_a_product_takes_as_long_of_any_kind() -> None:

@@ -27,8 +27,8 @@ _OUT = {
 }
 
 # What a product may be off by, for its size: both factors rounded to the 11 bits of tf32; or what is left of
-# them by two numbers of 11 bits each, and the product of the second two (in two of f16 more is left of
-# what is 2^28 times smaller than the largest, 2^-50 of that: numbers drawn for a check are not).
+# them by two numbers of 11 bits each, and the product of the second two (in two of f16 fewer bits are left of
+# what is 2^28 times smaller than the largest; but for a few, such numbers are not split: halves_guard.h).
 _PRODUCT = {"strict": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "accurate": 2.0**-21}
 # Tensor cores keep some 14 bits while they add up products of f8, of which a sum of f32 takes up 128 at most:
 # four instructions one after the other (measured on Hopper: DeepSeek-V3, arXiv:2412.19437, section 3.3.2).

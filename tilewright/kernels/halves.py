@@ -10,7 +10,7 @@ from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 HALVES = 5  # as PRODUCTS, and as COPIED_AS
-MOVED = "moved"  # the buffer that begins with how far the input was moved
+MOVED = "moved"  # the buffer that begins with how far the input was moved, and what speaks against that
 _AT_ONCE = 8  # numbers that a thread of largest.cu reads at once
 
 
@@ -42,4 +42,4 @@ def programs(pr: Problem, chunks: int) -> tuple[Blueprint, Blueprint]:
 
 def workspace(pr: Problem, chunks: int) -> tuple[Buffer, Buffer]:
     """Return the buffers that they write."""
-    return Buffer("copied", copied_bytes(pr, chunks, 2)), Buffer(MOVED, 4 * (_blocks(pr) + 1))
+    return Buffer("copied", copied_bytes(pr, chunks, 2)), Buffer(MOVED, 4 * (_blocks(pr) + 2))

@@ -1,32 +1,46 @@
 // The filter in two numbers of f16 for each of f32 (halves.h), each output channel moved by a power of two of its own:
-// words [group][k tile][step][part][row][chunk][4], chunks swizzled (pack_tensor.h), part 0 high and 1 low; then how
-// far each row of each tile was moved, an int.
+// words [group][k tile][step][part][row][chunk][4], chunks swizzled (pack_tensor.h), part 0 high and 1 low. Then for
+// each row of each tile how far it was moved, an int, and for each what speaks against that (halves_guard.h); then the
+// filter as it was, [output channel][tap][channel], for who computes without the split (fallback.cu).
 //
 //   PACK_K PACK_STEPS PACK_CHUNKS PACK_C   as in pack_tensor.h
 //
-// A block takes row after row: it finds the largest number, then writes the row's words of all steps.
+// A block takes row after row: it finds the largest number, then writes the row as it was and its words of all steps.
 // Example: 64 channels, 3x3, PACK_CHUNKS = 8, PACK_C = 64: 9 steps, a row of each is 64 channels of a tap, twice.
 
 #define CHUNKS PACK_CHUNKS
 #include "loop.h"
 #include "swizzle.h"
 #include "halves.h"
+#include "halves_guard.h"
 
 #define TAPS (SIZE_R * SIZE_S)
 #define TILES ((KG + PACK_K - 1) / PACK_K)
 #define ROWS (GROUP_COUNT * TILES * PACK_K)
 #define PART (PACK_K * CHUNKS * 4)  // words
 #define TILE (PACK_STEPS * 2 * PART)
+#define TERMS (CG * TAPS)
 
 KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     SHARED_FLAG(most);
+    GLOBAL unsigned *moved = packed + (offset_t)(GROUP_COUNT * TILES) * TILE, *exact = moved + 2 * ROWS;
+    GLOBAL acc_t *against = (GLOBAL acc_t *)moved + ROWS;
     NO_UNROLL for (int row = GROUP(0); row < ROWS; row += GROUPS(0)) {
         const int tile = row / PACK_K, at = row % PACK_K, k = tile % TILES * PACK_K + at, group = tile / TILES;
-        GLOBAL const unsigned *from = w + (offset_t)(group * KG + k) * (CG * TAPS);
+        GLOBAL const unsigned *from = w + (offset_t)(group * KG + k) * TERMS;
         int size = 0;
-        for (int i = THREAD(0); k < KG && i < CG * TAPS; i += MAX_THREADS) size = max(size, finite_size(from[i]));
-        const int shift = shift_of(largest_of_block(size, most));
-        if (THREAD(0) == 0) packed[(offset_t)(GROUP_COUNT * TILES) * TILE + row] = (unsigned)shift;
+        for (int i = THREAD(0); k < KG && i < TERMS; i += MAX_THREADS) size = max(size, finite_size(from[i]));
+        if (THREAD(0) == 0) against[row] = 0;
+        FENCE();
+        const int largest = largest_of_block(size, most), shift = shift_of(largest);
+        if (THREAD(0) == 0) moved[row] = (unsigned)shift;
+        float misfits = 0;
+        for (int i = THREAD(0); k < KG && i < TERMS; i += MAX_THREADS) {
+            const unsigned v = from[i % CG * TAPS + i / CG];
+            exact[(offset_t)(group * KG + k) * TERMS + i] = v;
+            misfits += misfit(v, largest);
+        }
+        add_misfits(against + row, misfits, TERMS);
         for (int item = THREAD(0); item < PACK_STEPS * CHUNKS * 4; item += MAX_THREADS) {
             const int step = item / (CHUNKS * 4), chunk = item / 4 % CHUNKS;
             unsigned high = 0, low = 0;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels import halves
+from tilewright.kernels import fallback, halves
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
@@ -46,6 +46,7 @@ from tilewright.kernels.tile import (
     NONE,
     SUM_THREADS,
     TWO_PASS,
+    View,
     ceil_div,
     image_defines,
     up_to,
@@ -111,7 +112,7 @@ class Hopper(Family):
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
+        """Lay out one launch; some before it copy the input, some behind it sum shares, pool, fall back."""
         return _blueprint(problem, config.values, aligned, device)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
@@ -125,26 +126,34 @@ class Hopper(Family):
         return copy_remark(problem, held(problem, config.values), sizes(problem, config.values).x_parts)
 
     def chain(self, problem: Problem, config: Config) -> int:
-        """Products of 32 bytes, or all until they are promoted; then shares, one after the other."""
+        """Products of 32 bytes, or all until they are promoted; then shares, one after the other.
+
+        Or the fallback's, which may make any output.
+        """
         cf = config.values
         shares = cf["sc"] * cf["sg"]
         of_step = promotions(problem, cf) or cf["chunks"] // 2
-        return most_steps(problem, cf) * of_step + shares + parts_of(problem) - 1
+        found = most_steps(problem, cf) * of_step + shares + parts_of(problem) - 1
+        return max(found, fallback.chain(problem)) if cf["x"] == HALVED else found
 
 
 def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Blueprint:
     if not aligned and cf["x"] == AS_IS:
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, cf)
-    launches, workspace = _launches(pr, sz, cf)
+    launches, workspace = _launches(pr, sz, cf, device.units)
+    defines = _defines(pr, sz, cf, aligned, device)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
         moved = copy_defines(pr, held(pr, cf), sz.x_parts) | _products(pr, cf, "COPIED_AS")
         parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
     elif cf["x"] == HALVED:
-        parts = halves.programs(pr, held(pr, cf))
+        layer = image_defines(pr, sz.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
+        layer |= _shape(pr, sz.view)
+        last = fallback.program(layer, pr, sz.k_tiles * sz.kb, _tiles_bytes(pr, sz))
+        parts = (*halves.programs(pr, held(pr, cf)), last)
     return Blueprint(
-        source="hopper.cu", defines=tuple(_defines(pr, sz, cf, aligned, device).items()), launches=launches,
+        source="hopper.cu", defines=tuple(defines.items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
@@ -169,13 +178,19 @@ def _products(pr: Problem, cf: Values, name: str) -> Values:
     return {name: found} if found != PLAIN else {}
 
 
+def _tiles_bytes(pr: Problem, sz: Sizes) -> int:
+    return pr.groups * sz.k_tiles * sz.steps * sz.w_bytes
+
+
 def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
-    """All tiles; of halves then a word for each row, how far it was moved."""
-    tiles = pr.groups * sz.k_tiles
-    return tiles * (sz.steps * sz.w_bytes + (4 * sz.kb if cf["x"] == HALVED else 0))
+    """All tiles; of halves then how far each row was moved, and what a fallback needs."""
+    beside = fallback.beside_bytes(pr, sz.k_tiles * sz.kb) if cf["x"] == HALVED else 0
+    return _tiles_bytes(pr, sz) + beside
 
 
-def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
+def _launches(
+    pr: Problem, sz: Sizes, cf: Values, units: int
+) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, copied = cf["combine"], cf["x"] in COPIES
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(
@@ -199,6 +214,8 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    if cf["x"] == HALVED:  # it writes over what the others have made of y
+        launches.append(fallback.launch(pr, units, halves.MOVED))
     return tuple(launches), tuple(workspace)
 
 
@@ -220,10 +237,17 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
         K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
-        N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
-        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=int(pr.layout_in == "nhwc"), X_WAY=cf["x"], RUN=run(pr, cf),
+        **_shape(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
         Y_VECTOR=int(aligned), FINISH=finish(pr, cf, aligned) if device.backend == "cuda" else BY_TILE,
         SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
         OFFSET64=int(most_bytes >= 1 << 31),
+    )  # fmt: skip
+
+
+def _shape(pr: Problem, view: View) -> Values:
+    """Spell out x and the filter of a group."""
+    return dict(
+        N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
+        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=int(pr.layout_in == "nhwc"),
     )  # fmt: skip

@@ -67,7 +67,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     size = DTYPE_BYTES[pr.dtype]
     x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
     copied, gathered = cf["x"] in COPIES, cf["x"] == GATHERED
-    looks = int(cf["x"] == HALVED)  # through the input, for its largest number
+    looks = int(cf["x"] == HALVED)  # through the input, for its largest number; and whether to fall back
     moved, deep = copied_bytes(pr, held(pr, cf), sz.x_parts), cf["chunks"] * numbers(pr, cf["x"])
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     by_threads = 0 if sz.image or gathered else patches * sz.places * cf["chunks"]  # pieces
@@ -92,7 +92,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
         register_intensity=0.0,
         block_intensity=2.0 * tile * deep / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
-        more_launches=int(copied) + looks,
+        more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
         tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(

@@ -1,5 +1,6 @@
 // largest: the largest finite magnitude of x, for who splits its numbers in two of f16 (halves.h, nhwc.cu): of each
-// block's share, by its bits, in found[1 + block].
+// block's share, by its bits, in found[2 + block]; and nothing in found[1] yet, where nhwc.cu adds up what speaks
+// against the split.
 //
 //   COUNT   numbers of x      BLOCKS   blocks
 //
@@ -20,5 +21,6 @@ BOUNDED_KERNEL(largest, 256, 1)(const GLOBAL unsigned *RESTRICT x, GLOBAL int *R
         UNROLL for (int i = 0; i < 8; i++) size = max(size, finite_size(bits[i]));
     }
     size = largest_of_block(size, most);
-    if (THREAD(0) == 0) found[1 + GROUP(0)] = size;
+    if (THREAD(0) == 0) found[2 + GROUP(0)] = size;
+    if (GROUP(0) == 0 && THREAD(0) == 0) found[1] = 0;
 }

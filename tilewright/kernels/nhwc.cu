@@ -6,7 +6,7 @@
 // COPIED_AS (else it moves elements of DTYPE): 1, 2 f32   3 e4m3   4 e4m3, widened to f16   5 f32 as f16.
 // SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. 2: of tf32
 // (mma_tf32.h); 5: of f16 (halves.h), moved as the largest number asks for that the BLOCKS of largest.cu have found;
-// how far is left in found[0].
+// how far is left in found[0], what speaks against it in found[1] (halves_guard.h).
 // Example: 512 x 7 x 7 of f16: 3,136 threads read eight numbers each.
 
 #include "types.h"
@@ -37,6 +37,7 @@ typedef unsigned char x_t;
 #endif
 #if COPIED_AS == 5
 #include "halves.h"
+#include "halves_guard.h"
 #define FOUND , GLOBAL int *RESTRICT found
 #define LOW_OF(v) split_halves(v, shift)
 #else
@@ -67,8 +68,12 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
     CHAIN_WAIT();  // the kernel before reads x too
 #if COPIED_AS == 5
     SHARED_FLAG(most);
-    const int shift = shift_of(largest_of_block(THREAD(0) < BLOCKS ? fresh_int(found + 1 + THREAD(0)) : 0, most));
+    const int largest = largest_of_block(THREAD(0) < BLOCKS ? fresh_int(found + 2 + THREAD(0)) : 0, most);
+    const int shift = shift_of(largest);
     if (GROUP(0) == 0 && THREAD(0) == 0) found[0] = shift;
+    float misfits = 0;
+    UNROLL for (int e = 0; e < EACH; e++) misfits += misfit(numbers[e], largest);
+    add_misfits((GLOBAL acc_t *)found + 1, misfits, (offset_t)N * PLANE * (GROUPS_ * C));
 #endif
     if (mine) {
         unsigned words[4] = {0, 0, 0, 0}, low[4] = {0, 0, 0, 0};
