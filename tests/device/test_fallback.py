@@ -58,12 +58,16 @@ def _numbers(problem: Problem, seed: int = 1) -> dict[str, Any]:
 
 def _run(plan: Plan, numbers: dict[str, Any], falls_back: bool = True) -> Any:
     """Run; or all launches but the last."""
-    held, launches = plan._aligned, plan._aligned.blueprint.launches
+    held, launches, device = plan._aligned, plan._aligned.blueprint.launches, plan.runtime
     assert launches[-1].kernel == "fallback"
     fewer = launches if falls_back else launches[:-1]
     plan._aligned = replace(held, blueprint=replace(held.blueprint, launches=fewer))
-    given = {name: array for name, array in numbers.items() if name != "w"}
-    y = plan(given.pop("x"), plan.pack(numbers["w"]), **given)
+    given = {name: device.alloc(array.nbytes) for name, array in numbers.items()}
+    for name, memory in given.items():
+        device.upload(memory, numbers[name])
+    y, out = np.empty(plan.problem.y_shape, np.float32), device.alloc(plan.problem.y_bytes)
+    plan.run(given.pop("x"), plan.pack(given.pop("w")), out, **given)
+    device.download(out, y)
     plan._aligned = held
     return y
 
