@@ -9,6 +9,7 @@ from tilewright.kernels.hopper_sum import (
     HALVED,
     chunks_of,
     most_patches,
+    parts_of,
     runs,
     steps,
     taps,
@@ -16,7 +17,7 @@ from tilewright.kernels.hopper_sum import (
 from tilewright.kernels.hopper_tile import (
     ROWS,
     SWIZZLED,
-    image_of,
+    image,
     joint,
     lines,
     outputs_of,
@@ -26,7 +27,6 @@ from tilewright.kernels.hopper_tile import (
     sizes,
     threads,
 )
-from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, may_combine, up_to
 from tilewright.problem import Problem
 
@@ -36,14 +36,6 @@ CHUNKS = (2, 4, 8, 16)
 def batches(pr: Problem) -> tuple[int, ...]:
     """How many steps may come at once: of one tap, a row, all taps; of 1x1 filters, of so many channels."""
     return tuple(sorted({1, pr.s, pr.r * pr.s})) if pr.r * pr.s > 1 else (1, 2, 4)
-
-
-_PLACED = ("x", "wn", "bn", "chunks", "pieces", "tall")
-
-
-def _image(pr: Problem, *values: int) -> TensorMap | None:
-    """Where the copy engine copies patches: what it is told; ``values`` are those of _PLACED."""
-    return image_of(pr, dict(zip(_PLACED, values, strict=True)))
 
 
 def _whole_batches(pr: Problem, way: int, chunks: int, together: bool, batch: int) -> bool:
@@ -73,7 +65,7 @@ def _upright(pr: Problem, *values: int) -> bool:
     way, wn, bn, *_, tall = values
     view = lines(pr, way)[0]
     useful = taps(pr, way) > 1 or pr.epilogue.pool is not None
-    return not tall or (useful and wn <= view.p and bn < view.q + 8 and _image(pr, *values) is not None)
+    return not tall or (useful and wn <= view.p and bn < view.q + 8 and image(pr, *values) is not None)
 
 
 _BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "tall", "batch", "stages", "xs")
@@ -82,18 +74,21 @@ _BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "tall", "batch", "s
 def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
     """Say whether the buffers fit; ``values`` are those of _BUFFERS."""
     cf = dict(zip(_BUFFERS, values, strict=True))
+    filters = parts_of(pr) * 64 * cf["wm"] * 16 * cf["chunks"] * cf["batch"] * cf["stages"]
+    if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
+        return False
     block = sizes(pr, dict(cf, sc=sc, cm=1, sg=1)).shared_bytes + 1024  # a flag, in room of its own
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
 def _joint(pr: Problem, *values: int) -> bool:
-    """Whether patches come with the filters that read them; ``values`` are those of _PLACED."""
-    return joint(pr, _image(pr, *values))
+    """Whether patches come with the filters that read them; ``values`` are those of IMAGED."""
+    return joint(pr, image(pr, *values))
 
 
 def _threads(pr: Problem, wm: int, *values: int) -> int:
-    """Threads of a block; ``values`` are those of _PLACED."""
-    return threads(dict(wm=wm, wn=values[1]), _image(pr, *values))
+    """Threads of a block; ``values`` are those of IMAGED."""
+    return threads(dict(wm=wm, wn=values[1]), image(pr, *values))
 
 
 RULES = (
@@ -113,7 +108,7 @@ RULES = (
          "more registers than a thread or a unit has"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
-    Rule("halves", lambda problem, x, wn, bn, chunks, pieces, tall: x != HALVED or _image(
+    Rule("halves", lambda problem, x, wn, bn, chunks, pieces, tall: x != HALVED or image(
         problem, x, wn, bn, chunks, pieces, tall) is not None,
         "numbers that were split into two of f16 are copied by the copy engine"),
     Rule("rectangle", lambda problem, x, wn, bn, chunks, pieces, tall: _upright(

@@ -160,12 +160,22 @@ def joint(pr: Problem, image: TensorMap | None) -> bool:
     return image is not None and pr.r * pr.s == 1
 
 
-def image_of(pr: Problem, cf: Values) -> TensorMap | None:
-    """The input for the copy engine, a line of a patch at a time; None where threads copy it.
+IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 
-    They do where pieces lie apart, where the last channels of a group would bring those of the next one along
-    (or, of numbers that are split, their low parts), and where they split numbers: a kernel before it can.
+
+def image_of(pr: Problem, cf: Values) -> TensorMap | None:
+    """The input for the copy engine, a line of a patch at a time; None where threads copy it."""
+    return image(pr, *(cf[name] for name in IMAGED))
+
+
+@lru_cache(maxsize=8192)
+def image(pr: Problem, *values: int) -> TensorMap | None:
+    """Work out what ``image_of`` returns, from the values of ``IMAGED``.
+
+    Threads copy where pieces lie apart, where the last channels of a group would bring those of the next one
+    along (or, of numbers that are split, their low parts), and where they split numbers: a kernel before can.
     """
+    cf = dict(zip(IMAGED, values, strict=True))
     kind, parts = products(pr, cf["x"]), parts_of(pr)
     if cf["pieces"] != SWIZZLED or cf["x"] == GATHERED or (kind == THREE and cf["x"] != COPIED):
         return None

@@ -26,6 +26,8 @@ Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
 FIRST = 200  # configs that show what a family may reach
 SAMPLES = 800  # of a family that is worth trying; with these rounds 1,500 show no faster ones
+EACH = 50  # of them that are looked at for each config that is asked for
+CLIMBS = 2  # of the best of them whose neighbours are looked at, likewise
 BEAM = 12
 ROUNDS = 8
 POOL = 60  # configs of the model's order that are looked at for each one to choose
@@ -48,7 +50,8 @@ class Ranked:
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()
-        self._rng, self._glanced, self._deep = rng, among is not None, among is not None
+        self._rng, self._glanced = rng, among is not None
+        self._samples, self._climbs = (SAMPLES - FIRST, ROUNDS * BEAM) if among is None else (0, 0)  # left
         self.add(among or ())
 
     @cached_property
@@ -64,14 +67,16 @@ class Ranked:
             self.add([self.space.sample(self._rng) for _ in range(FIRST)])
             self.climb()
 
-    def deepen(self) -> None:
-        """Look at as many configs as a search needs, once."""
+    def deepen(self, count: int = SAMPLES) -> None:
+        """Look at more configs, as many as it takes to choose ``count``; in all as many as a search needs."""
         self.glance()
-        if not self._deep:
-            self._deep = True
-            self.add([self.space.sample(self._rng) for _ in range(SAMPLES - FIRST)])
-            for _ in range(ROUNDS):
-                self.climb()
+        samples = min(self._samples, EACH * count)
+        self._samples -= samples
+        self.add([self.space.sample(self._rng) for _ in range(samples)])
+        climbs = min(self._climbs, CLIMBS * count)
+        self._climbs -= climbs
+        for left in range(climbs, 0, -BEAM):
+            self.climb(min(BEAM, left))
 
     def add(self, configs: Iterable[Config]) -> None:
         """Work out the expected times of configs, of each once."""
@@ -82,9 +87,9 @@ class Ranked:
             estimate = model.estimate(self._family, self._problem, self._device, config)
             self.seen[config] = estimate.total_us * exp(error)
 
-    def climb(self) -> None:
+    def climb(self, beam: int = BEAM) -> None:
         """Add the neighbours of the best configs whose neighbours are not known yet."""
-        best = [c for c in self.order()[:BEAM] if c not in self._expanded]
+        best = [c for c in self.order()[:beam] if c not in self._expanded]
         self._expanded.update(best)
         self.add(near for config in best for near in self.space.neighbours(config))
 
@@ -188,7 +193,7 @@ class Model:
     def propose(self, count: int) -> list[Config]:
         """Return the most promising configs that were not proposed yet."""
         self._gain = 0.0
-        self._ranked.deepen()
+        self._ranked.deepen(count)
         near = self._choose(self._near_best(), round(count * self.climbing)) if self._times else []
         fresh = (config for config in self._ranked.order() if config not in self._proposed)
         return near + self._choose(list(islice(fresh, POOL * max(count, 8))), count - len(near))

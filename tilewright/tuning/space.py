@@ -17,6 +17,8 @@ from tilewright.errors import EmptySpace
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 
+_REMEMBERED = 50_000  # answers of a rule
+
 
 class Space:
     """The space of one family for one problem on one device."""
@@ -26,7 +28,7 @@ class Space:
         self.params: tuple[Param, ...] = family.params(problem, device)
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
-        asked = [_Asked(rule) for rule in family.rules_for(device)]
+        asked = [_Asked(rule, self._known) for rule in family.rules_for(device)]
         self._checks = _checks_by_depth(self.params, asked)
         self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
 
@@ -42,8 +44,10 @@ class Space:
             EmptySpace: there is none.
         """
 
-        def shuffled(options: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple(rng.sample(options, len(options)))
+        def shuffled(options: tuple[int, ...]) -> Iterator[int]:
+            left = list(options)
+            while left:  # most often the first will do
+                yield left.pop(int(rng.random() * len(left)))
 
         values = next(self._extend(0, dict(self._known), shuffled), None)
         if values is None:
@@ -83,7 +87,7 @@ class Space:
         return all(asked(known) for rules in self._checks for asked in rules)
 
     def _extend(
-        self, depth: int, known: dict[str, Any], order: Callable[[tuple[int, ...]], tuple[int, ...]]
+        self, depth: int, known: dict[str, Any], order: Callable[[tuple[int, ...]], Iterable[int]]
     ) -> Iterator[dict[str, int]]:
         """Yield the legal values of all parameters, those before ``depth`` as they are in ``known``."""
         if depth == len(self.params):
@@ -97,17 +101,25 @@ class Space:
 
 
 class _Asked:
-    """A rule, and what picks its arguments from all that is known; it is asked a great many times."""
+    """A rule of one space; it is asked a great many times, and remembers what it said.
 
-    def __init__(self, rule: Rule) -> None:
+    ``fixed`` is what does not change: the problem and the device.
+    """
+
+    def __init__(self, rule: Rule, fixed: Iterable[str]) -> None:
         self.needs, self._holds = rule.needs, rule.holds
-        names = rule.needs
-        self._pick: Callable[[dict[str, Any]], tuple[Any, ...]] = (
-            itemgetter(*names) if len(names) > 1 else lambda known: tuple(known[name] for name in names)
-        )
+        names = [name for name in rule.needs if name not in fixed]
+        self._pick: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
+        self._said: dict[Any, bool] = {}
 
     def __call__(self, known: dict[str, Any]) -> bool:
-        return self._holds(*self._pick(known))
+        about = self._pick(known)
+        said = self._said.get(about)
+        if said is None:
+            said = self._holds(*(known[name] for name in self.needs))
+            if len(self._said) < _REMEMBERED:
+                self._said[about] = said
+        return said
 
 
 def _checks_by_depth(params: tuple[Param, ...], rules: list[_Asked]) -> list[list[_Asked]]:
