@@ -18,7 +18,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def runtime() -> Runtime:
+def cpu() -> Runtime:
     """The CPU by OpenCL."""
     try:
         found = open_runtime("cpu")
@@ -27,3 +27,9 @@ def runtime() -> Runtime:
     if found.device.backend != "opencl":
         pytest.skip("no OpenCL here")
     return found
+
+
+@pytest.fixture
+def runtime(cpu: Runtime) -> Runtime:
+    """What a test runs on, unless its module has its own."""
+    return cpu

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_gpu_path import runtime
+from test_gpu_path import computed, runtime
 from test_hopper_family import BASE, LAST, TWO_PASS, _sums_of_any_length, _used
 
 from tilewright.execution import Plan
@@ -42,9 +42,9 @@ each_device = pytest.mark.parametrize("device", ["emulated", "cuda"])
 every_case = pytest.mark.parametrize(("text", "change"), CASES, ids=[text for text, _ in CASES])
 
 
-def _plan(device: str, runtime: Runtime, text: str = LAYER[0], change: Any = None) -> Plan:
+def _plan(runtime: Runtime, text: str = LAYER[0], change: Any = None) -> Plan:
     problem, change = Problem.parse(text), LAYER[1] if change is None else change
-    used = _used(device, problem, runtime)
+    used = _used(problem, runtime)
     return Plan.make(used, problem, Config.make("hopper", BASE | dict(x=3, pieces=1, wm=1) | change))
 
 
@@ -58,16 +58,11 @@ def _numbers(problem: Problem, seed: int = 1) -> dict[str, Any]:
 
 def _run(plan: Plan, numbers: dict[str, Any], falls_back: bool = True) -> Any:
     """Run; or all launches but the last."""
-    held, launches, device = plan._aligned, plan._aligned.blueprint.launches, plan.runtime
+    held, launches = plan._aligned, plan._aligned.blueprint.launches
     assert launches[-1].kernel == "fallback"
     fewer = launches if falls_back else launches[:-1]
     plan._aligned = replace(held, blueprint=replace(held.blueprint, launches=fewer))
-    given = {name: device.alloc(array.nbytes) for name, array in numbers.items()}
-    for name, memory in given.items():
-        device.upload(memory, numbers[name])
-    y, out = np.empty(plan.problem.y_shape, np.float32), device.alloc(plan.problem.y_bytes)
-    plan.run(given.pop("x"), plan.pack(given.pop("w")), out, **given)
-    device.download(out, y)
+    y = computed(plan, **numbers)
     plan._aligned = held
     return y
 
@@ -95,7 +90,7 @@ def _channels(problem: Problem, x: Any) -> Any:
 def test_of_normal_numbers_nothing_is_computed_again(
     device: str, text: str, change: dict[str, int], runtime: Runtime
 ) -> None:
-    plan = _plan(device, runtime, text, change)
+    plan = _plan(runtime, text, change)
     numbers = _numbers(plan.problem)
     y = _run(plan, numbers)
     assert _misfits(plan) == 0 and _right(plan, numbers, y)
@@ -108,7 +103,7 @@ def test_small_numbers_of_x_count_as_much_as_large_ones(
     device: str, text: str, change: dict[str, int], runtime: Runtime
 ) -> None:
     """Half of the channels are 2^45 times smaller than the others, and some filters see these alone."""
-    plan = _plan(device, runtime, text, change)
+    plan = _plan(runtime, text, change)
     problem, numbers = plan.problem, _numbers(plan.problem)
     small = np.float32(2.0**-45)
     _channels(problem, numbers["x"])[..., ::2] *= small
@@ -127,7 +122,7 @@ def test_a_row_of_the_filter_has_its_tile_computed_again(
     device: str, text: str, change: dict[str, int], runtime: Runtime
 ) -> None:
     """The last one; of x only channels count where it is small."""
-    plan = _plan(device, runtime, text, change)
+    plan = _plan(runtime, text, change)
     problem, numbers = plan.problem, _numbers(plan.problem)
     _channels(problem, numbers["x"])[..., 1::2] = 0
     numbers["w"][-1, ::2] *= np.float32(2.0**-45)
@@ -149,7 +144,7 @@ def test_what_is_not_finite_shows_where_the_formula_has_it(
     device: str, where: str, text: str, runtime: Runtime
 ) -> None:
     """Beside numbers of any size: an infinity times what the split takes for zero would be NaN."""
-    plan = _plan(device, runtime, text)
+    plan = _plan(runtime, text)
     numbers = _numbers(plan.problem)
     x, w = _channels(plan.problem, numbers["x"]), numbers["w"]
     (w if where == "x" else x)[...] *= np.float32(2.0**-60)
@@ -174,7 +169,7 @@ def test_what_is_not_finite_shows_where_the_formula_has_it(
 ])  # fmt: skip
 def test_what_speaks_against_the_split(device: str, size: float, misfits: float, runtime: Runtime) -> None:
     """Of one number, beside ones."""
-    plan = _plan(device, runtime)
+    plan = _plan(runtime)
     numbers = _numbers(plan.problem)
     numbers["x"][...] = np.sign(numbers["x"])
     for place in ((0, 0, 0, 0), (0, 6, 5, 31), (0, 3, 2, 17)):
@@ -186,7 +181,7 @@ def test_what_speaks_against_the_split(device: str, size: float, misfits: float,
 
 @each_device
 def test_one_number_in_4096_and_one_more_may_be_small(device: str, runtime: Runtime) -> None:
-    plan = _plan(device, runtime, "n1c64h13w11k70r3s3p1-accurate", dict(chunks=4))  # 9152 numbers: 3
+    plan = _plan(runtime, "n1c64h13w11k70r3s3p1-accurate", dict(chunks=4))  # 9152 numbers: 3
     numbers = _numbers(plan.problem)
     x = numbers["x"].reshape(-1)
     x[...] = np.sign(x)
@@ -201,7 +196,7 @@ def test_one_number_in_4096_and_one_more_may_be_small(device: str, runtime: Runt
 @each_device
 @pytest.mark.parametrize("size", [0, 1e-40, 2.0**-149])
 def test_zeros_and_denormals_alone_are_split_without_loss(device: str, size: float, runtime: Runtime) -> None:
-    plan = _plan(device, runtime)
+    plan = _plan(runtime)
     numbers = _numbers(plan.problem)
     numbers["x"][...] = np.sign(numbers["x"]) * np.float32(size)
     y, (ref, _) = _run(plan, numbers), numpy_conv(plan.problem, numbers["x"], numbers["w"])
@@ -210,7 +205,7 @@ def test_zeros_and_denormals_alone_are_split_without_loss(device: str, size: flo
 
 @each_device
 def test_denormals_beside_others_are_what_they_are(device: str, runtime: Runtime) -> None:
-    plan = _plan(device, runtime)
+    plan = _plan(runtime)
     numbers = _numbers(plan.problem)
     numbers["x"][..., ::2] *= np.float32(1e-40)
     numbers["w"][:, 1::2] = 0

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import EmptySpace
+from tilewright.errors import DeviceError, EmptySpace
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.bound import bound
@@ -90,9 +90,15 @@ COUNT = 3  # configs of a family on a shape
 
 
 @pytest.fixture
-def runtime(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
-    """The CPU, taken for a GPU."""
-    found = runtime
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    """The CPU, taken for a GPU; or a GPU, where a test's ``device`` is cuda."""
+    if "device" in request.fixturenames and request.getfixturevalue("device") == "cuda":
+        try:
+            yield open_runtime("cuda")
+        except DeviceError as error:
+            pytest.skip(str(error))
+        return
+    found: Runtime = request.getfixturevalue("cpu")
     monkeypatch.setattr("tilewright.runtime.opencl.OPTIONS", ("-cl-std=CL1.2", "-w", "-cl-opt-disable"))
     before = found.device
     found.device = dataclasses.replace(before, **GPU)
@@ -125,6 +131,17 @@ def _put(runtime: Runtime, array: Any, shift: int) -> Memory:
     memory = runtime.slice(runtime.alloc(array.nbytes + 64), shift, array.nbytes)
     runtime.upload(memory, array)
     return memory
+
+
+def computed(plan: Plan, x: Any, w: Any, **more: Any) -> Any:
+    """Return y of NumPy arrays, wherever the plan runs; ``more`` are bias and z, if it has them."""
+    runtime = plan.runtime
+    given = {name: _put(runtime, array, 0) for name, array in more.items()}
+    y = np.empty(plan.problem.y_shape, numpy_dtype(plan.problem.dtype_out))
+    out = runtime.alloc(y.nbytes)
+    plan.run(_put(runtime, x, 0), plan.pack(_put(runtime, w, 0)), out, **given)
+    runtime.download(out, y)
+    return y
 
 
 def _agrees(plan: Plan, shift: int = 0) -> None:

@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_gpu_path import _agrees, runtime
+from test_gpu_path import _agrees, computed, runtime
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import ConfigError, DeviceError
+from tilewright.errors import ConfigError
 from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import Runtime
 
 __all__ = ["runtime"]  # a fixture
 
@@ -160,15 +160,11 @@ def test_by_emulation(text: str, change: dict[str, int], shift: int, runtime: Ru
     _agrees(Plan.make(runtime, problem, config), shift)
 
 
-def _used(device: str, problem: Problem, runtime: Runtime) -> Runtime:
-    """The GPU, or what emulates it."""
-    try:
-        used = open_runtime("cuda") if device == "cuda" else runtime
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if reason := family("hopper").refuses(problem, used.device):
+def _used(problem: Problem, runtime: Runtime) -> Runtime:
+    """The GPU, or what emulates it, if the family runs there."""
+    if reason := family("hopper").refuses(problem, runtime.device):
         pytest.skip(reason)
-    return used
+    return runtime
 
 
 @pytest.mark.parametrize("device", ["emulated", "cuda"])
@@ -183,12 +179,12 @@ def test_tf32_rounds_its_factors_and_nothing_else(
 ) -> None:
     """Tensor cores would cut the last 13 bits off; both factors are rounded before."""
     problem = Problem.parse(text)
-    used = _used(device, problem, runtime)
+    used = _used(problem, runtime)
     plan, rng = Plan.make(used, problem, Config.make("hopper", BASE | change)), np.random.default_rng(1)
     x, w = (rng.standard_normal(shape, np.float32) for shape in (problem.x_shape, problem.w_shape))
     near = [((v.view(np.uint32) + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32) for v in (x, w)]
-    y = plan(x, plan.pack(w))
-    assert np.array_equal(y, plan(near[0], plan.pack(near[1])))
+    y = computed(plan, x, w)
+    assert np.array_equal(y, computed(plan, *near))
     ref, size = numpy_conv(problem, *near)
     assert (abs(y - ref) <= 1e-6 * size).all()
     ref, size = numpy_conv(problem, x, w)
@@ -209,13 +205,13 @@ def test_accurate_multiplies_low_parts_too(
 ) -> None:
     """Whole numbers of 13 bits, of which tf32 holds 11: exact."""
     problem = Problem.parse(text)
-    used = _used(device, problem, runtime)
+    used = _used(problem, runtime)
     plan, rng = Plan.make(used, problem, Config.make("hopper", BASE | change)), np.random.default_rng(1)
     x, w = (
         rng.integers(*((-8191, 8192) if name == wide else (-3, 4)), shape).astype(np.float32)
         for name, shape in (("x", problem.x_shape), ("w", problem.w_shape))
     )
-    assert np.array_equal(plan(x, plan.pack(w)), numpy_conv(problem, x, w)[0])
+    assert np.array_equal(computed(plan, x, w), numpy_conv(problem, x, w)[0])
 
 
 @pytest.mark.parametrize("device", ["emulated", "cuda"])
@@ -226,7 +222,7 @@ def test_accurate_is_as_close_as_one_fma_after_the_other(
     device: str, change: dict[str, int], c: int, positive: bool, runtime: Runtime
 ) -> None:
     problem = Problem.parse(f"n1c{c}h1w56k128r1s1-accurate-nhwc")
-    used = _used(device, problem, runtime)
+    used = _used(problem, runtime)
     plan = Plan.make(used, problem, Config.make("hopper", BASE | dict(bn=56, chunks=8, stages=2) | change))
     rng = np.random.default_rng(c)
     x, w = (rng.standard_normal(shape, np.float32) for shape in (problem.x_shape, problem.w_shape))
@@ -236,7 +232,7 @@ def test_accurate_is_as_close_as_one_fma_after_the_other(
     for i in range(c):
         strict = (strict + x[..., i, None].astype(np.float64) * w[:, i, 0, 0]).astype(np.float32)
     ref, size = numpy_conv(problem, x, w)
-    errors = [np.sqrt((((y - ref) / size) ** 2).mean()) for y in (plan(x, plan.pack(w)), strict)]
+    errors = [np.sqrt((((y - ref) / size) ** 2).mean()) for y in (computed(plan, x, w), strict)]
     assert errors[0] < errors[1]
 
 
@@ -245,29 +241,24 @@ def test_accurate_is_as_close_as_one_fma_after_the_other(
 def test_f8_is_as_close_as_its_bound_says(device: str, chunks: int, runtime: Runtime) -> None:
     """Long sums of numbers that are not small: tensor cores alone lose more than the bound allows."""
     problem = Problem.parse("n1c1024h5w5k70r3s3p1-f8-nhwc")
-    used = _used(device, problem, runtime)
+    used = _used(problem, runtime)
     config, rng = Config.make("hopper", BASE | dict(bn=40, chunks=chunks)), np.random.default_rng(1)
     plan, kind = Plan.make(used, problem, config), numpy_dtype("f8")
     x = abs(rng.standard_normal(problem.x_shape, np.float32)).astype(kind)
     w = (abs(rng.standard_normal(problem.w_shape, np.float32)) / 8).astype(kind)
     ref, size = numpy_conv(problem, x, w)
-    y = plan(x, plan.pack(w))
+    y = computed(plan, x, w)
     assert bound(problem, plan.family.chain(problem, config)).allows(y, ref, size).all()
     assert (abs(y.astype(np.float64) - ref) <= 2.0**-10 * size).all()
 
 
+@pytest.mark.parametrize("device", ["cuda"])
 @pytest.mark.parametrize(("text", "change"), CASES)
 @pytest.mark.parametrize("stages", [2, 3])
-def test_on_a_gpu(text: str, change: dict[str, int], stages: int) -> None:
-    try:
-        gpu = open_runtime("cuda")
-    except DeviceError as error:
-        pytest.skip(str(error))
+def test_on_a_gpu(device: str, text: str, change: dict[str, int], stages: int, runtime: Runtime) -> None:
     problem, config = Problem.parse(text), Config.make("hopper", BASE | dict(stages=stages) | change)
-    if reason := family("hopper").refuses(problem, gpu.device):
-        pytest.skip(reason)
     try:
-        plan = Plan.make(gpu, problem, config)
+        plan = Plan.make(_used(problem, runtime), problem, config)
     except ConfigError:
         pytest.skip("the sum has fewer steps")
     _agrees(plan)
