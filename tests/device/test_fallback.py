@@ -31,8 +31,8 @@ CASES = (
     ("n1c38h11w9k70r3s2p1.0.0.1d2u3x1-accurate-nhwc2nchw+add0.5", dict(chunks=4, batch=2)),
     ("n2c88h9w7k140r3s3p1u2g2-accurate+alpha0.5+leaky0.5", dict(chunks=4, sg=3, combine=LAST)),
     ("n2c24h9w9k70r3s3p1-accurate-nhwc+bias+relu+maxpool3u2p1", dict(xs=1, sg=2, combine=TWO_PASS)),
-    ("n2c40h9w19k70r3s3p1-accurate-nhwc+add+maxpool2", dict(chunks=4, tall=1, wn=2)),
-    ("n2c40h9w9k68r3s3p1-accurate-nchw2nhwc+avgpool3u2", dict(chunks=4, xs=1, sg=2, combine=TWO_PASS)),
+    ("n1c40h7w19k70r3s3p1-accurate-nhwc+add+maxpool2", dict(chunks=4, tall=1, wn=2)),
+    ("n1c24h9w9k68r3s3p1-accurate-nchw2nhwc+avgpool3u2", dict(chunks=4, xs=1, sg=2, combine=TWO_PASS)),
     ("n2c16h13w12k66r3s3p1-accurate+bias+avgpool10u2", dict(xs=1, combine=TWO_PASS)),  # 100 cells
     ("n3c100h6w7k40r1s1u2-accurate-nchw2nhwc", dict(chunks=4, xs=1)),
     ("n2c96h5w7k70r1s1-accurate-nhwc+bias", dict(chunks=4, xs=1)),
@@ -186,7 +186,7 @@ def test_one_number_in_4096_and_one_more_may_be_small(device: str, runtime: Runt
     x = numbers["x"].reshape(-1)
     x[...] = np.sign(x)
     rng = np.random.default_rng(3)
-    for count in (1, 3, 4, 40):
+    for count in (3, 4):
         x[rng.choice(x.size, count - int((abs(x) < 1).sum()), replace=False)] = 2.0**-30
         numbers["w"][0, 0] = np.random.default_rng(count).standard_normal((3, 3), np.float32)
         y, kept = _run(plan, numbers), _run(plan, numbers, falls_back=False)
