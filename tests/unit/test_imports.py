@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).parents[2] / "tilewright"
 
 # Each part may import from parts of a lower rank, and from its own. A module that is not named belongs to
@@ -136,3 +138,18 @@ def test_import_is_quick_and_loads_no_gpu_library() -> None:
         assert not set(modules) & set(HEAVY)
         tries.append(took)
     assert min(tries) < 0.2
+
+
+def test_threads_may_compile_first_at_once() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    code = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from tilewright.runtime.nvrtc import import_core
+start = threading.Barrier(8)
+with ThreadPoolExecutor(8) as pool:
+    print(len({id(core) for core in pool.map(lambda _: (start.wait(), import_core())[1], range(8))}))
+"""
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+        assert done.stdout.strip() == "1", done.stderr

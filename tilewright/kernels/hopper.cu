@@ -30,8 +30,9 @@
 //            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
-// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). All threads store, from a tile of sums in shared memory,
-// RUN neighbours in y at once: 16 bytes of nhwc, one element of nchw.
+// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc a warp stores its own sums, or a block
+// those that a cluster sends it (hopper_own.h); else all threads do, from a tile of sums in shared memory, RUN neighbours
+// in y at once (hopper_store.h).
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
 // pooled here begins with a row and holds whole windows.
 // Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has

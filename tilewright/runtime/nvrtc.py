@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import time
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,7 @@ from tilewright.kernels.source import full_source
 from tilewright.runtime import cache
 from tilewright.runtime.base import Built, Resources
 
+_IMPORTING = threading.Lock()  # threads that import cuda.core at once see it half made
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -32,13 +34,14 @@ def import_core() -> Any:
         DeviceError: it is not installed.
     """
     try:
-        import cuda.core as core
+        with _IMPORTING:
+            import cuda.core as core
 
-        if hasattr(core, "Program"):
-            return core
-        import cuda.core.experimental as early  # before 0.5
+            if hasattr(core, "Program"):
+                return core
+            import cuda.core.experimental as early  # before 0.5
 
-        return early
+            return early
     except ImportError as error:
         raise DeviceError(f"no cuda.core: {error}; {how_to_get('cuda')}") from error
 
