@@ -66,14 +66,16 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
         "heavy = {'torch', 'pyopencl', 'cuda', 'cupy', 'onnxruntime', 'matplotlib', 'numpy', 'rich'}; "
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
-    seconds = []  # of the processor: other tests run at the same time
+    seconds: dict[str, list[float]] = {code: [], "import typer": []}  # of the processor: other tests run too
     for _ in range(3):
-        before = os.times()
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        after = os.times()
-        seconds.append(sum(after[2:4]) - sum(before[2:4]))
-        assert done.returncode == 0, done.stderr
-    assert 0 < min(seconds) < 0.5
+        for text, took in seconds.items():
+            before = os.times()
+            done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+            after = os.times()
+            took.append(sum(after[2:4]) - sum(before[2:4]))
+            assert done.returncode == 0, done.stderr
+    ours, least = (min(took) for took in seconds.values())
+    assert 0 < ours < max(0.5, 6 * least)  # 0.1 s is a machine that is not slow
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
