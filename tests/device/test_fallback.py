@@ -24,6 +24,7 @@ from tilewright.runtime import Runtime
 __all__ = ["_sums_of_any_length", "runtime"]  # fixtures
 
 MANY = 1e9  # of halves_guard.h
+SMALL = 2.0**-45  # beside numbers of 1: a split keeps nothing of it
 LAYER = ("n1c32h7w6k70r3s3p1-accurate-nhwc", dict(chunks=4, xs=1))
 CASES = (
     LAYER,
@@ -48,12 +49,16 @@ def _plan(runtime: Runtime, text: str = LAYER[0], change: Any = None) -> Plan:
     return Plan.make(used, problem, Config.make("hopper", BASE | dict(x=3, pieces=1, wm=1) | change))
 
 
-def _numbers(problem: Problem, seed: int = 1) -> dict[str, Any]:
-    rng, e = np.random.default_rng(seed), problem.epilogue
+def _numbers(problem: Problem, added: float = 1.0) -> dict[str, Any]:
+    """Normal numbers; bias and z, if there are, so much smaller."""
+    rng, e = np.random.default_rng(1), problem.epilogue
     shapes = dict(x=problem.x_shape, w=problem.w_shape)
     shapes |= dict(bias=(problem.k,)) if e.bias else {}
     shapes |= dict(z=problem.z_shape) if e.add else {}
-    return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    numbers = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    for name in {"bias", "z"} & {*numbers}:
+        numbers[name] *= np.float32(added)
+    return numbers
 
 
 def _run(plan: Plan, numbers: dict[str, Any], falls_back: bool = True) -> Any:
@@ -104,12 +109,9 @@ def test_small_numbers_of_x_count_as_much_as_large_ones(
 ) -> None:
     """Half of the channels are 2^45 times smaller than the others, and some filters see these alone."""
     plan = _plan(runtime, text, change)
-    problem, numbers = plan.problem, _numbers(plan.problem)
-    small = np.float32(2.0**-45)
-    _channels(problem, numbers["x"])[..., ::2] *= small
+    problem, numbers = plan.problem, _numbers(plan.problem, added=SMALL)
+    _channels(problem, numbers["x"])[..., ::2] *= np.float32(SMALL)
     numbers["w"][: problem.k // 2, 1::2] = 0
-    for name in {"bias", "z"} & {*numbers}:
-        numbers[name] *= small
     y = _run(plan, numbers)
     assert _misfits(plan) >= MANY and _right(plan, numbers, y)
     assert np.array_equal(y, _run(plan, numbers))
@@ -123,11 +125,9 @@ def test_a_row_of_the_filter_has_its_tile_computed_again(
 ) -> None:
     """The last one; of x only channels count where it is small."""
     plan = _plan(runtime, text, change)
-    problem, numbers = plan.problem, _numbers(plan.problem)
+    problem, numbers = plan.problem, _numbers(plan.problem, added=SMALL)
     _channels(problem, numbers["x"])[..., 1::2] = 0
-    numbers["w"][-1, ::2] *= np.float32(2.0**-45)
-    for name in {"bias", "z"} & {*numbers}:
-        numbers[name] *= np.float32(2.0**-45)
+    numbers["w"][-1, ::2] *= np.float32(SMALL)
     y, kept = _run(plan, numbers), _run(plan, numbers, falls_back=False)
     assert _misfits(plan) == 0
     assert _right(plan, numbers, y) and not _right(plan, numbers, kept)

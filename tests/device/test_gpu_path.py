@@ -17,7 +17,7 @@ import pytest
 
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError, EmptySpace
-from tilewright.execution import Plan
+from tilewright.execution import Plan, wanted
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config, Family
@@ -133,29 +133,23 @@ def _put(runtime: Runtime, array: Any, shift: int) -> Memory:
     return memory
 
 
-def computed(plan: Plan, x: Any, w: Any, **more: Any) -> Any:
-    """Return y of NumPy arrays, wherever the plan runs; ``more`` are bias and z, if it has them."""
+def computed(plan: Plan, x: Any, w: Any, shift: int = 0, **more: Any) -> Any:
+    """Return y of NumPy arrays, wherever the plan runs, ``shift`` bytes off; ``more``: bias, z, scale."""
     runtime = plan.runtime
-    given = {name: _put(runtime, array, 0) for name, array in more.items()}
+    given = {name: _put(runtime, array, shift) for name, array in more.items()}
     y = np.empty(plan.problem.y_shape, numpy_dtype(plan.problem.dtype_out))
-    out = runtime.alloc(y.nbytes)
-    plan.run(_put(runtime, x, 0), plan.pack(_put(runtime, w, 0)), out, **given)
+    out = runtime.slice(runtime.alloc(y.nbytes + 64), shift, y.nbytes)
+    runtime.fill(out, 0xFF)
+    plan.run(_put(runtime, x, shift), plan.pack(_put(runtime, w, shift)), out, **given)
     runtime.download(out, y)
     return y
 
 
 def _agrees(plan: Plan, shift: int = 0) -> None:
-    problem, runtime, data = plan.problem, plan.runtime, _data(plan.problem)
+    problem, data = plan.problem, _data(plan.problem)
     e = problem.epilogue
+    y = computed(plan, shift=shift, **{n: a for n, a in data.items() if wanted(problem).get(n, True)})
     bias, z = (data["bias"] if e.bias else None), (data["z"] if e.add else None)
-    placed = {n: None if a is None else _put(runtime, a, shift) for n, a in dict(bias=bias, z=z).items()}
-    y = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
-    out = runtime.slice(runtime.alloc(y.nbytes + 64), shift, y.nbytes)
-    runtime.fill(out, 0xFF)
-    x, w = _put(runtime, data["x"], shift), _put(runtime, data["w"], shift)
-    scale = _put(runtime, data["scale"], shift) if problem.requantised else None
-    plan.run(x, plan.pack(w), out, placed["bias"], placed["z"], scale=scale)
-    runtime.download(out, y)
     ref, size = numpy_conv(problem, data["x"], data["w"], bias, z)
     if problem.requantised:
         ref = numpy_requantised(problem, ref, data["scale"])

@@ -11,15 +11,11 @@
 //                       window 0      window 1
 //
 // A block takes tile after tile, 4 x 4 sums a thread, DEPTH terms of them a step, which come while those of the step
-// before are multiplied. RUN steps are summed by themselves, and these sums one after the other: always in this order.
+// before are multiplied (fallback.py has the sizes). RUN steps are summed by themselves, and these sums one after the
+// other: always in this order.
 // Where nothing was lost no block has a tile: they only look.
 // Example: 64 channels of 3x3 filters: 576 terms, 36 steps of 16; a 2x2 pool: 16 windows of a tile.
 
-#define THREADS 256
-#define KB 64
-#define COLUMNS 64
-#define DEPTH 16
-#define RUN 4
 #define PITCH (COLUMNS + 4)
 #define TERMS (R * S * C)
 #define STEPS ((TERMS + DEPTH - 1) / DEPTH)

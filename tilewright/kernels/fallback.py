@@ -8,18 +8,18 @@ from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
-# As fallback.cu has them: threads of a block, channels and sums of a tile, terms that are added up by
-# themselves, and bytes of two steps of 16 terms: one comes while the other is multiplied.
-_THREADS, _KB, _COLUMNS, _RUN, _SHARED_BYTES = 256, 64, 64, 64, 4 * 2 * 16 * 2 * 68
+# Threads of a block, channels and sums of a tile, terms of a step, steps that are added up by themselves.
+_SIZES = dict(THREADS=256, KB=64, COLUMNS=64, DEPTH=16, RUN=4)
+_SHARED_BYTES = 2 * _SIZES["DEPTH"] * 2 * (_SIZES["COLUMNS"] + 4) * 4  # one step comes, one is multiplied
 
 
 def launch(pr: Problem, units: int, moved: str) -> Launch:
     """Return the launch, of few blocks: most of the time they find nothing to do."""
     pool = pr.epilogue.pool
-    outs = max(1, _COLUMNS // (pool.size**2 if pool else 1))
-    tiles = pr.groups * ceil_div(pr.kg, _KB) * ceil_div(pr.n * pr.y_p * pr.y_q, outs)
+    outs = max(1, _SIZES["COLUMNS"] // (pool.size**2 if pool else 1))
+    tiles = pr.groups * ceil_div(pr.kg, _SIZES["KB"]) * ceil_div(pr.n * pr.y_p * pr.y_q, outs)
     return Launch(
-        "fallback", (min(units, tiles), 1, 1), (_THREADS, 1, 1), ("x", "w", "bias", "z", "y", moved),
+        "fallback", (min(units, tiles), 1, 1), (_SIZES["THREADS"], 1, 1), ("x", "w", "bias", "z", "y", moved),
         shared_bytes=_SHARED_BYTES, chained=True,
     )  # fmt: skip
 
@@ -29,7 +29,7 @@ def program(layer: Mapping[str, int], pr: Problem, rows: int, tiles_bytes: int) 
 
     Packed, a group has so many rows; what was found of them lies behind so many bytes of tiles.
     """
-    defines = {**layer, "W_ROWS": rows, "MISFITS_AT": tiles_bytes // 4 + pr.groups * rows}
+    defines = {**layer, **_SIZES, "W_ROWS": rows, "MISFITS_AT": tiles_bytes // 4 + pr.groups * rows}
     return Blueprint("fallback.cu", (*defines.items(), ("SHARED_BYTES", _SHARED_BYTES)), (), packed_bytes=0)
 
 
@@ -40,4 +40,5 @@ def beside_bytes(pr: Problem, rows: int) -> int:
 
 def chain(pr: Problem) -> int:
     """Length of the longest chain of adds: a run of terms, then the runs."""
-    return _RUN + ceil_div(pr.cg * pr.r * pr.s, _RUN)
+    run = _SIZES["RUN"] * _SIZES["DEPTH"]
+    return run + ceil_div(pr.cg * pr.r * pr.s, run)

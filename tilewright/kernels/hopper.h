@@ -25,6 +25,7 @@
 // first, third, ... phase.
 //   bar_init, bar_init_done     count of arrivals of each phase; then seen by the copy engine and the cluster
 //   bar_wait bar_arrive bar_arrive_at      the latter on a barrier of another block of the cluster
+//   bar_wait_cluster            for what other blocks of the cluster have written themselves
 //   bar_expect                  arrive, and announce bytes
 //   bar_after_copies            arrive when this thread's copies so far (copy16) have come
 //   bulk_copy                   bytes from global memory, that arrive on a barrier; to all blocks of `mask`
@@ -32,6 +33,10 @@
 //   image_copy                  a patch from an image, that arrives on a barrier: pixels in raster order from (n, h, v)
 //                               on, moved by a phase; a row of CHUNKS pieces for each, channels from c on
 //   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
+//   send4                       four sums from registers to another block's shared memory, that arrive on its barrier
+//   write_transposed            four matrices of 8 x 8 numbers of 2 bytes, transposed: lanes 8i to 8i + 7 say where rows
+//                               of matrix i go
+//   TEAMS_SYNC                  all that multiply wait for each other
 //   GROUP_ARRIVE GROUP_SYNC     what the warp that sends need not wait for, and the others do: barriers are there
 //   CLUSTER_ARRIVE CLUSTER_WAIT the blocks of a cluster wait for each other
 //
@@ -175,20 +180,14 @@ INLINE void bar_init(shared_t bar, int count) {
 INLINE void bar_init_done(void) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-INLINE void bar_wait(shared_t bar, int parity) {
-    int done;
-    do {
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
-                     : "=r"(done) : "r"(bar), "r"(parity) : "memory");
-    } while (!done);
-}
-INLINE void bar_wait_cluster(shared_t bar, int parity) {  // for what other blocks of the cluster have written
-    int done;
-    do {
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
-                     : "=r"(done) : "r"(bar), "r"(parity) : "memory");
-    } while (!done);
-}
+#define BAR_WAIT(how)                                                                                             \
+    int done;                                                                                                     \
+    do {                                                                                                          \
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity" how ".shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}" \
+                     : "=r"(done) : "r"(bar), "r"(parity) : "memory");                                            \
+    } while (!done)
+INLINE void bar_wait(shared_t bar, int parity) { BAR_WAIT(""); }
+INLINE void bar_wait_cluster(shared_t bar, int parity) { BAR_WAIT(".acquire.cluster"); }
 INLINE void bar_arrive(shared_t bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
@@ -218,19 +217,17 @@ INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n,
 }
 INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 #endif
-#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")  // all that multiply
+#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
 #define GROUP_ARRIVE() asm volatile("bar.arrive 2, %0;" ::"n"(THREADS) : "memory")
 #define GROUP_SYNC() asm volatile("bar.sync 2, %0;" ::"n"(THREADS) : "memory")
 INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, int rank) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(of_block(to, rank)), "r"(from), "r"(bytes), "r"(of_block(bar, rank)) : "memory");
 }
-// Four sums to another block's shared memory, that arrive on its barrier.
 INLINE void send4(shared_t to, const acc_t v[4], shared_t bar) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
                  ::"r"(to), "r"(*(int *)&v[0]), "r"(*(int *)&v[1]), "r"(*(int *)&v[2]), "r"(*(int *)&v[3]), "r"(bar) : "memory");
 }
-// Write four matrices of 8 x 8 numbers of 2 bytes, transposed: rows of matrix i go where lanes 8i to 8i + 7 say.
 INLINE void write_transposed(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");

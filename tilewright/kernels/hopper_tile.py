@@ -30,6 +30,7 @@ TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgro
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
 BY_TILE, OWN, MET = range(3)  # who finishes sums: all threads, each warp its own, the blocks of a cluster
 FEW_MET = 12  # pixels of a warpgroup for each block of its cluster: 1.5 times four sums a thread (measured)
+IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 ALIGNMENT = 1024  # bytes to align the buffers
 
 
@@ -158,9 +159,6 @@ def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
 def joint(pr: Problem, image: TensorMap | None) -> bool:
     """Whether patches come and go with the filters that read them, so that a batch may have several."""
     return image is not None and pr.r * pr.s == 1
-
-
-IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 
 
 def image_of(pr: Problem, cf: Values) -> TensorMap | None:
