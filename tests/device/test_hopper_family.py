@@ -167,6 +167,22 @@ def _used(problem: Problem, runtime: Runtime) -> Runtime:
     return runtime
 
 
+@pytest.mark.parametrize("device", ["cuda"])
+@pytest.mark.parametrize(("text", "change"), [
+    ("n64c24h9w7k136r3s3p1-f16-nhwc+bias+relu", dict(batch=3, chunks=4, stages=3, wm=3, wn=2, xs=1)),
+    ("n50c32h9w9k80r5s3p2d2-bf16-nhwc", dict(batch=15, bn=40, chunks=4, wn=2, xs=1)),
+    ("n40c64h10w10k128r3s3p1g4-tf32-nhwc", dict(batch=9, bn=48, chunks=4, wn=3, xs=1)),
+    ("n33c48h13w11k264r1s1u2-i8-nhwc", dict(bn=8, chunks=4, wm=2, wn=3, xs=1)),
+    ("n30c72h14w9k200r2s3p1-f16-nhwc+relu", dict(batch=6, bn=8, mb=2, stages=3, tall=1, wm=2, wn=2, xs=4)),
+])  # fmt: skip
+def test_blocks_that_stay(device: str, text: str, change: dict[str, int], runtime: Runtime) -> None:
+    """They store one tile while the next one's data come."""
+    problem = Problem.parse(text)
+    plan = Plan.make(runtime, problem, Config.make("hopper", BASE | dict(pieces=1) | change))
+    assert dict(plan.blueprint.defines)["STAYS"]
+    _agrees(plan)
+
+
 @pytest.mark.parametrize("device", ["emulated", "cuda"])
 @pytest.mark.parametrize(("text", "change"), [
     ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-tf32", dict(x=1)),

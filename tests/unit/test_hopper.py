@@ -431,6 +431,45 @@ def test_patches_of_1x1_filters_have_the_buffers_of_their_filters() -> None:
         HOPPER.check(r3, H100, _config(sc=1, stages=3, batch=2, xs=2))
 
 
+STAYING = "n32c128h28w28k256r1s1-f16-nhwc"
+
+
+@pytest.mark.parametrize(("text", "change", "stays"), [
+    (STAYING, {}, True), (STAYING + "+bias+relu", {}, True), (STAYING + "+add", {}, False),
+    (STAYING.replace("n32", "n2"), {}, False), (STAYING.replace("k256", "k250"), {}, False),
+    (STAYING.replace("-nhwc", "-nhwc2nchw"), {}, False), (STAYING, dict(cm=2), False),
+    (STAYING, dict(mb=1), False),
+    (STAYING.replace("f16", "bf16"), {}, True), ("n64c128h28w28k256r3s3p1-i8-nhwc", dict(xs=1), True),
+])  # fmt: skip
+def test_where_blocks_stay(text: str, change: dict[str, int], stays: bool) -> None:
+    """They are as many as the GPU holds; others as many as there are tiles."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem = Problem.parse(text)
+    base = dict(wm=2, wn=1, bn=96, mb=2, chunks=8, pieces=1, stages=2, sc=1)
+    config = Config.make("hopper", BASE | base | change)
+    HOPPER.check(problem, H100, config)
+    found = HOPPER.blueprint(problem, H100, config)
+    sz = sizes(problem, config.values)
+    assert (sz.stays, dict(found.defines)["STAYS"]) == (stays, int(stays))
+    assert found.launches[0].grid[0] == (2 * H100.units if stays else sz.blocks)
+    assert not dict(HOPPER.blueprint(problem, H100, config, aligned=False).defines)["STAYS"]
+    if stays:
+        for program in found.programs:  # what spills is an error
+            assert 0 < compile_cuda(program, "sm_90").registers <= 255
+
+
+def test_the_model_hides_the_first_data_of_tiles_that_follow() -> None:
+    problem, config = Problem.parse(STAYING), _config(
+        wm=2, wn=1, bn=96, mb=2, chunks=8, pieces=1, stages=2, sc=1
+    )  # fmt: skip
+    work = HOPPER.work(problem, H100, config)
+    again = dataclasses.replace(work, stays=False)
+    us = [model.gpu_estimate(H100, w, model.H100).total_us for w in (work, again)]
+    assert work.stays and us[0] < us[1]
+
+
 def test_sizes() -> None:
     sz = sizes(R12, BASE)
     assert (sz.lines * sz.line, sz.steps, sz.k_tiles, sz.px_tiles, sz.blocks) == (80, 72, 8, 1, 64)
@@ -531,7 +570,8 @@ class Bar:
 class Cluster:
     """Blocks that share filters, run in any order: each role is a generator that yields when it must wait.
 
-    Steps are counted in batches here. ``mapped``: who sends for filters sends for patches too.
+    Steps are counted in batches here. ``mapped``: who sends for filters sends for patches too. ``tiles``: of
+    a block that stays; its steps are numbered from tile to tile.
     """
 
     def __init__(
@@ -544,11 +584,13 @@ class Cluster:
         taps: int,
         promoted: bool = False,
         mapped: bool = False,
+        tiles: int = 1,
     ) -> None:
         stages, xs = buffers
         first, last = steps.start, steps.stop
         self.rng, self.copies, self.teams, self.stages, self.xs = rng, copies, teams, stages, xs
         self.first, self.last, self.taps, self.promoted, self.mapped = first, last, taps, promoted, mapped
+        self.tiles, self.stays = tiles, tiles > 1
         blocks = range(copies)
         self.w_full = [[Bar(1) for _ in range(stages)] for _ in blocks]
         self.w_empty = [[Bar(teams * copies) for _ in range(stages)] for _ in blocks]
@@ -563,31 +605,33 @@ class Cluster:
     def send(self, block: int) -> Iterator[object]:
         slot, parity = 0, 1
         patches = self.copy(block) if self.mapped else None
-        for i in range(self.last - self.first):
-            if i >= self.stages:
+        for tile, i in itertools.product(range(self.tiles), range(self.last - self.first)):
+            step = tile * self.last + self.first + i
+            if self.stays or i >= self.stages:
                 while not self.w_empty[block][slot].over(parity):
                     yield
-            if patches and (i == 0 or (self.first + i) % self.taps == 0):
+            if patches and (i == 0 or step % self.taps == 0):
                 while next(patches):
                     yield
             self.w_full[block][slot].arrive(self.copies)
             for to in range(self.copies):
                 self._write(to, "w", slot)
                 self.w[to][slot][block] = -1
-                self.under_way.append(lambda to=to, slot=slot, i=i: self._part(to, slot, block, i))
+                self.under_way.append(lambda to=to, slot=slot, step=step: self._part(to, slot, block, step))
             yield
             slot, parity = (0, parity ^ 1) if slot + 1 == self.stages else (slot + 1, parity)
 
-    def _part(self, to: int, slot: int, block: int, i: int) -> None:
+    def _part(self, to: int, slot: int, block: int, step: int) -> None:
         assert to not in self.gone
-        self.w[to][slot][block] = self.first + i
+        self.w[to][slot][block] = step
         self.w_full[to][slot].come(1)
 
     def copy(self, block: int) -> Iterator[bool]:
         """Copy patch after patch; whether it must wait."""
         slot, parity = 0, 1
-        for i, step in enumerate(range(self.first // self.taps, (self.last - 1) // self.taps + 1)):
-            if i >= self.xs:
+        last = ((self.tiles - 1) * self.last + self.last - 1) // self.taps
+        for i, step in enumerate(range(self.first // self.taps, last + 1)):
+            if self.stays or i >= self.xs:
                 while not self.x_empty[block][slot].over(parity):
                     yield True
             self._write(block, "x", slot)
@@ -609,8 +653,8 @@ class Cluster:
         tap = done_tap = self.first % self.taps
         lag = 0 if self.promoted else 1
         fresh, count = True, self.last - self.first
-        for i in range(count):
-            step = self.first + i
+        for tile, i in itertools.product(range(self.tiles), range(count)):
+            step = tile * self.last + self.first + i
             while fresh and not self.x_full[block][x_slot].over(x_parity):
                 yield
             while not self.w_full[block][slot].over(parity):
@@ -624,19 +668,19 @@ class Cluster:
             if tap == self.taps:
                 tap, fresh = 0, True
                 x_slot, x_parity = (0, x_parity ^ 1) if x_slot + 1 == self.xs else (x_slot + 1, x_parity)
-            if i < lag:
-                continue
-            self.readers -= {(block, "w", done_slot, team)}
-            if i - lag + self.stages < count:
-                for to in range(self.copies):
-                    assert to not in self.gone, "arrives at a block that is gone"
-                    self.w_empty[to][done_slot].arrive()
-            done_slot = (done_slot + 1) % self.stages
-            done_tap += 1
-            if done_tap == self.taps:
-                self.readers -= {(block, "x", done_x_slot, team)}
-                self.x_empty[block][done_x_slot].arrive()
-                done_tap, done_x_slot = 0, (done_x_slot + 1) % self.xs
+            at_end = self.stays and i == count - 1
+            for done in range(max(0, i - lag), i + 1 if at_end else i + 1 - lag):
+                self.readers -= {(block, "w", done_slot, team)}
+                if self.stays or done + self.stages < count:
+                    for to in range(self.copies):
+                        assert to not in self.gone, "arrives at a block that is gone"
+                        self.w_empty[to][done_slot].arrive()
+                done_slot = (done_slot + 1) % self.stages
+                done_tap += 1
+                if done_tap == self.taps:
+                    self.readers -= {(block, "x", done_x_slot, team)}
+                    self.x_empty[block][done_x_slot].arrive()
+                    done_tap, done_x_slot = 0, (done_x_slot + 1) % self.xs
         self.readers -= {r for r in self.readers if r[0] == block and r[3] == team}
 
     def run(self) -> None:
@@ -682,6 +726,16 @@ def test_no_one_waits_for_ever_and_no_buffer_is_written_while_it_is_read(
     xs = rng.randint(1 if first // taps == (last - 1) // taps else 2, 3)  # the rule next_patch
     copies, teams = rng.choice([1, 2, 4]), rng.choice([1, 2])
     Cluster(rng, copies, teams, (stages, xs), range(first, last), taps, promoted, mapped).run()
+
+
+@pytest.mark.parametrize("promoted", [False, True])
+@pytest.mark.parametrize("seed", range(60))
+def test_blocks_that_stay_hand_buffers_on_from_tile_to_tile(seed: int, promoted: bool) -> None:
+    rng = random.Random(seed)
+    taps, patches = rng.choice([1, 2, 9]), rng.randint(1, 3)
+    buffers = rng.randint(2, 5), rng.randint(1 if patches == 1 else 2, 3)
+    steps, tiles = range(taps * patches), rng.randint(2, 5)
+    Cluster(rng, 1, rng.choice([1, 2]), buffers, steps, taps, promoted, mapped=True, tiles=tiles).run()
 
 
 def test_one_buffer_for_two_patches_would_wait_for_ever() -> None:

@@ -33,6 +33,8 @@
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc a warp stores its own sums, or a block
 // those that a cluster sends it (hopper_own.h); else all threads do, from a tile of sums in shared memory, RUN neighbours
 // in y at once (hopper_store.h).
+// Where there are more tiles than places for blocks, blocks stay (STAYS; hopper_tile.py: stays): each takes every so-many-th
+// tile, and its buffers go round without a break: while a tile's sums are stored the next one's data come.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
 // pooled here begins with a row and holds whole windows.
 // Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has
@@ -62,10 +64,10 @@ INLINE void multiply_batch(acc_t sums[SUM_WORDS], shared_t shared, int slot, int
 }
 
 // Multiply all batches. LAG of them are under way; behind them the buffers that are done with are given back.
-INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b, int team, int thread) {
+INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b, Ring *ring, int team, int thread) {
     const int count = (b->last - b->first) / BATCH, lane = thread % 32;
-    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, at = b->first % TAPS / BATCH, fresh = !GATHERS;
-    int done_slot = 0, done_x_slot = 0, done_at = at, i = 0;
+    int slot = ring->slot, parity = ring->parity, x_slot = ring->x_slot, x_parity = ring->x_parity;
+    int at = b->first % TAPS / BATCH, fresh = !GATHERS, done_slot = slot, done_x_slot = x_slot, done_at = at, i = 0;
     if (EARLY || !(GATHERS || MAPPED)) bar_wait(FIRST, 0);
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
         if (!JOINT && fresh) {
@@ -82,7 +84,7 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
         }
         if (TOGETHER) WG_WAIT(LAG);
         if (i >= LAG) {
-            if (i - LAG + STAGES < count && lane < COPIES) {
+            if ((STAYS || i - LAG + STAGES < count) && lane < COPIES) {
                 if (COPIES > 1) bar_arrive_at(W_EMPTY(done_slot), b->sc * COPIES + lane);
                 else bar_arrive(W_EMPTY(done_slot));
             }
@@ -95,10 +97,45 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
         }
     } while (++i < count);
     WG_WAIT(0);
+    if (STAYS && LAG && lane == 0) {  // the last batch's; and its patch's
+        bar_arrive(W_EMPTY(done_slot));
+        if (!JOINT) bar_arrive(X_EMPTY(done_x_slot));
+    }
+    *ring = Ring{slot, parity, x_slot, x_parity};
+}
+
+// Sum up a tile, by those who multiply: into the tile of sums; or (FINISH) they store y.
+INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b, Ring *ring,
+                     int team, int thread) {
+    acc_t sums[SUM_WORDS];
+    int moves[2];
+    if (STAYS && b->id != GROUP(0)) {
+        find_places(shared, b, THREAD(0), 128 * TEAMS);
+        TEAMS_SYNC();
+    }
+    find_moves(moves, b, team, thread);
+    UNROLL for (int i = 0; i < SUM_WORDS; i++) {
+        sums[i] = 0;
+        asm volatile("" : WG_FORM(sums[i]) :: "memory");  // before the products, also where a loop of one turn is none
+    }
+    multiply_all(sums, shared, b, ring, team, thread);
+    join_sums(sums, moves);
+#if FINISH == 1
+    if (OWN_WAITS) TEAMS_SYNC();
+    store_own(y, bias, shared, b, sums, team, thread);
+#elif FINISH == 2
+    send_shares(shared, b, sums, team, thread);
+    store_shares(y, bias, z, shared, b, THREAD(0));
+#else
+    if (TEAMS > 1) TEAMS_SYNC();  // no team reads buffers any more
+    write_sums(shared, sums, team, thread);
+    if (SC > 1) wg_see_copies();  // what was written, seen by the copy engine
+#endif
 }
 
 // Fill the tile of sums: roles part here, and meet again behind it; or (FINISH) those who have summed up store y.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b) {
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w, shared_t shared,
+                   const Block *b) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
     const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     if (sender) {
@@ -115,7 +152,12 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
     if (sends) {
         if (!GATHERS) GROUP_ARRIVE();
         if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
-        if (sender) send(shared, b);
+        if (sender) {
+            Block here = *b;
+            Ring ring = {0, 1, 0, 1};
+            do send(shared, &here, &ring);
+            while (go_on(&here, w));
+        }
         __syncwarp();
         if (SC > 1 && COPIES == 1) CLUSTER_WAIT();
     }
@@ -124,8 +166,8 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
     wg_see_copies();
 #endif
     const int other = THREAD(0) - (team == TEAMS ? 32 : 0);  // number among all but the sender's warp
-    if (GATHERS) find_places(shared, b->px0, THREAD(0), THREADS);
-    else if (!sends) find_places(shared, b->px0, other, THREADS - 32);
+    if (GATHERS) find_places(shared, b, THREAD(0), THREADS);
+    else if (!sends) find_places(shared, b, other, THREADS - 32);
     if (GATHERS) BARRIER();
     else if (!sends) GROUP_SYNC();
     if (CLUSTER > 1 && !sends) CLUSTER_WAIT();
@@ -136,26 +178,10 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
         if (team == TEAMS) copy_patches(shared, b, thread - 32);
     }
     if (team < TEAMS) {
-        acc_t sums[SUM_WORDS];
-        int moves[2];
-        find_moves(moves, b, team, thread);
-        UNROLL for (int i = 0; i < SUM_WORDS; i++) {
-            sums[i] = 0;
-            asm volatile("" : WG_FORM(sums[i]) :: "memory");  // before the products, also where a loop of one turn is none
-        }
-        multiply_all(sums, shared, b, team, thread);
-        join_sums(sums, moves);
-#if FINISH == 1
-        if (OWN_WAITS) TEAMS_SYNC();
-        store_own(y, bias, shared, b, sums, team, thread);
-#elif FINISH == 2
-        send_shares(shared, b, sums, team, thread);
-        store_shares(y, bias, z, shared, b, THREAD(0));
-#else
-        if (TEAMS > 1) TEAMS_SYNC();  // no team reads buffers any more
-        write_sums(shared, sums, team, thread);
-        if (SC > 1) wg_see_copies();  // what was written, seen by the copy engine
-#endif
+        Block here = *b;
+        Ring ring = {0, 0, 0, 0};
+        do sum_tile(y, bias, z, shared, &here, &ring, team, thread);
+        while (go_on(&here, w));
     }
 #if !FINISH
     BARRIER();
@@ -174,11 +200,12 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
 }
 #else
 // The same, one step after the other; each block of a cluster works out all of its shares.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b) {
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w, shared_t shared,
+                   const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
     int moves[2];
-    find_places(shared, b->px0, THREAD(0), THREADS);
+    find_places(shared, b, THREAD(0), THREADS);
     for (int sc = 0; sc < SC; sc++) {
         const int share = b->sg * SC + sc, first = FIRST_STEP(share), last = FIRST_STEP(share + 1);
         for (int i = 0; i < SUM_WORDS; i++) sums[i] = 0;
@@ -217,7 +244,7 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     TILE_ARRAY(shared);
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
-    sum_up(y, bias, z, shared, &b);
+    sum_up(y, bias, z, w, shared, &b);
 #if COMBINE == LAST
     SHARED_FLAG(is_last);
 #else

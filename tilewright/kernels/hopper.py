@@ -28,6 +28,7 @@ from tilewright.kernels.hopper_sum import (
 )
 from tilewright.kernels.hopper_tile import (
     BY_TILE,
+    OWN,
     PIECES,
     SWIZZLED,
     TALL,
@@ -141,8 +142,12 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     if not aligned and cf["x"] == AS_IS:
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, cf)
-    launches, workspace = _launches(pr, sz, cf, device.units)
-    defines = _defines(pr, sz, cf, aligned, device)
+    who = finish(pr, cf, aligned) if device.backend == "cuda" else BY_TILE
+    blocks = min(sz.blocks, cf["mb"] * device.units) if sz.stays and who == OWN else sz.blocks
+    launches, workspace = _launches(pr, sz, cf, blocks, device.units)
+    defines = _defines(pr, sz, cf, aligned, device) | dict(
+        FINISH=who, STAYS=int(blocks < sz.blocks), EARLY=int(sz.image is not None and blocks <= device.units)
+    )
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
         moved = copy_defines(pr, held(pr, cf), sz.x_parts) | _products(pr, cf, "COPIED_AS")
@@ -189,12 +194,12 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
 
 
 def _launches(
-    pr: Problem, sz: Sizes, cf: Values, units: int
+    pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, copied = cf["combine"], cf["x"] in COPIES
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(
-        "hopper", (sz.blocks, 1, 1), (sz.threads, 1, 1),
+        "hopper", (blocks, 1, 1), (sz.threads, 1, 1),
         ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
          "partial", "arrived", *((halves.MOVED,) if cf["x"] == HALVED else ())),
         shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied, image=sz.image,
@@ -230,7 +235,6 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         PROMOTED=PROMOTED.get(kind, 0),
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
         CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), MAPPED=int(sz.image is not None),
-        EARLY=int(sz.image is not None and sz.blocks <= device.units),
         BATCH=cf["batch"], STAGES=cf["stages"], X_STAGES=sz.x_stages, MIN_BLOCKS=cf["mb"], COPIES=cf["cm"],
         SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
@@ -238,8 +242,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
         **_shape(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
-        Y_VECTOR=int(aligned), FINISH=finish(pr, cf, aligned) if device.backend == "cuda" else BY_TILE,
-        SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
+        Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
         OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip
 

@@ -13,13 +13,14 @@
 #define IS_CHANNEL(k) (K % KB == 0 || (k) < K)
 
 #if FINISH == 1
-#define OWN_WAITS (sizeof(y_t) < 4)  // until nobody reads the buffers that it writes over
+#define OWN_BY_ROWS (sizeof(y_t) < 4)
+#define OWN_WAITS (OWN_BY_ROWS && !STAYS)  // until nobody reads the buffers that it writes over
 
 // Store a warp's sums from registers, channels from `k` on; y is where channel k of pixel 0 goes.
-INLINE void store_words(GLOBAL y_t *y, shared_t shared, const acc_t sums[WG_WORDS], int k, int px_team, int lane) {
+INLINE void store_words(GLOBAL y_t *y, shared_t shared, int outs, const acc_t sums[WG_WORDS], int k, int px_team, int lane) {
     UNROLL for (int i = 0; i < WG_WORDS; i += 4) {
         int pixels[2];
-        read_two(pixels, shared, OUTS_FROM + (px_team + i * 2 + lane % 4 * 2) * 4);
+        read_two(pixels, shared, outs + (px_team + i * 2 + lane % 4 * 2) * 4);
         UNROLL for (int e = 0; e < 2; e++) {
             GLOBAL y_t *to = y + (offset_t)pixels[e] * (GROUPS_ * K);
             UNROLL for (int h = 0; h < 2; h++)
@@ -28,26 +29,29 @@ INLINE void store_words(GLOBAL y_t *y, shared_t shared, const acc_t sums[WG_WORD
     }
 }
 
-// Store them as outputs of 2 bytes, by way of rows of shared memory: a pixel each, the team's from `row` on.
-INLINE void store_halfwords(GLOBAL y_t *y, shared_t shared, const acc_t sums[WG_WORDS], int row, int k_warp, int k,
+// Store them as outputs of 2 bytes, by way of rows of shared memory from `rows` on: a pixel each, OWN_ROWS at a time.
+INLINE void store_halfwords(GLOBAL y_t *y, shared_t shared, int outs, const acc_t sums[WG_WORDS], int rows, int k,
                             int px_team, int lane) {
-    const int matrix = lane / 8, k_half = k_warp + lane % 2 * 8;
-    const shared_t write = shared + (row + matrix / 2 * 8 + lane % 8) * OWN_PITCH + (k_warp + matrix % 2 * 8) * 2;
-    const int read = (row + lane / 2) * OWN_PITCH + k_half * 2;
-    UNROLL for (int i = 0; i < WG_WORDS; i += 8) {  // 16 pixels
-        unsigned words[4];
-        UNROLL for (int m = 0; m < 4; m++) {
-            const int at = min(i + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
-            words[m] = (unsigned)y_of(sums[at]) | (unsigned)y_of(sums[at + 1]) << 16;
+    const int matrix = lane / 8;
+    const shared_t write = shared + rows + (matrix / 2 * 8 + lane % 8) * OWN_PITCH + matrix % 2 * 16;
+    const int read = rows + lane / 2 * OWN_PITCH + lane % 2 * 16;
+    UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
+        if (from > 0) __syncwarp();
+        UNROLL for (int px = from; px < WG_N && px < from + OWN_ROWS; px += 16) {
+            unsigned words[4];
+            UNROLL for (int m = 0; m < 4; m++) {
+                const int at = min(px / 2 + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
+                words[m] = (unsigned)y_of(sums[at]) | (unsigned)y_of(sums[at + 1]) << 16;
+            }
+            write_transposed(write + (px - from) * OWN_PITCH, words);
         }
-        write_transposed(write + i * 2 * OWN_PITCH, words);
-    }
-    __syncwarp();
-    UNROLL for (int px = 0; px < WG_N; px += 16) {
-        const int at = px + lane / 2, pixel = at < WG_N ? read_int(shared, OUTS_FROM + (px_team + at) * 4) : -1;
-        acc_t four[4];
-        read4(four, shared, read + px * OWN_PITCH);
-        if (pixel >= 0 && IS_CHANNEL(k)) store_run(4, (GLOBAL acc_t *)(y + (offset_t)pixel * (GROUPS_ * K)), four);  // bits
+        __syncwarp();
+        UNROLL for (int px = from; px < WG_N && px < from + OWN_ROWS; px += 16) {
+            const int at = px + lane / 2, pixel = at < WG_N ? read_int(shared, outs + (px_team + at) * 4) : -1;
+            acc_t four[4];
+            read4(four, shared, read + (px - from) * OWN_PITCH);
+            if (pixel >= 0 && IS_CHANNEL(k)) store_run(4, (GLOBAL acc_t *)(y + (offset_t)pixel * (GROUPS_ * K)), four);  // bits
+        }
     }
 }
 
@@ -55,15 +59,17 @@ INLINE void store_halfwords(GLOBAL y_t *y, shared_t shared, const acc_t sums[WG_
 INLINE void store_own(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b, acc_t sums[WG_WORDS],
                       int team, int thread) {
     const int lane = thread % 32, k_warp = team % WM * 64 + thread / 32 * 16, px_team = team / WM * WG_N;
-    const int k_sum = k_warp + lane / 4, k_stored = OWN_WAITS ? k_warp + lane % 2 * 8 : k_sum;
+    const int k_sum = k_warp + lane / 4, k_stored = OWN_BY_ROWS ? k_warp + lane % 2 * 8 : k_sum;
     const int k_tile = b->at.group * K + b->channels;
     y += SHARE_AT(b->at) + k_tile + k_stored;
     asm volatile("" : "+l"(y));  // worked out once
     UNROLL for (int i = 0; i < WG_WORDS; i++)
         sums[i] = epilogue(sums[i], bias, k_tile + min(k_sum + i / 2 % 2 * 8, K - 1 - b->channels), 0, 0);
     const int k_y = b->channels + k_stored;
-    if (OWN_WAITS) store_halfwords(y, shared, sums, team / WM * OWN_ROWS, k_warp, k_y, px_team, lane);
-    else store_words(y, shared, sums, k_y, px_team, lane);
+    const int rows = STAYS ? OWN_FROM + thread / 32 * (OWN_ROWS * OWN_PITCH) + team * (4 * OWN_ROWS * OWN_PITCH)
+                           : team / WM * (OWN_ROWS * OWN_PITCH) + k_warp * 2;
+    if (OWN_BY_ROWS) store_halfwords(y, shared, b->outs, sums, rows, k_y, px_team, lane);
+    else store_words(y, shared, b->outs, sums, k_y, px_team, lane);
 }
 #endif
 

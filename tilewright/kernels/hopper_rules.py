@@ -77,7 +77,8 @@ def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool
     filters = parts_of(pr) * 64 * cf["wm"] * 16 * cf["chunks"] * cf["batch"] * cf["stages"]
     if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
         return False
-    block = sizes(pr, dict(cf, sc=sc, cm=1, sg=1)).shared_bytes + 1024  # a flag, in room of its own
+    whole = dict(cf, sc=sc, cm=1, sg=1, combine=NONE)
+    block = sizes(pr, whole).shared_bytes + 1024  # a flag, in room of its own
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 

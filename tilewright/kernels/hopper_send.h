@@ -2,6 +2,11 @@
 
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
+// Which buffers are next, and the phases of their barriers; of who sends the phases before: that readers are done.
+typedef struct {
+    int slot, parity, x_slot, x_parity;
+} Ring;
+
 INLINE void make_barriers(shared_t shared, const Block *b) {
     UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
     UNROLL for (int i = 0; i < X_BARS; i++) bar_init(X_FULL(i), MAPPED ? 1 : X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
@@ -38,12 +43,12 @@ INLINE void send_first(shared_t shared, const Block *b) {
 
 // Send for all filters of the block, BATCH steps at a time; where they are mapped, for patches too. By one thread:
 // to wait, announce and send takes it about 200 cycles.
-INLINE void send(shared_t shared, const Block *b) {
-    int slot = 0, parity = 1, x_slot = 0, x_parity = 1;  // of the phase before: that its readers are done
+INLINE void send(shared_t shared, const Block *b, Ring *ring) {
+    int slot = ring->slot, parity = ring->parity, x_slot = ring->x_slot, x_parity = ring->x_parity;
     NO_UNROLL for (int i = 0; i < (b->last - b->first) / BATCH; i++) {
         const int step = b->first + i * BATCH, part = BATCH * W_BYTES / COPIES * b->copy;
-        if (i >= STAGES) bar_wait(W_EMPTY(slot), parity);
-        const int sent = EARLY && i == 0;  // for the first patches another thread has
+        if (STAYS || i >= STAGES) bar_wait(W_EMPTY(slot), parity);
+        const int sent = EARLY && b->id == GROUP(0) && i == 0;  // for the first patches another thread has
         bar_expect(W_FULL(slot), BATCH * (W_BYTES + (JOINT && !sent ? X_BYTES : 0)));
         bulk_copy(shared + slot * (BATCH * W_BYTES) + part, b->w + (offset_t)step * W_BYTES + part,
                   BATCH * W_BYTES / COPIES, W_FULL(slot), ((1u << COPIES) - 1) << b->sc * COPIES);
@@ -54,7 +59,7 @@ INLINE void send(shared_t shared, const Block *b) {
         if (!sent) send_for_patches(shared, b, step, slot * BATCH, W_FULL(slot));
 #elif MAPPED
         if (i == 0 || step % TAPS == 0) {
-            if (step / TAPS - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(x_slot), x_parity);
+            if (STAYS || step / TAPS - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(x_slot), x_parity);
             bar_expect(X_FULL(x_slot), sent ? 0 : X_BYTES);
             if (!sent) send_for_patches(shared, b, step, x_slot, X_FULL(x_slot));
             NEXT(x_slot, x_parity, X_STAGES);
@@ -62,6 +67,7 @@ INLINE void send(shared_t shared, const Block *b) {
 #endif
         NEXT(slot, parity, STAGES);
     }
+    *ring = Ring{slot, parity, x_slot, x_parity};
 }
 
 // Arrive when this thread's part of a patch has come; what it has written itself, seen by the tensor cores.

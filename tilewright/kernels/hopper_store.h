@@ -35,7 +35,7 @@ INLINE void add_up(acc_t v[RUN], shared_t shared, int own, int row, int column) 
     if (SC > 1)
         UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
     UNROLL for (int sc = 0; sc < SC; sc++) {
-        const int from = (SC > 1 && !(STAYS && sc == own) ? MEET_FROM : 0) + sc * (MINE * PITCH * 4) + at;
+        const int from = (SC > 1 && !(KEPT && sc == own) ? MEET_FROM : 0) + sc * (MINE * PITCH * 4) + at;
         acc_t term[RUN];
 #if RUN % 4 == 0
         UNROLL for (int i = 0; i < RUN; i += 4) read4(term + i, shared, from + i * 4);

@@ -31,7 +31,9 @@
 #define X_FROM (STAGES * BATCH * W_BYTES)    // filters first, then patches; sums over both; then:
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
 #define OUTS_FROM (TABLE_FROM + (MAPPED ? 0 : PLACES * 4))
-#define MEET_FROM (OUTS_FROM + (NB * 4 + 15) / 16 * 16)  // rows of the tile from all shares of the cluster
+#define OUTS_BYTES ((NB * 4 + 15) / 16 * 16)
+#define OWN_FROM (OUTS_FROM + (STAYS ? 2 : 1) * OUTS_BYTES)  // of warps that store while others' buffers are filled
+#define MEET_FROM (OWN_FROM + (STAYS ? 4 * TEAMS * OWN_ROWS * OWN_PITCH : 0))  // rows of the tile from all shares of the cluster
 #define BARS_FROM (MEET_FROM + (FINISH == 2 ? SC * PAIRS * KB * 8 : SC > 1 ? SC * MINE * PITCH * 4 : 0))
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
@@ -44,8 +46,10 @@
 #define SLOW (Y_NHWC ? NB : KT)
 #define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
 #define SUMS_BYTES (SLOW * PITCH * 4)
-#define OWN_ROWS ((WG_N + 15) / 16 * 16)     // or, where a warp stores its own sums (hopper_own.h), outputs of 2 bytes:
-#define OWN_PITCH (KB * 2 + 16)              // pixels of a team, bytes from one to the next: 8 of them in different banks
+// Or, where a warp stores its own sums (hopper_own.h), outputs of 2 bytes: pixels of a team, or 16 of a warp, and bytes from
+// one to the next: 8 of them in different banks.
+#define OWN_ROWS (STAYS ? 16 : (WG_N + 15) / 16 * 16)
+#define OWN_PITCH (STAYS ? 48 : KB * 2 + 16)
 #define TILE_BYTES (SUMS_BYTES > WN * OWN_ROWS * OWN_PITCH ? SUMS_BYTES : WN * OWN_ROWS * OWN_PITCH)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
 #define PAIRS ((NB / 2 + SC - 1) / SC)       // or pairs of pixels (hopper_own.h)
@@ -53,6 +57,7 @@
 #define TILE_ROWS (TALL ? WN : NB < Q ? 0 : (NB - Q) / WR + 1)
 #define TILE_COLUMNS (TALL ? WG_N : Q)
 #define TILE_WIDTH (TALL ? WG_N : WR)        // from one row of it to the next
+#define TILES (GROUPS_ * K_TILES * PX_TILES)
 #define WAITS_LATE 1
 
 #include "tile.h"
@@ -61,16 +66,18 @@
 #define FIRST_STEP(share) ((share) * (STEPS / BATCH) / SPLITS * BATCH)  // of a share of the sum
 #ifdef __CUDACC__
 #define X_IS_MAP MAPPED
-#define STAYS 1  // a block's share of its own rows of the tile
+#define KEPT 1  // a block's share of its own rows of the tile stays where it is
 #else
 #define X_IS_MAP 0
-#define STAYS 0
+#define KEPT 0
 #endif
 
 typedef struct {
+    int id;               // of the tile, and of who shares it
     int channels, px0;    // first output: of the group, and in the raster
     int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
     int first, last;      // steps
+    int outs;             // where the table of its outputs is
     const GLOBAL unsigned char *x, *w;  // x: or its tensor map
     const GLOBAL int *x_moved, *w_moved;  // how far x was moved, and each row of the filter (PRODUCTS 5)
     Place at;             // for tile.h
@@ -78,6 +85,7 @@ typedef struct {
 
 INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char *w, const GLOBAL int *x_moved) {
     Block b;
+    b.id = id;
     b.copy = id % COPIES;
     b.sc = id / COPIES % SC;
     b.sg = id / CLUSTER % SG;
@@ -94,12 +102,21 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
         b.px0 = (n * HR + p_tile * FORWARD(TILE_ROWS)) * WR + px_tile % Q_TILES * FORWARD(TILE_COLUMNS);
     }
     b.first = FIRST_STEP(share), b.last = FIRST_STEP(share + 1);
+    b.outs = OUTS_FROM + (STAYS ? id / GROUPS(0) % 2 * OUTS_BYTES : 0);
     b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (X_PARTS * CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.x_moved = x_moved;  // rows of the filter: behind all tiles
     b.w_moved = (const GLOBAL int *)(w + (offset_t)(GROUPS_ * K_TILES) * STEPS * W_BYTES) + (group * K_TILES + k_tile) * KB;
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
+}
+
+// Go on with the next tile, if blocks stay and there is one.
+INLINE int go_on(Block *b, const GLOBAL unsigned char *w) {
+    const int next = b->id + GROUPS(0);
+    if (!STAYS || next >= TILES) return 0;
+    *b = find_block(next, (const GLOBAL x_t *)b->x, w, b->x_moved);
+    return 1;
 }
 
 // Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
@@ -117,10 +134,10 @@ INLINE int find_output(int px0, int px) {
 }
 
 // Fill the tables, by `count` threads.
-INLINE void find_places(shared_t shared, int px0, int thread, int count) {
+INLINE void find_places(shared_t shared, const Block *b, int thread, int count) {
     if (!GATHERS && !MAPPED)
-        NO_UNROLL for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(px0, row));
-    NO_UNROLL for (int px = thread; px < NB; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(px0, px));
+        NO_UNROLL for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(b->px0, row));
+    NO_UNROLL for (int px = thread; px < NB; px += count) write_int(shared, b->outs + px * 4, find_output(b->px0, px));
 }
 
 // Write a piece of a patch, and its low parts.

@@ -29,9 +29,11 @@ PIECES = ("pieces of 16 bytes apart", "swizzled rows")
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
 BY_TILE, OWN, MET = range(3)  # who finishes sums: all threads, each warp its own, the blocks of a cluster
+OWN_ROWS, OWN_PITCH = 16, 48  # of a warp that stores while buffers are filled: pixels, bytes of each
 FEW_MET = 12  # pixels of a warpgroup for each block of its cluster: 1.5 times four sums a thread (measured)
 IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 ALIGNMENT = 1024  # bytes to align the buffers
+UNITS, SHARED_OF_UNIT, REGISTERS_OF_UNIT = 132, 228 * 1024, 65536  # of the largest GPU of sm_90
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class Sizes:
     tile_bytes: int
     shared_bytes: int
     blocks: int
+    stays: bool
 
     @property
     def x_parts(self) -> int:
@@ -216,14 +219,18 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     met = cf["sc"] * max(4 * ceil_div(slow, cf["sc"]) * pitch, 8 * ceil_div(nb // 2, cf["sc"]) * kb)
     buffers = max(tile_bytes, cf["stages"] * cf["batch"] * w_bytes + x_stages * x_bytes)
     barriers = 16 * (cf["stages"] + (0 if together else x_stages)) + 16
-    tables = (0 if image else 4 * places) + ceil_div(nb, 4) * 16
+    table = ceil_div(nb, 4) * 16
+    tables = (0 if image else 4 * places) + table
+    shared = buffers + tables + (met if cf["sc"] > 1 else 0) + barriers + ALIGNMENT
+    more = table + 4 * cf["wm"] * cf["wn"] * OWN_ROWS * OWN_PITCH
+    stay = stays(pr, cf, pr.groups * k_tiles * px_tiles, shared + more)
     return Sizes(
         view=view, rows=rows, columns=columns, parts=parts_of(pr), kb=kb, nb=nb,
         threads=threads(cf, image), k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
         lines=patch_lines, line=line, image=image, x_stages=x_stages,
         steps=steps(pr, cf["x"], cf["chunks"]), w_bytes=w_bytes, x_bytes=x_bytes, tile_bytes=tile_bytes,
-        shared_bytes=buffers + tables + (met if cf["sc"] > 1 else 0) + barriers + ALIGNMENT,
-        blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"],
+        shared_bytes=shared + more if stay else shared,
+        blocks=pr.groups * k_tiles * px_tiles * cf["sc"] * cf["sg"], stays=stay,
     )  # fmt: skip
 
 
@@ -274,6 +281,30 @@ def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
     if cf["sc"] > 1:
         return MET if cf["bn"] <= FEW_MET * cf["sc"] else BY_TILE
     return OWN if aligned and pr.kg % 8 == 0 and not (here and pr.epilogue.add) else BY_TILE
+
+
+def stays(pr: Problem, cf: Values, tiles: int, shared: int) -> bool:
+    """Say whether blocks stay, and take tile after tile: the next one's data come while sums are stored.
+
+    So they do where each warp stores its own sums, the copy engine copies, blocks are alone, there are more
+    tiles than places for them, and a unit has no more places than are asked for (5 to 16% less time; where it
+    had more, up to 34% more).
+    """
+    if cf["cm"] * cf["sc"] * cf["sg"] > 1 or tiles <= UNITS * cf["mb"]:
+        return False
+    image = image_of(pr, cf)
+    if image is None or finish(pr, cf) != OWN:
+        return False
+    return _places(pr, cf, threads(cf, image), shared) == cf["mb"]
+
+
+def _places(pr: Problem, cf: Values, of_block: int, shared: int) -> int:
+    """Blocks that a unit holds, by so many bytes of shared memory and the registers that they may need."""
+    need = registers(pr, cf)
+    held = SHARED_OF_UNIT // (shared + 2048)
+    while held > 1 and registers_at_most(of_block, held, REGISTERS_OF_UNIT) < need:
+        held -= 1
+    return held
 
 
 def k_group(pr: Problem, sz: Sizes) -> int:

@@ -85,7 +85,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
         store_sectors=tile * out_bytes / 32 / cf["sc"],
         dram_bytes=float(pr.x_bytes + filters + pr.y_bytes),
-        first=FIRST if sz.image else 1.0,
+        first=FIRST if sz.image else 1.0, stays=sz.stays,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
         combine=COMBINE_NAMES[combine],
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,

@@ -146,13 +146,15 @@ def _issue(work: Work, k: Coefficients, blocks: int) -> float:
 def _alone(work: Work, k: Coefficients) -> float:
     """Cycles of a block by itself: its first loads, and the turns of its main loop.
 
-    A turn takes its instructions and a barrier, and no less than copies need to arrive.
+    A turn takes its instructions and a barrier, and no less than copies need to arrive. The first data of a
+    block that stays come while it has others to multiply.
     """
     own = _issue(work, k, 1) / max(1, work.steps) + k.step_cycles
     if work.buffers == 1:
         own += k.exposed_cycles
     least = k.flight_cycles / (work.buffers - 1) if work.buffers > 1 else 0.0
-    return k.fetch_cycles * work.first + work.steps * max(own, least, work.turn_cycles)
+    first = 0.0 if work.stays else k.fetch_cycles * work.first
+    return first + work.steps * max(own, least, work.turn_cycles)
 
 
 def _others_us(device: Device, work: Work, k: Coefficients) -> float:
