@@ -23,6 +23,7 @@ from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Built
 from tilewright.runtime.nvrtc import compile_cuda
 from tilewright.tuning.inputs import normal_inputs
 
@@ -41,6 +42,7 @@ HOPPER = (  # of sm_90a alone
 HALVES = (  # the input is split by a second launch, of which the first says how
     "hopper:batch=3.bn=32.chunks=4.cm=1.combine=0.mb=1.pieces=1.sc=1.sg=1.stages=2.tall=0.wm=1.wn=1.x=3.xs=2"
 )
+SMALL = "small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10"  # filter in constant memory
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +85,8 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
         ("n1c4h9w9k4r3s3p1-bf16+clamp0:6+avgpool2", "sm_90", "reference:v=1"),
         ("n1c8h9w9k4r3s3p1-i8+bias+add+maxpool3u2p1", "sm_90", "reference:v=1"),
         ("n1c3h6w6k5r1s1-f64", "sm_80", "reference:v=1"),
+        ("n2c1h14w14k4r5s5-f32+bias+maxpool2", "sm_90", SMALL),
+        ("n2c1h14w14k4r5s5-f32", "sm_90", SMALL.replace("f=0", "f=1")),
     ],
 )
 def test_cuda_files_compile_and_the_example_works(layer: str, arch: str, config: str, tmp_path: Path) -> None:
@@ -142,24 +146,46 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     ]
 
 
+def test_opencl_has_no_constant_memory_to_fill() -> None:
+    """The kernel takes the filter as an argument in constant memory."""
+    problem, device = Problem.parse("n2c1h14w14k4r5s5-f32"), for_architecture("sm_90")
+    built = Built("", b"", {}, 0.0)
+    for backend, launches in (("cuda", ["constant", "small"]), ("opencl", ["small"])):
+        here = replace(device, backend=backend)
+        found = bundle(problem, here, Config.parse(SMALL), "given", lambda _: built)
+        assert [one.kernel for one in found.run] == launches
+        assert found.run[0].args[0 if backend == "cuda" else 1] == "packed"
+
+
 def ran(folder: Path, y: Any, parameters: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run the example against the fake driver, which gives it y."""
+    """Run the example against the fake driver, which gives it y and as much constant memory as it packs."""
     (folder / "y.bin").write_bytes(y.tobytes())
     env = {**os.environ, "FAKE_Y": "y.bin", "FAKE_PARAMETERS": str(parameters)}
+    buffers = json.loads((folder / "layer.json").read_text())["buffers"]
+    env["FAKE_CONSTANT"] = str(next((one["nbytes"] for one in buffers if one["name"] == "packed"), 0))
     return subprocess.run(["./example"], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
 
 
 def expected_launches(about: dict[str, Any]) -> list[str]:
     """Return what the fake driver prints of packing and the first run."""
     pack = [{**about["pack"], "program": about["programs"][-1]["name"]}] if about["pack"] else []
-    sizes = {buffer["name"]: buffer["nbytes"] for buffer in about["buffers"]}
-    return [
-        f"zero {sizes[one['args'][0]]}"
-        if one["kernel"] == "zero"
-        else f"{one['program']}.cubin {one['kernel']} {one['grid'][0]} {one['block'][0]} "
-        f"{one['shared_bytes']} {one['cluster']} {int(one['chained'])}"
-        for one in [*pack, *about["launches"]]
-    ]
+    places = {buffer["name"]: number for number, buffer in enumerate(about["buffers"])}
+    found, filled = [], set()
+    for one in [*pack, *about["launches"]]:
+        first = one["args"][0]
+        if one["kernel"] == "zero":
+            found.append(f"zero {about['buffers'][places[first]]['nbytes']}")
+        elif one["kernel"] == "constant":
+            size = about["buffers"][places[first]]["nbytes"]
+            found.append(f"{one['program']}.cubin constant {size} of buffer{places[first]}")
+            filled.add(one["program"])
+        else:
+            state = " filled" if one["program"] in filled else ""
+            found.append(
+                f"{one['program']}.cubin {one['kernel']} {one['grid'][0]} {one['block'][0]} "
+                f"{one['shared_bytes']} {one['cluster']} {int(one['chained'])}{state}"
+            )
+    return found
 
 
 @pytest.mark.parametrize(

@@ -120,13 +120,26 @@ static int wrong(const void *y) {
 
 static CUdeviceptr buffers[TW_BUFFERS];
 
-static CUfunction function(const tw_launch *launch) {
+// Two names are no kernels: zero is a memset, constant a copy to constant memory.
+static int is(const tw_launch *launch, const char *name) { return !strcmp(launch->kernel, name); }
+
+// A program is loaded once: its kernels read the constant memory of their own module.
+static CUmodule module_of(const char *program) {
+    static struct { const char *program; CUmodule module; } known[TW_PACK_LAUNCHES + TW_RUN_LAUNCHES];
     char file[256];
-    CUmodule module;
+    int i = 0;
+    while (known[i].program && strcmp(known[i].program, program)) i++;
+    if (known[i].program) return known[i].module;
+    snprintf(file, sizeof file, "%s.cubin", program);
+    TRY(cuModuleLoad(&known[i].module, file));
+    known[i].program = program;
+    return known[i].module;
+}
+
+static CUfunction function(const tw_launch *launch) {
     CUfunction found;
-    snprintf(file, sizeof file, "%s.cubin", launch->program);
-    TRY(cuModuleLoad(&module, file));
-    TRY(cuModuleGetFunction(&found, module, launch->kernel));
+    if (is(launch, "zero") || is(launch, "constant")) return 0;
+    TRY(cuModuleGetFunction(&found, module_of(launch->program), launch->kernel));
     TRY(cuFuncSetAttribute(found, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, launch->shared_bytes));
     return found;
 }
@@ -145,8 +158,15 @@ static CUtensorMap encoded(const tw_image *image, CUdeviceptr address) {
 static void enqueue(const tw_launch *launch, CUfunction kernel) {
     void *arguments[16];
     for (int i = 0; i < launch->arguments; i++) arguments[i] = &buffers[launch->argument[i]];
-    if (!launch->program) {
+    if (is(launch, "zero")) {
         TRY(cuMemsetD8Async(buffers[launch->argument[0]], 0, TW_BYTES[launch->argument[0]], 0));
+        return;
+    }
+    if (is(launch, "constant")) {
+        CUdeviceptr filter;
+        size_t bytes;
+        TRY(cuModuleGetGlobal(&filter, &bytes, module_of(launch->program), "constant_filter"));
+        TRY(cuMemcpyDtoDAsync(filter, buffers[launch->argument[0]], bytes, 0));
         return;
     }
 #ifdef TW_IMAGES
@@ -205,7 +225,7 @@ int main(void) {
     give(TW_BUF_Z, out_dtype());
 
     for (int i = 0; i < TW_PACK_LAUNCHES; i++) enqueue(&TW_PACK[i], function(&TW_PACK[i]));
-    for (int i = 0; i < TW_RUN_LAUNCHES; i++) kernels[i] = TW_RUN[i].program ? function(&TW_RUN[i]) : 0;
+    for (int i = 0; i < TW_RUN_LAUNCHES; i++) kernels[i] = function(&TW_RUN[i]);
     for (int i = 0; i < TW_RUN_LAUNCHES; i++) enqueue(&TW_RUN[i], kernels[i]);
     void *y = malloc(TW_BYTES[TW_BUF_Y]);
     TRY(cuCtxSynchronize());

@@ -14,6 +14,10 @@ _MAPPED = (
     "Where a launch has an image the first parameter is no pointer but a CUtensorMap, by value: what",
     "cuTensorMapEncodeIm2col makes of the image at the address of argument[0] (see encoded in example.c).",
 )
+_CONSTANT = (
+    "The launch named constant is no kernel: it copies its one buffer to constant_filter, a symbol of its",
+    "program. Load that once: kernels read the constant memory of their own module.",
+)
 
 
 def header(bundle: Bundle) -> str:
@@ -42,6 +46,7 @@ def _about(bundle: Bundle) -> str:
             "launch may begin while the one before it still runs (programmatic stream serialization).",
             "An OpenCL global size is grid * block; shared memory is declared in the source there.",
             *(_MAPPED if bundle.images else ()),
+            *(_CONSTANT if any(one.kernel == "constant" for one in bundle.run) else ()),
             "",
         )
     )
