@@ -65,9 +65,6 @@ CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char byte, size_t bytes, CUstr
     printf("zero %zu\n", bytes);
     return stream ? CUDA_ERROR_INVALID_VALUE : cuMemsetD8(at, byte, bytes);
 }
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
-    return memcpy((void *)to, from, bytes), CUDA_SUCCESS;
-}
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
     FILE *y = fopen(getenv("FAKE_Y"), "rb");
     if (!y || !from || fread(to, 1, bytes, y) != bytes) return CUDA_ERROR_INVALID_VALUE;
@@ -82,6 +79,12 @@ static void print_address(CUdeviceptr address) {
     else printf(" %#llx", address);
 }
 
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+    printf("given");
+    print_address(to);
+    printf(" %zu\n", bytes);
+    return memcpy((void *)to, from, bytes), CUDA_SUCCESS;
+}
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
     for (int i = 0; i < modules; i++) {
         if ((CUdeviceptr)loaded[i]->constant != to) continue;
