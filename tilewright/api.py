@@ -128,7 +128,7 @@ def conv2d(
         seen_x, seen_w, epilogue, stride, padding, dilation, groups, layout, math, scale is not None
     )
     layer = _layer(dispatch(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
-    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out, seen_scale)
+    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out, seen_scale, layout=layout)
 
 
 def plan(

@@ -171,11 +171,14 @@ class LayerPlan:
 
     def run(
         self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None,
-        scale: Seen | None = None,
+        scale: Seen | None = None, *, layout: str = "nchw",
     ) -> Array:  # fmt: skip
-        """Run on arrays that were looked at; a filter that is not packed yet is packed on the way."""
+        """Run on arrays that were looked at; a filter that is not packed yet is packed on the way.
+
+        ``layout``: how the caller reads shapes. Only by nchw a tensor in channels_last is (N, C, H, W).
+        """
         self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
-        source, seen_as_nchw = self._input(x)
+        source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
         residual = None if z is None else self._residual(z, turned)
         target, result = self._output(x, out, turned)
@@ -208,15 +211,15 @@ class LayerPlan:
         if seen.place != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
-    def _input(self, x: Seen) -> tuple[Array, bool]:
+    def _input(self, x: Seen, may_turn: bool) -> tuple[Array, bool]:
         """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
         pr = self.problem
-        if pr.layout_in == "nhwc" and x.channels_last:
+        if pr.layout_in == "nhwc" and x.channels_last and may_turn:
             shaped(x, (pr.n, pr.c, pr.h, pr.w), self._name + " in channels_last")
             view = to_nhwc(x.array)
             return (on_host(view) if x.place == "cpu" else view), True
         shaped(x, pr.x_shape, self._name)
-        return in_place(x, " or plan for nhwc" if x.channels_last else ""), False
+        return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
 
     def _residual(self, z: Seen, turned: bool) -> Array:
         """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""

@@ -290,6 +290,19 @@ def test_tensors_with_a_residual_in_channels_last() -> None:
         near(tw.conv2d(x, w, z=residual, activation="relu", pool="maxpool2").numpy(), want)
 
 
+@pytest.mark.parametrize("sizes", [(2, 4, 4, 4), (2, 7, 9, 4)])
+def test_a_declared_nhwc_is_not_turned(sizes: tuple[int, ...]) -> None:
+    """Strides of channels_last make no (N, C, H, W) of what the caller calls (N, H, W, C)."""
+    torch = pytest.importorskip("torch")
+    plain = torch.from_numpy(some(*sizes))
+    strange = plain.contiguous(memory_format=torch.channels_last)
+    want = expected(f"n2c4h{sizes[1]}w{sizes[2]}k6r3s2-f32-nhwc", plain.numpy(), W)
+    for x in (plain, strange):
+        y = tw.conv2d(x, torch.from_numpy(W), layout="nhwc")
+        assert y.is_contiguous()
+        near(y.numpy(), want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tensors_of_every_dtype(dtype: str) -> None:
     torch = pytest.importorskip("torch")
