@@ -58,8 +58,8 @@ class LayerPlan:
     Attributes:
         plan: the compiled kernel below.
 
-    It may be called from several threads, and on several streams: each stream gets a workspace of
-    its own. A CUDA call enqueues and returns; a CPU call waits for the answer.
+    It may be called from several threads, and on several streams: each stream gets a workspace and
+    constant memory of its own. A CUDA call enqueues and returns; a CPU call waits for the answer.
 
     Example:
         >>> import numpy as np, tilewright as tw
@@ -247,13 +247,19 @@ class LayerPlan:
         return (on_host(view) if x.place == "cpu" else view), out.array
 
     def _lane(self, stream: int | None) -> _Lane:
-        """Return what a stream has of its own; the first stream takes what was made with the plan."""
+        """Return what a stream has of its own; the default stream takes what was made with the plan.
+
+        A plan that writes to nothing but the output is shared by all: it has no workspace, and fills no
+        constant memory, of which a loaded program has one.
+        """
         if self.device.backend != "cuda" or stream is None:
             return self._lanes[0]
         if stream not in self._lanes:
             runtime, plan = self.plan.runtime, self.plan
-            own = Plan.make(runtime, plan.problem, plan.config, plan.note) if plan.workspace_bytes else plan
-            self._lanes[stream] = _Lane(own)
+            fills = any(launch.kernel == "constant" for launch in plan.blueprint.launches)
+            if plan.workspace_bytes or fills:
+                plan = Plan.make(runtime, plan.problem, plan.config, plan.note)
+            self._lanes[stream] = _Lane(plan)
         return self._lanes[stream]
 
     def _repack(self, lane: _Lane, w: Seen, stream: int | None) -> Memory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from tilewright import api, arguments
 from tilewright.arrays import current_stream, look
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, RunError
+from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
+from tilewright.kernels.family import Config, Launch
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
 from tilewright.tuning.events import TuneResult
@@ -377,6 +381,24 @@ def test_cuda_launches_go_to_the_callers_stream(cupy: FakeCupy, monkeypatch: pyt
         near(tw.conv2d(cupy.array(X), cupy.array(W)).data_, want)
         assert cupy.launched[-1] == stream
     assert cupy.waits == 0
+
+
+def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> None:
+    """A loaded program has one constant memory; a plan that has neither is shared."""
+    fill = Launch("constant", (1, 1, 1), (1, 1, 1), ("w",))
+    for text, launches, shared in (
+        ("n2c4h7w9k6r3s2-f32", (), True), ("n2c4h7w9k6r3s2-f32", (fill,), False),
+        ("n2c4h7w9k6r3s2-f32+maxpool2", (), False),
+    ):  # fmt: skip
+        problem = Problem.parse(text)
+        layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
+        blueprint = layer.plan.blueprint
+        layer.plan.blueprint = replace(blueprint, launches=(*launches, *blueprint.launches))
+        for stream in (5, 6, 5):
+            cupy.stream = stream
+            near(layer(cupy.array(X), layer.pack(cupy.array(W))).data_, expected(text, X, W))
+        plans = {id(lane.plan) for lane in layer._lanes.values()}
+        assert len(plans) == (1 if shared else 3)
 
 
 # ------------------------------------------------------------------------------- importing
