@@ -33,7 +33,7 @@ _TURNED = "channels_last, as x is"
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A filter in the order that one config of one problem reads it; it stays on its device."""
+    """A filter in the order that one config of one problem reads it; it stays on its device, e.g. cuda:1."""
 
     memory: Memory
     problem: Problem
@@ -74,6 +74,7 @@ class LayerPlan:
         self.plan = plan
         self._name = str(plan.problem)  # for errors; worked out once, since calls are short
         self._home = f"cuda:{plan.device.index}" if plan.device.backend == "cuda" else "cpu"
+        self._where = f"{plan.device.backend}:{plan.device.index}"
         self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
         self._lock = threading.RLock()
 
@@ -129,7 +130,7 @@ class LayerPlan:
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
             memory = self.plan.pack(in_place(seen), current_stream(seen))
-        return Packed(memory, self.problem, self.config, self.device.key)
+        return Packed(memory, self.problem, self.config, self._where)
 
     def __call__(
         self,
@@ -166,6 +167,9 @@ class LayerPlan:
             )
         if (packed_w.problem, packed_w.config) != (self.problem, self.config):
             raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")
+        if packed_w.device != self._where:
+            here = f"the plan runs on {self._where}; pack again with this plan"
+            raise ArrayError(f"packed_w: is on {packed_w.device}, but {here}")
         beside = look_at(bias=bias, z=z, out=out, scale=scale)
         return self.run(look("x", x), packed_w.memory, *beside)
 
