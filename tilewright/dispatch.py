@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from tilewright.device import Device
 from tilewright.errors import (
@@ -39,8 +40,19 @@ OF_TENSOR_CORES = ("mma", "hopper")  # families
 UNVERIFIED = " (not verified)"
 
 _Key = tuple[Problem, int, str, bool, tuple[str, ...]]
-_plans: OrderedDict[_Key, Plan] = OrderedDict()
-_lock = threading.RLock()
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A plan, or the place of one; who finds none under the lock makes it."""
+
+    plan: Plan | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_plans: OrderedDict[_Key, _Entry] = OrderedDict()
+_lock = threading.Lock()  # of the dict, never held for long
+_verifying = threading.Lock()  # one worker at a time: it measures too
 
 
 def dispatch(
@@ -51,6 +63,8 @@ def dispatch(
     families: Sequence[str] = (),
 ) -> Plan:
     """Return the plan to run a problem with; the same one each time within a process.
+
+    The first use takes seconds: other threads wait for it only if they want the same plan.
 
     Args:
         problem: the layer.
@@ -67,14 +81,16 @@ def dispatch(
     """
     key = (problem, id(runtime), str(store.path) if store else "", deterministic, tuple(families))
     with _lock:
-        plan = _plans.get(key)
-        if plan is None:
-            plan = _first_that_works(problem, runtime, store, deterministic, families)
-            _plans[key] = plan
+        entry = _plans.get(key)
+        if entry is None:
+            entry = _plans[key] = _Entry()
             while len(_plans) > MOST_PLANS:
                 _plans.popitem(last=False)
         _plans.move_to_end(key)
-        return plan
+    with entry.lock:
+        if entry.plan is None:
+            entry.plan = _first_that_works(problem, runtime, store, deterministic, families)
+        return entry.plan
 
 
 def forget(problem: Problem | None = None) -> None:
@@ -178,7 +194,8 @@ def _stored(
         return
     legal = [hint for hint in hints if _legal(hint, problem, runtime.device, usable)]
     for hint in legal[:MOST_HINTS]:
-        record = verified(problem, runtime, Config.parse(hint.config))
+        with _verifying:
+            record = verified(problem, runtime, Config.parse(hint.config))
         if record is None:
             return
         _remember(store, record)
