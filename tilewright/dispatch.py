@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tilewright.device import Device
 from tilewright.errors import (
@@ -28,6 +29,9 @@ from tilewright.runtime.base import Runtime
 from tilewright.sources import source_keys
 from tilewright.store import Store
 
+if TYPE_CHECKING:
+    from tilewright.layer import LayerPlan
+
 MOST_PLANS = 256
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
@@ -43,14 +47,15 @@ _Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 
 
 @dataclass(eq=False)
-class _Entry:
-    """A plan, or the place of one; who finds none under the lock makes it."""
+class Entry:
+    """A plan, or the place of one; who finds none under the lock makes it. ``layer`` is made of it."""
 
     plan: Plan | None = None
+    layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-_plans: OrderedDict[_Key, _Entry] = OrderedDict()
+_plans: OrderedDict[_Key, Entry] = OrderedDict()
 _lock = threading.Lock()  # of the dict, never held for long
 _verifying = threading.Lock()  # one worker at a time: it measures too
 
@@ -79,18 +84,27 @@ def dispatch(
         OutOfMemory: even the reference has no room; says how much was needed.
         CompileError: nothing compiles, the reference included.
     """
+    found = entry(problem, runtime, store, deterministic, families).plan
+    assert found is not None
+    return found
+
+
+def entry(
+    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str] = ()
+) -> Entry:
+    """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
     key = (problem, id(runtime), str(store.path) if store else "", deterministic, tuple(families))
     with _lock:
-        entry = _plans.get(key)
-        if entry is None:
-            entry = _plans[key] = _Entry()
+        found = _plans.get(key)
+        if found is None:
+            found = _plans[key] = Entry()
             while len(_plans) > MOST_PLANS:
                 _plans.popitem(last=False)
         _plans.move_to_end(key)
-    with entry.lock:
-        if entry.plan is None:
-            entry.plan = _first_that_works(problem, runtime, store, deterministic, families)
-        return entry.plan
+    with found.lock:
+        if found.plan is None:
+            found.plan = _first_that_works(problem, runtime, store, deterministic, families)
+    return found
 
 
 def forget(problem: Problem | None = None) -> None:

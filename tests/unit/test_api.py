@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from api_samples import B, F, W, X, Z, expected, near, own_cache, some
 from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
-from tilewright import api, arguments
+from tilewright import api, arguments, dispatch
 from tilewright.arrays import current_stream, look
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, RunError
@@ -178,6 +179,23 @@ def test_plan() -> None:
     near(out, want)
     assert tw.plan(plan.problem, device="cpu") is plan
     assert "n2c4h7w9k6r3s2" in repr(packed)
+
+
+def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: workspaces and packed filters are memory of a device."""
+    monkeypatch.setattr(dispatch, "MOST_PLANS", 1)
+
+    def made(text: str) -> weakref.ref[LayerPlan]:
+        plan = tw.plan(text, device="numpy")
+        assert tw.plan(text, device="numpy") is plan
+        return weakref.ref(plan)
+
+    first = made("n2c4h7w9k6r3s2-f32")
+    assert first() is not None
+    second = made("n2c4h7w9k6r3s2-f32+bias")
+    assert first() is None and second() is not None
+    dispatch.forget(Problem.parse("n2c4h7w9k6r3s2-f32+bias"))
+    assert second() is None
 
 
 def test_a_shipped_layer_has_a_name() -> None:
