@@ -7,8 +7,6 @@ caller's current stream: nothing is copied, converted or waited for behind the c
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -24,7 +22,7 @@ from tilewright.arguments import (
     selected,
 )  # fmt: skip
 from tilewright.arrays import Array, look, look_at, same_home
-from tilewright.dispatch import MOST_PLANS, UNVERIFIED, dispatch, forget
+from tilewright.dispatch import UNVERIFIED, Entry, entry, forget
 from tilewright.epilogue import Pool
 from tilewright.errors import ConfigError, ProblemError, RunError, StoreError, warn_once
 from tilewright.execution import Plan
@@ -43,9 +41,6 @@ __all__ = ["LayerPlan", "Packed", "conv2d", "plan", "tune"]
 Size = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
 Activation = str | tuple[str, float] | tuple[str, float, float] | None
-
-_layers: OrderedDict[int, LayerPlan] = OrderedDict()
-_lock = threading.Lock()
 
 
 def conv2d(
@@ -127,8 +122,8 @@ def conv2d(
     problem = problem_of(
         seen_x, seen_w, epilogue, stride, padding, dilation, groups, layout, math, scale is not None
     )
-    layer = _layer(dispatch(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
-    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out, seen_scale)
+    layer = _layer(entry(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
+    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out, seen_scale, layout=layout)
 
 
 def plan(
@@ -171,7 +166,7 @@ def plan(
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), f"chosen by hand{UNVERIFIED}"))
     named = () if family is None else as_families("family", family)
     kept = as_store(store) or default_store()
-    return _layer(dispatch(layer, runtime, kept, bool(deterministic), named))
+    return _layer(entry(layer, runtime, kept, bool(deterministic), named))
 
 
 def tune(
@@ -273,13 +268,10 @@ def _open(device: str | None) -> Runtime:
     return open_runtime(kind, index)
 
 
-def _layer(found: Plan) -> LayerPlan:
-    """Return the LayerPlan of a Plan, the same one each time."""
-    with _lock:
-        layer = _layers.get(id(found))
-        if layer is None:
-            layer = _layers[id(found)] = LayerPlan(found)
-            while len(_layers) > MOST_PLANS:
-                _layers.popitem(last=False)
-        _layers.move_to_end(id(found))
-        return layer
+def _layer(found: Entry) -> LayerPlan:
+    """Return the LayerPlan of a Plan, the same one until the Plan is forgotten."""
+    with found.lock:
+        if found.layer is None:
+            assert found.plan is not None
+            found.layer = LayerPlan(found.plan)
+        return found.layer

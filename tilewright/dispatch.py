@@ -6,6 +6,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tilewright.device import Device
 from tilewright.errors import (
@@ -27,6 +29,9 @@ from tilewright.runtime.base import Runtime
 from tilewright.sources import source_keys
 from tilewright.store import Store
 
+if TYPE_CHECKING:
+    from tilewright.layer import LayerPlan
+
 MOST_PLANS = 256
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
@@ -39,8 +44,20 @@ OF_TENSOR_CORES = ("mma", "hopper")  # families
 UNVERIFIED = " (not verified)"
 
 _Key = tuple[Problem, int, str, bool, tuple[str, ...]]
-_plans: OrderedDict[_Key, Plan] = OrderedDict()
-_lock = threading.RLock()
+
+
+@dataclass(eq=False)
+class Entry:
+    """A plan, or the place of one; who finds none under the lock makes it. ``layer`` is made of it."""
+
+    plan: Plan | None = None
+    layer: LayerPlan | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_plans: OrderedDict[_Key, Entry] = OrderedDict()
+_lock = threading.Lock()  # of the dict, never held for long
+_verifying = threading.Lock()  # one worker at a time: it measures too
 
 
 def dispatch(
@@ -51,6 +68,8 @@ def dispatch(
     families: Sequence[str] = (),
 ) -> Plan:
     """Return the plan to run a problem with; the same one each time within a process.
+
+    The first use takes seconds: other threads wait for it only if they want the same plan.
 
     Args:
         problem: the layer.
@@ -65,16 +84,27 @@ def dispatch(
         OutOfMemory: even the reference has no room; says how much was needed.
         CompileError: nothing compiles, the reference included.
     """
+    found = entry(problem, runtime, store, deterministic, families).plan
+    assert found is not None
+    return found
+
+
+def entry(
+    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str] = ()
+) -> Entry:
+    """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
     key = (problem, id(runtime), str(store.path) if store else "", deterministic, tuple(families))
     with _lock:
-        plan = _plans.get(key)
-        if plan is None:
-            plan = _first_that_works(problem, runtime, store, deterministic, families)
-            _plans[key] = plan
+        found = _plans.get(key)
+        if found is None:
+            found = _plans[key] = Entry()
             while len(_plans) > MOST_PLANS:
                 _plans.popitem(last=False)
         _plans.move_to_end(key)
-        return plan
+    with found.lock:
+        if found.plan is None:
+            found.plan = _first_that_works(problem, runtime, store, deterministic, families)
+    return found
 
 
 def forget(problem: Problem | None = None) -> None:
@@ -178,7 +208,8 @@ def _stored(
         return
     legal = [hint for hint in hints if _legal(hint, problem, runtime.device, usable)]
     for hint in legal[:MOST_HINTS]:
-        record = verified(problem, runtime, Config.parse(hint.config))
+        with _verifying:
+            record = verified(problem, runtime, Config.parse(hint.config))
         if record is None:
             return
         _remember(store, record)

@@ -33,7 +33,7 @@ _TURNED = "channels_last, as x is"
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A filter in the order that one config of one problem reads it; it stays on its device."""
+    """A filter in the order that one config of one problem reads it; it stays on its device, e.g. cuda:1."""
 
     memory: Memory
     problem: Problem
@@ -58,8 +58,8 @@ class LayerPlan:
     Attributes:
         plan: the compiled kernel below.
 
-    It may be called from several threads, and on several streams: each stream gets a workspace of
-    its own. A CUDA call enqueues and returns; a CPU call waits for the answer.
+    It may be called from several threads, and on several streams: each stream gets a workspace and
+    constant memory of its own. A CUDA call enqueues and returns; a CPU call waits for the answer.
 
     Example:
         >>> import numpy as np, tilewright as tw
@@ -74,6 +74,7 @@ class LayerPlan:
         self.plan = plan
         self._name = str(plan.problem)  # for errors; worked out once, since calls are short
         self._home = f"cuda:{plan.device.index}" if plan.device.backend == "cuda" else "cpu"
+        self._where = f"{plan.device.backend}:{plan.device.index}"
         self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
         self._lock = threading.RLock()
 
@@ -129,7 +130,7 @@ class LayerPlan:
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
             memory = self.plan.pack(in_place(seen), current_stream(seen))
-        return Packed(memory, self.problem, self.config, self.device.key)
+        return Packed(memory, self.problem, self.config, self._where)
 
     def __call__(
         self,
@@ -166,16 +167,22 @@ class LayerPlan:
             )
         if (packed_w.problem, packed_w.config) != (self.problem, self.config):
             raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")
+        if packed_w.device != self._where:
+            here = f"the plan runs on {self._where}; pack again with this plan"
+            raise ArrayError(f"packed_w: is on {packed_w.device}, but {here}")
         beside = look_at(bias=bias, z=z, out=out, scale=scale)
         return self.run(look("x", x), packed_w.memory, *beside)
 
     def run(
         self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None,
-        scale: Seen | None = None,
+        scale: Seen | None = None, *, layout: str = "nchw",
     ) -> Array:  # fmt: skip
-        """Run on arrays that were looked at; a filter that is not packed yet is packed on the way."""
+        """Run on arrays that were looked at; a filter that is not packed yet is packed on the way.
+
+        ``layout``: how the caller reads shapes. Only by nchw a tensor in channels_last is (N, C, H, W).
+        """
         self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
-        source, seen_as_nchw = self._input(x)
+        source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
         residual = None if z is None else self._residual(z, turned)
         target, result = self._output(x, out, turned)
@@ -208,15 +215,15 @@ class LayerPlan:
         if seen.place != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
-    def _input(self, x: Seen) -> tuple[Array, bool]:
+    def _input(self, x: Seen, may_turn: bool) -> tuple[Array, bool]:
         """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
         pr = self.problem
-        if pr.layout_in == "nhwc" and x.channels_last:
+        if pr.layout_in == "nhwc" and x.channels_last and may_turn:
             shaped(x, (pr.n, pr.c, pr.h, pr.w), self._name + " in channels_last")
             view = to_nhwc(x.array)
             return (on_host(view) if x.place == "cpu" else view), True
         shaped(x, pr.x_shape, self._name)
-        return in_place(x, " or plan for nhwc" if x.channels_last else ""), False
+        return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
 
     def _residual(self, z: Seen, turned: bool) -> Array:
         """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
@@ -244,13 +251,19 @@ class LayerPlan:
         return (on_host(view) if x.place == "cpu" else view), out.array
 
     def _lane(self, stream: int | None) -> _Lane:
-        """Return what a stream has of its own; the first stream takes what was made with the plan."""
+        """Return what a stream has of its own; the default stream takes what was made with the plan.
+
+        A plan that writes to nothing but the output is shared by all: it has no workspace, and fills no
+        constant memory, of which a loaded program has one.
+        """
         if self.device.backend != "cuda" or stream is None:
             return self._lanes[0]
         if stream not in self._lanes:
             runtime, plan = self.plan.runtime, self.plan
-            own = Plan.make(runtime, plan.problem, plan.config, plan.note) if plan.workspace_bytes else plan
-            self._lanes[stream] = _Lane(own)
+            fills = any(launch.kernel == "constant" for launch in plan.blueprint.launches)
+            if plan.workspace_bytes or fills:
+                plan = Plan.make(runtime, plan.problem, plan.config, plan.note)
+            self._lanes[stream] = _Lane(plan)
         return self._lanes[stream]
 
     def _repack(self, lane: _Lane, w: Seen, stream: int | None) -> Memory:

@@ -177,6 +177,25 @@ def test_streams_do_not_share_a_workspace(torch: Any) -> None:
             torch.testing.assert_close(y, one, rtol=1e-3, atol=1e-3)
 
 
+def test_streams_do_not_share_constant_memory(torch: Any) -> None:
+    config = "small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10"
+    plan = tw.plan("n300c1h14w14k4r5s5-f32", "cuda", config=config)
+    x = torch.randn(*plan.problem.x_shape, device="cuda")
+    filters = [torch.randn(*plan.problem.w_shape, device="cuda") for _ in range(4)]
+    want = [torch.nn.functional.conv2d(x.double(), w.double()).float() for w in filters]
+    packed = [plan.pack(w) for w in filters]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in filters]
+    for _ in range(50):
+        ys = []
+        for one, stream in zip(packed, streams, strict=True):
+            with torch.cuda.stream(stream):
+                ys.append(plan(x, one))
+        torch.cuda.synchronize()
+        for y, right in zip(ys, want, strict=True):
+            near(torch, y, right)
+
+
 def test_a_fresh_thread_can_call(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
     x, w, b, want = layer
     found: list[object] = []

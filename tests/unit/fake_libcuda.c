@@ -1,7 +1,8 @@
 // The driver functions that the exported example calls, on host memory: launches are printed and compute
 // nothing; what is copied back of the last buffer asked for comes from the file named by FAKE_Y.
 // A tensor map is printed when it is encoded; so are the parameters of a launch that has one, as many as
-// FAKE_PARAMETERS says. As libcuda.so.1 it serves the launches of cuda.bindings (cuGetProcAddress), less the
+// FAKE_PARAMETERS says. A module has constant memory of FAKE_CONSTANT bytes; once that was filled, its launches
+// say so. As libcuda.so.1 it serves the launches of cuda.bindings (cuGetProcAddress), less the
 // function that FAKE_MISSING names.
 
 #include <cuda.h>
@@ -9,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct CUfunc_st { char name[128]; };
+struct CUfunc_st { char name[120]; CUmodule module; };
+struct CUmod_st { char file[64], *constant; int filled; };
 
 static CUdeviceptr allocated[32];
-static int allocations, maps;
+static CUmodule loaded[8];
+static int allocations, maps, modules;
 static const cuuint64_t MAP_MARK = 0xf00dfacecafe0001u;  // how the fake's tensor maps begin; no address does
 
 CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
@@ -26,12 +29,22 @@ CUresult cuModuleLoad(CUmodule *module, const char *file) {
     FILE *cubin = fopen(file, "rb");
     if (!cubin) return CUDA_ERROR_FILE_NOT_FOUND;
     fclose(cubin);
-    return *module = (CUmodule)strdup(file), CUDA_SUCCESS;
+    if (modules == 8) return CUDA_ERROR_OUT_OF_MEMORY;
+    *module = loaded[modules++] = calloc(1, sizeof(struct CUmod_st));
+    snprintf((*module)->file, sizeof (*module)->file, "%s", file);
+    return CUDA_SUCCESS;
 }
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     *function = malloc(sizeof(struct CUfunc_st));
-    snprintf((*function)->name, sizeof (*function)->name, "%s %s", (char *)module, name);
+    (*function)->module = module;
+    snprintf((*function)->name, sizeof (*function)->name, "%s %s", module->file, name);
     return CUDA_SUCCESS;
+}
+CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name) {
+    const char *size = getenv("FAKE_CONSTANT");
+    if (!size || strcmp(name, "constant_filter")) return CUDA_ERROR_NOT_FOUND;
+    if (!module->constant) module->constant = malloc(atoi(size));
+    return *address = (CUdeviceptr)module->constant, *bytes = atoi(size), CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) {
     return f && what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 ? CUDA_SUCCESS : 1;
@@ -52,9 +65,6 @@ CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char byte, size_t bytes, CUstr
     printf("zero %zu\n", bytes);
     return stream ? CUDA_ERROR_INVALID_VALUE : cuMemsetD8(at, byte, bytes);
 }
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
-    return memcpy((void *)to, from, bytes), CUDA_SUCCESS;
-}
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
     FILE *y = fopen(getenv("FAKE_Y"), "rb");
     if (!y || !from || fread(to, 1, bytes, y) != bytes) return CUDA_ERROR_INVALID_VALUE;
@@ -67,6 +77,23 @@ static void print_address(CUdeviceptr address) {
     while (i < allocations && allocated[i] != address) i++;
     if (i < allocations) printf(" buffer%d", i);
     else printf(" %#llx", address);
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+    printf("given");
+    print_address(to);
+    printf(" %zu\n", bytes);
+    return memcpy((void *)to, from, bytes), CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    for (int i = 0; i < modules; i++) {
+        if ((CUdeviceptr)loaded[i]->constant != to) continue;
+        loaded[i]->filled = 1;
+        printf("%s constant %zu of", loaded[i]->file, bytes);
+        print_address(from);
+        printf("\n");
+    }
+    return stream ? CUDA_ERROR_INVALID_VALUE : (memcpy((void *)to, (void *)from, bytes), CUDA_SUCCESS);
 }
 
 CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
@@ -108,7 +135,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **argument
         if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) cluster = c->attrs[i].value.clusterDim.x;
         else chained = c->attrs[i].value.programmaticStreamSerializationAllowed;
     }
-    printf("%s %u %u %u %u %u\n", f->name, c->gridDimX, c->blockDimX, c->sharedMemBytes, cluster, chained);
+    printf("%s %u %u %u %u %u", f->name, c->gridDimX, c->blockDimX, c->sharedMemBytes, cluster, chained);
+    printf("%s\n", f->module && f->module->filled ? " filled" : "");
     if (!arguments || extra) return CUDA_ERROR_INVALID_VALUE;
     return *(cuuint64_t *)arguments[0] == MAP_MARK ? print_mapped(c, arguments) : CUDA_SUCCESS;
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,16 @@ from api_samples import B, F, W, X, Z, expected, near, own_cache, some
 from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
-from tilewright import api, arguments
+from tilewright import api, arguments, dispatch
 from tilewright.arrays import current_stream, look
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, RunError
+from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
+from tilewright.kernels.family import Config, Launch
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
 from tilewright.tuning.events import TuneResult
@@ -176,6 +181,23 @@ def test_plan() -> None:
     assert "n2c4h7w9k6r3s2" in repr(packed)
 
 
+def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: workspaces and packed filters are memory of a device."""
+    monkeypatch.setattr(dispatch, "MOST_PLANS", 1)
+
+    def made(text: str) -> weakref.ref[LayerPlan]:
+        plan = tw.plan(text, device="numpy")
+        assert tw.plan(text, device="numpy") is plan
+        return weakref.ref(plan)
+
+    first = made("n2c4h7w9k6r3s2-f32")
+    assert first() is not None
+    second = made("n2c4h7w9k6r3s2-f32+bias")
+    assert first() is None and second() is not None
+    dispatch.forget(Problem.parse("n2c4h7w9k6r3s2-f32+bias"))
+    assert second() is None
+
+
 def test_a_shipped_layer_has_a_name() -> None:
     assert api.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
     assert str(api.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
@@ -290,6 +312,19 @@ def test_tensors_with_a_residual_in_channels_last() -> None:
         near(tw.conv2d(x, w, z=residual, activation="relu", pool="maxpool2").numpy(), want)
 
 
+@pytest.mark.parametrize("sizes", [(2, 4, 4, 4), (2, 7, 9, 4)])
+def test_a_declared_nhwc_is_not_turned(sizes: tuple[int, ...]) -> None:
+    """Strides of channels_last make no (N, C, H, W) of what the caller calls (N, H, W, C)."""
+    torch = pytest.importorskip("torch")
+    plain = torch.from_numpy(some(*sizes))
+    strange = plain.contiguous(memory_format=torch.channels_last)
+    want = expected(f"n2c4h{sizes[1]}w{sizes[2]}k6r3s2-f32-nhwc", plain.numpy(), W)
+    for x in (plain, strange):
+        y = tw.conv2d(x, torch.from_numpy(W), layout="nhwc")
+        assert y.is_contiguous()
+        near(y.numpy(), want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tensors_of_every_dtype(dtype: str) -> None:
     torch = pytest.importorskip("torch")
@@ -364,6 +399,24 @@ def test_cuda_launches_go_to_the_callers_stream(cupy: FakeCupy, monkeypatch: pyt
         near(tw.conv2d(cupy.array(X), cupy.array(W)).data_, want)
         assert cupy.launched[-1] == stream
     assert cupy.waits == 0
+
+
+def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> None:
+    """A loaded program has one constant memory; a plan that has neither is shared."""
+    fill = Launch("constant", (1, 1, 1), (1, 1, 1), ("w",))
+    for text, launches, shared in (
+        ("n2c4h7w9k6r3s2-f32", (), True), ("n2c4h7w9k6r3s2-f32", (fill,), False),
+        ("n2c4h7w9k6r3s2-f32+maxpool2", (), False),
+    ):  # fmt: skip
+        problem = Problem.parse(text)
+        layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
+        blueprint = layer.plan.blueprint
+        layer.plan.blueprint = replace(blueprint, launches=(*launches, *blueprint.launches))
+        for stream in (5, 6, 5):
+            cupy.stream = stream
+            near(layer(cupy.array(X), layer.pack(cupy.array(W))).data_, expected(text, X, W))
+        plans = {id(lane.plan) for lane in layer._lanes.values()}
+        assert len(plans) == (1 if shared else 3)
 
 
 # ------------------------------------------------------------------------------- importing

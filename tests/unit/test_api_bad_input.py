@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from api_samples import B, F, W, X, expected, near, own_cache, some
-from fake_cuda import FakeCupy, cupy
+from fake_cuda import FakeCuda, FakeCupy, cupy
 
 import tilewright as tw
 from tilewright.dtypes import numpy_dtype
@@ -21,6 +22,9 @@ from tilewright.errors import (
     StoreError,
     TilewrightError,
 )
+from tilewright.execution import Plan
+from tilewright.kernels.family import Config
+from tilewright.layer import LayerPlan
 from tilewright.tuning.budget import Budget
 
 __all__ = ["cupy", "own_cache"]  # fixtures
@@ -424,3 +428,19 @@ def test_wrong_cuda_arrays(cupy: FakeCupy) -> None:
     for call, words in wrong:
         with pytest.raises(ArrayError, match=words):
             call()
+
+
+def test_a_filter_packed_on_another_gpu_of_the_same_model(cupy: FakeCupy) -> None:
+    problem, layers = tw.Problem.parse("n2c4h7w9k6r3s2-f32"), []
+    for index in (0, 1):
+        runtime = FakeCuda(cupy)
+        runtime.device = replace(runtime.device, index=index)
+        layers.append(LayerPlan(Plan.make(runtime, problem, Config.parse("reference:v=1"))))
+    first, second = layers
+    assert first.device.key == second.device.key
+    packed = second.pack(cupy.array(W, device=1))
+    said = "packed_w: is on cuda:1, but the plan runs on cuda:0; pack again with this plan"
+    with pytest.raises(ArrayError, match=said):
+        first(cupy.array(X), packed)
+    near(second(cupy.array(X, device=1), packed, out=cupy.array(np.empty(OUT, F), device=1)).data_,
+         expected("n2c4h7w9k6r3s2-f32", X, W))  # fmt: skip

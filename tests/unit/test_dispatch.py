@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,6 +179,54 @@ def test_a_second_call_is_answered_from_memory(box: Store) -> None:
     assert dispatch.dispatch(LAYER, RUNTIME, box) is first
     dispatch.forget(LAYER)
     assert dispatch.dispatch(LAYER, RUNTIME, box) is not first
+
+
+def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' plans are cached or made meanwhile; the same one is made once."""
+    slow, known, fresh = (Problem.parse(f"c{c}h8k8r1") for c in (1, 2, 3))
+    began, go_on = threading.Event(), threading.Event()
+    first = dispatch.dispatch(known, RUNTIME)
+
+    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+        if problem == slow:
+            began.set()
+            assert go_on.wait(20)
+        FakePlan.made.append(str(problem))
+        return FakePlan(config, note)
+
+    monkeypatch.setattr(FakePlan, "make", make)
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(dispatch.dispatch, slow, RUNTIME) for _ in range(2)]
+        try:
+            assert began.wait(20)
+            assert pool.submit(dispatch.dispatch, known, RUNTIME).result(20) is first
+            assert pool.submit(dispatch.dispatch, fresh, RUNTIME).result(20) is not first
+        finally:
+            go_on.set()
+        assert waiting[0].result(20) is waiting[1].result(20) is dispatch.dispatch(slow, RUNTIME)
+    assert FakePlan.made.count(str(slow)) == 1
+
+
+def test_a_plan_forgotten_while_it_is_made_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was looked up before the store changed."""
+
+    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+        pool.submit(dispatch.forget, LAYER).result(20)
+        return FakePlan(config, note)
+
+    monkeypatch.setattr(FakePlan, "make", make)
+    with ThreadPoolExecutor(1) as pool:
+        assert dispatch.dispatch(LAYER, RUNTIME) is not dispatch.dispatch(LAYER, RUNTIME)
+
+
+def test_a_failure_is_tried_again() -> None:
+    FakePlan.fails = {f"tiles:t={t}": CompileError("x") for t in (1, 2, 3)}
+    FakePlan.fails["reference:v=1"] = CompileError("y")
+    for _ in range(2):
+        with pytest.raises(CompileError, match="y"):
+            choose()
+    FakePlan.fails = {}
+    assert choose()[0] == "tiles:t=1"
 
 
 def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,13 +20,17 @@ from tilewright.errors import DeviceError
 from tilewright.export.bundle import bundle
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Built
 from tilewright.runtime.nvrtc import compile_cuda
 from tilewright.tuning.inputs import normal_inputs
 
 FAKE = Path(__file__).parent / "fake_libcuda.c"
+CHECKED = "-Wall,-Wextra,-Werror,-fsanitize=address"
+INPUTS = ("x", "w", "bias", "z", "scale")
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc here: CUDA's compiler is not installed")
 
@@ -41,6 +45,7 @@ HOPPER = (  # of sm_90a alone
 HALVES = (  # the input is split by a second launch, of which the first says how
     "hopper:batch=3.bn=32.chunks=4.cm=1.combine=0.mb=1.pieces=1.sc=1.sg=1.stages=2.tall=0.wm=1.wn=1.x=3.xs=2"
 )
+SMALL = "small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10"  # filter in constant memory
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +88,12 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
         ("n1c4h9w9k4r3s3p1-bf16+clamp0:6+avgpool2", "sm_90", "reference:v=1"),
         ("n1c8h9w9k4r3s3p1-i8+bias+add+maxpool3u2p1", "sm_90", "reference:v=1"),
         ("n1c3h6w6k5r1s1-f64", "sm_80", "reference:v=1"),
+        ("n1c8h9w9k4r3s3p1-f8+bias+add+relu", "sm_90", "reference:v=1"),
+        ("n1c8h9w9k4r3s3p1-f8-nhwc", "sm_80", ""),
+        ("n1c8h9w9k4r3s3p1-i8-nhwc+bias+add+requant", "sm_90", "reference:v=1"),
+        ("n1c8h9w9k4r3s3p1-i8+bias+relu+maxpool2+requant", "sm_80", ""),
+        ("n2c1h14w14k4r5s5-f32+bias+maxpool2", "sm_90", SMALL),
+        ("n2c1h14w14k4r5s5-f32", "sm_90", SMALL.replace("f=0", "f=1")),
     ],
 )
 def test_cuda_files_compile_and_the_example_works(layer: str, arch: str, config: str, tmp_path: Path) -> None:
@@ -93,17 +104,22 @@ def test_cuda_files_compile_and_the_example_works(layer: str, arch: str, config:
     for program in about["programs"]:
         nvcc(folder, "-cubin", f"-arch={program['arch']}", "-o", "again.cubin", f"{program['name']}.cu")
         assert all(used["local_bytes"] == 0 for used in program["kernels"].values())
-    nvcc(folder, "-Xcompiler", "-Wall,-Wextra,-Werror", "-o", "example", "example.c", str(FAKE))
+    nvcc(folder, "-Xcompiler", CHECKED, "-o", "example", "example.c", str(FAKE))
 
     problem = Problem.parse(layer)
     x, w = (numbers(shape, problem.dtype) for shape in (problem.x_shape, problem.w_shape))
     bias = numbers((problem.k,), "") if problem.epilogue.bias else None
     z = numbers(problem.z_shape, "") if problem.epilogue.add else None
-    y = numpy_conv(problem, x, w, bias, z)[0].astype(numpy_dtype(problem.dtype_out))
+    y = numpy_conv(problem, x, w, bias, z)[0]
+    y = numpy_requantised(problem, y, numbers((problem.k,), "")) if problem.requantised else y
+    y = y.astype(numpy_dtype(problem.dtype_out))
     done = ran(folder, y)
     assert done.returncode == 0, done.stderr
     assert f"{layer}: right" in done.stdout
-    launches = [line for line in done.stdout.splitlines() if not line.lstrip().startswith("map")]
+    lines = [line for line in done.stdout.splitlines() if not line.lstrip().startswith("map")]
+    inputs = [(i, one) for i, one in enumerate(about["buffers"]) if one["name"] in INPUTS]
+    assert lines[: len(inputs)] == [f"given buffer{i} {one['nbytes']}" for i, one in inputs]
+    launches = lines[len(inputs) :]
     assert launches[: len(expected_launches(about))] == expected_launches(about)
     assert ("map 1 of buffer" in done.stdout) == any(one["image"] for one in about["launches"])
 
@@ -126,7 +142,7 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     mapped = replace(plain, run=(replace(launch, image=image), launch, replace(launch, image=last)))
     for name, data in mapped.files().items():
         (tmp_path / name).write_bytes(data)
-    nvcc(tmp_path, "-Xcompiler", "-Wall,-Wextra,-Werror", "-o", "example", "example.c", str(FAKE))
+    nvcc(tmp_path, "-Xcompiler", CHECKED, "-o", "example", "example.c", str(FAKE))
     done = ran(tmp_path, np.zeros(problem.y_shape, np.float16), parameters=len(launch.args))
 
     places = {buffer.name: f"buffer{number}" for number, buffer in enumerate(mapped.buffers)}
@@ -134,7 +150,7 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     given = " ".join(places[name] for name in launch.args[1:])
     geometry = f"grid {launch.grid[0]} 1 1, block {launch.block[0]} 1 1, stream 0"
     plainly = expected_launches({**mapped.document(), "pack": None})[0]
-    assert done.stdout.splitlines()[1:8] == [  # after the filter's packing
+    assert done.stdout.splitlines()[5:12] == [  # after the inputs and the filter's packing
         f"map 1 of {places['x']}: {size}, box -1 -1 to -1 -1, step 1 1 1 1, copies 64 128, modes 0 3 3 0",
         *(plainly, f"  map1 {given}, {geometry}", plainly),
         f"map 2 of {places['x']}: {size}, box -2 0 to 0 -2, step 1 2 1 1, copies 16 24, modes 0 1 3 0",
@@ -142,24 +158,47 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     ]
 
 
+def test_opencl_has_no_constant_memory_to_fill() -> None:
+    """The kernel takes the filter as an argument in constant memory."""
+    problem, device = Problem.parse("n2c1h14w14k4r5s5-f32"), for_architecture("sm_90")
+    built = Built("", b"", {}, 0.0)
+    for backend, launches in (("cuda", ["constant", "small"]), ("opencl", ["small"])):
+        here = replace(device, backend=backend)
+        found = bundle(problem, here, Config.parse(SMALL), "given", lambda _: built)
+        assert [one.kernel for one in found.run] == launches
+        assert found.run[0].args[0 if backend == "cuda" else 1] == "packed"
+
+
 def ran(folder: Path, y: Any, parameters: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run the example against the fake driver, which gives it y."""
+    """Run the example against the fake driver, which gives it y and as much constant memory as it packs."""
     (folder / "y.bin").write_bytes(y.tobytes())
     env = {**os.environ, "FAKE_Y": "y.bin", "FAKE_PARAMETERS": str(parameters)}
+    buffers = json.loads((folder / "layer.json").read_text())["buffers"]
+    env["FAKE_CONSTANT"] = str(next((one["nbytes"] for one in buffers if one["name"] == "packed"), 0))
+    env["ASAN_OPTIONS"] = "detect_leaks=0"
     return subprocess.run(["./example"], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
 
 
 def expected_launches(about: dict[str, Any]) -> list[str]:
     """Return what the fake driver prints of packing and the first run."""
     pack = [{**about["pack"], "program": about["programs"][-1]["name"]}] if about["pack"] else []
-    sizes = {buffer["name"]: buffer["nbytes"] for buffer in about["buffers"]}
-    return [
-        f"zero {sizes[one['args'][0]]}"
-        if one["kernel"] == "zero"
-        else f"{one['program']}.cubin {one['kernel']} {one['grid'][0]} {one['block'][0]} "
-        f"{one['shared_bytes']} {one['cluster']} {int(one['chained'])}"
-        for one in [*pack, *about["launches"]]
-    ]
+    places = {buffer["name"]: number for number, buffer in enumerate(about["buffers"])}
+    found, filled = [], set()
+    for one in [*pack, *about["launches"]]:
+        first = one["args"][0]
+        if one["kernel"] == "zero":
+            found.append(f"zero {about['buffers'][places[first]]['nbytes']}")
+        elif one["kernel"] == "constant":
+            size = about["buffers"][places[first]]["nbytes"]
+            found.append(f"{one['program']}.cubin constant {size} of buffer{places[first]}")
+            filled.add(one["program"])
+        else:
+            state = " filled" if one["program"] in filled else ""
+            found.append(
+                f"{one['program']}.cubin {one['kernel']} {one['grid'][0]} {one['block'][0]} "
+                f"{one['shared_bytes']} {one['cluster']} {int(one['chained'])}{state}"
+            )
+    return found
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,18 @@ def test_counters_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "--csv" in line and "regex:^(direct" in line and "tilewright run n1c64h56w56" in line
 
 
+def test_what_is_no_kernel_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filling constant memory is a copy: ncu sees one launch."""
+    plan = GpuPlan()
+    config = Config.parse("small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10")
+    plan.blueprint = family("small").blueprint(Problem.parse("n2c1h14w14k4r5s5-f32"), plan.device, config)
+    assert [launch.kernel for launch in plan.blueprint.launches] == ["constant", "small"]
+    (tmp_path / "out.csv").write_text(CSV)
+    with_ncu(tmp_path, monkeypatch, f'echo "$@" > {tmp_path}/line; cat {tmp_path}/out.csv')
+    ncu.profiled(plan)  # type: ignore[arg-type]
+    assert "--launch-count 1 --kernel-name regex:^(small)$" in (tmp_path / "line").read_text()
+
+
 def test_a_metric_that_is_not_there_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out.csv").write_text(CSV)
     missing = "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active"

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright import __version__, kernels
 from tilewright.device import Device
 from tilewright.kernels import tools
-from tilewright.kernels.family import Blueprint, Config, Launch
+from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Launch
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
@@ -53,7 +53,8 @@ class Bundle:
         buffers: all that launches name; ``packed`` is the filter as the kernel reads it.
         pack: the launch that packs a kcrs filter, once; None: it is used as given.
         pack_geometry: sizes of the packed filter (see the header's text).
-        run: the launches of a run, in order; one of the kernel ``zero`` is a memset.
+        run: the launches of a run, in order; one of ``zero`` is a memset, one of ``constant`` fills the
+            constant memory of its program (see ``Launch``).
     """
 
     problem: Problem
@@ -78,8 +79,13 @@ class Bundle:
         return tuple(dict.fromkeys(found)) if self.cuda else ()
 
     def program_of(self, kernel: str) -> str:
-        """Return the name of the program that has a kernel; empty for a memset."""
-        return next((p.name for p in self.programs if kernel in p.built.resources), "")
+        """Return the name of the program that has a kernel; empty for a memset.
+
+        ``constant`` fills the constant memory of the first, as a ``Plan`` does.
+        """
+        if kernel in NO_KERNELS:
+            return {"zero": "", "constant": self.programs[0].name}[kernel]
+        return next(p.name for p in self.programs if kernel in p.built.resources)
 
     def files(self) -> dict[str, bytes]:
         """Return every file by its name."""
@@ -146,12 +152,14 @@ def bundle(
     plan = family.blueprint(problem, device, config)
     packer = tools.pack(problem, device, plan) if plan.pack is not None else None
     blueprints = [*plan.programs, *([packer] if packer else [])]
+    # In OpenCL constant memory is an argument's: there is nothing to fill.
+    launches = [one for one in plan.launches if device.backend == "cuda" or one.kernel != "constant"]
     return Bundle(
         problem=problem, device=device, config=config, note=note,
         programs=tuple(_programs(blueprints, compiled, device)),
         buffers=_buffers(problem, plan), pack=packer.launches[0] if packer else None,
         pack_geometry=dict(plan.pack or ()),
-        run=tuple(_reads_packed(one) if packer else one for one in plan.launches),
+        run=tuple(_reads_packed(one) if packer else one for one in launches),
     )  # fmt: skip
 
 

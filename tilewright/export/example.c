@@ -27,25 +27,28 @@ static void attempt(CUresult result, const char *what) {
 // Element i of every input is -1, 0 or 1: sums of them are exact in every dtype.
 static int number(size_t i) { return (int)(((unsigned)i * 2654435761u >> 16) % 3) - 1; }
 
-static size_t element_bytes(int dtype) { return dtype == 0 ? 8 : dtype == 1 || dtype == 5 ? 4 : dtype == 4 ? 1 : 2; }
-static int out_dtype(void) { return TW_DTYPE == 4 ? 5 : TW_DTYPE; }  // 5: i32
+enum { F64, F32, F16, BF16, I8, F8, I32 };  // as layer.h numbers dtypes; f8 is e4m3
+static const size_t ELEMENT_BYTES[] = {8, 4, 2, 2, 1, 1, 4};
 
 static void store(void *at, size_t i, int dtype, int value) {
     static const unsigned short f16[] = {0xbc00, 0, 0x3c00}, bf16[] = {0xbf80, 0, 0x3f80};
-    if (dtype == 0) ((double *)at)[i] = value;
-    if (dtype == 1) ((float *)at)[i] = value;
-    if (dtype == 2) ((unsigned short *)at)[i] = f16[value + 1];
-    if (dtype == 3) ((unsigned short *)at)[i] = bf16[value + 1];
-    if (dtype == 4) ((signed char *)at)[i] = value;
-    if (dtype == 5) ((int *)at)[i] = value;
+    static const unsigned char f8[] = {0xb8, 0, 0x38};
+    if (dtype == F64) ((double *)at)[i] = value;
+    if (dtype == F32) ((float *)at)[i] = value;
+    if (dtype == F16) ((unsigned short *)at)[i] = f16[value + 1];
+    if (dtype == BF16) ((unsigned short *)at)[i] = bf16[value + 1];
+    if (dtype == I8) ((signed char *)at)[i] = value;
+    if (dtype == F8) ((unsigned char *)at)[i] = f8[value + 1];
+    if (dtype == I32) ((int *)at)[i] = value;
 }
 
 static double load(const void *at, size_t i, int dtype) {
-    if (dtype == 0) return ((const double *)at)[i];
-    if (dtype == 1) return ((const float *)at)[i];
-    if (dtype == 5) return ((const int *)at)[i];
+    if (dtype == F64) return ((const double *)at)[i];
+    if (dtype == F32) return ((const float *)at)[i];
+    if (dtype == I8) return ((const signed char *)at)[i];
+    if (dtype == I32) return ((const int *)at)[i];
     unsigned bits = ((const unsigned short *)at)[i];
-    if (dtype == 3) {
+    if (dtype == BF16) {
         float value;
         bits <<= 16;
         memcpy(&value, &bits, 4);
@@ -86,7 +89,7 @@ static double value_at(int n, int k, int p, int q) {
     return v;
 }
 
-static double expected(int n, int k, int p, int q) {
+static double pooled(int n, int k, int p, int q) {
     if (!TW_POOL) return value_at(n, k, p, q);
     double best = -INFINITY, sum = 0;
     for (int i = 0; i < TW_POOL_SIZE; i++)
@@ -100,17 +103,27 @@ static double expected(int n, int k, int p, int q) {
     return TW_POOL == 1 ? best : sum / (TW_POOL_SIZE * TW_POOL_SIZE);
 }
 
+// The sums of i8 may be requantised: rounded to the nearest even number.
+static double expected(int n, int k, int p, int q) {
+    double v = pooled(n, k, p, q);
+#ifdef TW_SCALED
+    v = rint(v * number(k));
+    v = v < -128 ? -128 : v > 127 ? 127 : v;
+#endif
+    return v;
+}
+
 // Compare about a thousand outputs; return how many are wrong.
 static int wrong(const void *y) {
     // What rounding to the dtype allows; a Winograd kernel is not exact on whole numbers either.
-    const double allowed[] = {1e-12, 1e-4, 1e-2, 5e-2, 0, 0};
+    const double allowed[] = {1e-12, 1e-4, 1e-2, 5e-2, 0, 0, 0};
     size_t count = (size_t)TW_N * TW_K * TW_Y_P * TW_Y_Q, step = count / 1000 + 1;
     int bad = 0;
     for (size_t i = 0; i < count; i += step) {
         int q = i % TW_Y_Q, p = i / TW_Y_Q % TW_Y_P, k = i / TW_Y_Q / TW_Y_P % TW_K, n = i / TW_Y_Q / TW_Y_P / TW_K;
         double want = expected(n, k, p, q);
-        double got = load(y, place(TW_OUT_NHWC, n, k, p, q, TW_K, TW_Y_P, TW_Y_Q), out_dtype());
-        if (fabs(got - want) <= allowed[TW_DTYPE] * (1 + fabs(want))) continue;
+        double got = load(y, place(TW_OUT_NHWC, n, k, p, q, TW_K, TW_Y_P, TW_Y_Q), TW_OUT_DTYPE);
+        if (fabs(got - want) <= allowed[TW_OUT_DTYPE] * (1 + fabs(want))) continue;
         if (!bad++) fprintf(stderr, "y[n=%d k=%d p=%d q=%d] is %g, not %g\n", n, k, p, q, got, want);
     }
     return bad;
@@ -120,13 +133,26 @@ static int wrong(const void *y) {
 
 static CUdeviceptr buffers[TW_BUFFERS];
 
-static CUfunction function(const tw_launch *launch) {
+// Two names are no kernels: zero is a memset, constant a copy to constant memory.
+static int is(const tw_launch *launch, const char *name) { return !strcmp(launch->kernel, name); }
+
+// A program is loaded once: its kernels read the constant memory of their own module.
+static CUmodule module_of(const char *program) {
+    static struct { const char *program; CUmodule module; } known[TW_PACK_LAUNCHES + TW_RUN_LAUNCHES];
     char file[256];
-    CUmodule module;
+    int i = 0;
+    while (known[i].program && strcmp(known[i].program, program)) i++;
+    if (known[i].program) return known[i].module;
+    snprintf(file, sizeof file, "%s.cubin", program);
+    TRY(cuModuleLoad(&known[i].module, file));
+    known[i].program = program;
+    return known[i].module;
+}
+
+static CUfunction function(const tw_launch *launch) {
     CUfunction found;
-    snprintf(file, sizeof file, "%s.cubin", launch->program);
-    TRY(cuModuleLoad(&module, file));
-    TRY(cuModuleGetFunction(&found, module, launch->kernel));
+    if (is(launch, "zero") || is(launch, "constant")) return 0;
+    TRY(cuModuleGetFunction(&found, module_of(launch->program), launch->kernel));
     TRY(cuFuncSetAttribute(found, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, launch->shared_bytes));
     return found;
 }
@@ -145,8 +171,15 @@ static CUtensorMap encoded(const tw_image *image, CUdeviceptr address) {
 static void enqueue(const tw_launch *launch, CUfunction kernel) {
     void *arguments[16];
     for (int i = 0; i < launch->arguments; i++) arguments[i] = &buffers[launch->argument[i]];
-    if (!launch->program) {
+    if (is(launch, "zero")) {
         TRY(cuMemsetD8Async(buffers[launch->argument[0]], 0, TW_BYTES[launch->argument[0]], 0));
+        return;
+    }
+    if (is(launch, "constant")) {
+        CUdeviceptr filter;
+        size_t bytes;
+        TRY(cuModuleGetGlobal(&filter, &bytes, module_of(launch->program), "constant_filter"));
+        TRY(cuMemcpyDtoDAsync(filter, buffers[launch->argument[0]], bytes, 0));
         return;
     }
 #ifdef TW_IMAGES
@@ -178,7 +211,7 @@ static void enqueue(const tw_launch *launch, CUfunction kernel) {
 
 static void give(int buffer, int dtype) {
     void *host = malloc(TW_BYTES[buffer]);
-    size_t count = TW_BYTES[buffer] / element_bytes(dtype);
+    size_t count = TW_BYTES[buffer] / ELEMENT_BYTES[dtype];
     for (size_t i = 0; i < count; i++) store(host, i, dtype, number(i));
     TRY(cuMemcpyHtoD(buffers[buffer], host, TW_BYTES[buffer]));
     free(host);
@@ -201,11 +234,14 @@ int main(void) {
     }
     give(TW_BUF_X, TW_DTYPE);
     give(TW_BUF_W, TW_DTYPE);
-    give(TW_BUF_BIAS, out_dtype());
-    give(TW_BUF_Z, out_dtype());
+    give(TW_BUF_BIAS, TW_ADDED_DTYPE);
+    give(TW_BUF_Z, TW_ADDED_DTYPE);
+#ifdef TW_SCALED
+    give(TW_BUF_SCALE, F32);
+#endif
 
     for (int i = 0; i < TW_PACK_LAUNCHES; i++) enqueue(&TW_PACK[i], function(&TW_PACK[i]));
-    for (int i = 0; i < TW_RUN_LAUNCHES; i++) kernels[i] = TW_RUN[i].program ? function(&TW_RUN[i]) : 0;
+    for (int i = 0; i < TW_RUN_LAUNCHES; i++) kernels[i] = function(&TW_RUN[i]);
     for (int i = 0; i < TW_RUN_LAUNCHES; i++) enqueue(&TW_RUN[i], kernels[i]);
     void *y = malloc(TW_BYTES[TW_BUF_Y]);
     TRY(cuCtxSynchronize());

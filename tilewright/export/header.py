@@ -8,11 +8,16 @@ from tilewright.kernels.family import Launch
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import STORED, Problem
 
+_DTYPES = (*STORED, "i32")  # their numbers
 _ACTIVATIONS = {"": 0, "relu": 1, "leaky": 2, "silu": 3, "clamp": 4}
 
 _MAPPED = (
     "Where a launch has an image the first parameter is no pointer but a CUtensorMap, by value: what",
     "cuTensorMapEncodeIm2col makes of the image at the address of argument[0] (see encoded in example.c).",
+)
+_CONSTANT = (
+    "The launch named constant is no kernel: it copies its one buffer to constant_filter, a symbol of its",
+    "program. Load that once: kernels read the constant memory of their own module.",
 )
 
 
@@ -42,6 +47,7 @@ def _about(bundle: Bundle) -> str:
             "launch may begin while the one before it still runs (programmatic stream serialization).",
             "An OpenCL global size is grid * block; shared memory is declared in the source there.",
             *(_MAPPED if bundle.images else ()),
+            *(_CONSTANT if any(one.kernel == "constant" for one in bundle.run) else ()),
             "",
         )
     )
@@ -81,17 +87,21 @@ def _sizes(pr: Problem) -> str:
         GROUPS=pr.groups, PAD_TOP=pr.pad[0], PAD_LEFT=pr.pad[2], STRIDE_H=pr.stride[0],
         STRIDE_W=pr.stride[1], DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         IN_NHWC=int(pr.layout_in == "nhwc"), OUT_NHWC=int(pr.layout_out == "nhwc"),
-        DTYPE=STORED.index(pr.stored),
+        DTYPE=_DTYPES.index(pr.stored), ADDED_DTYPE=_DTYPES.index(pr.dtype_added),
+        OUT_DTYPE=_DTYPES.index(pr.dtype_out),
     )  # fmt: skip
     body = ",\n".join(f"    TW_{name} = {value}" for name, value in values.items())
-    kinds = " ".join(f"{number} {name}" for number, name in enumerate(STORED))
-    return f"\n// The layer; TW_DTYPE is {kinds} (summed into i32).\nenum {{\n{body}\n}};"
+    kinds = " ".join(f"{number} {name}" for number, name in enumerate(_DTYPES))
+    about = f"// The layer. Dtypes of x and w, of bias and z, of y: {kinds}."
+    return f"\n{about}\nenum {{\n{body}\n}};"
 
 
 def _epilogue(pr: Problem) -> str:
     e = pr.epilogue
     pool = e.pool
+    scaled = "\n// Requantised: clamp(round(scale * y), -128, 127) of the y below.\n#define TW_SCALED"
     lines = [
+        *([scaled] if pr.requantised else []),
         "\n// y = pool(act(alpha * conv + beta * z + bias)); act: "
         + " ".join(f"{number} {name or 'none'}" for name, number in _ACTIVATIONS.items()),
         f"#define TW_ALPHA {e.alpha!r}",

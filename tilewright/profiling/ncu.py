@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.execution import Plan
+from tilewright.kernels.family import NO_KERNELS
 from tilewright.profiling.figures import Figure, KernelProfile, Profile, limiter
 
 TIMEOUT_S = 300.0
@@ -93,7 +94,7 @@ def profiled(plan: Plan, timeout_s: float = TIMEOUT_S) -> Profile:
     tool = shutil.which("ncu")
     if tool is None:
         raise NoCounters("ncu is not installed (NVIDIA Nsight Compute)")
-    kernels = [launch.kernel for launch in plan.blueprint.launches if launch.kernel != "zero"]
+    kernels = [launch.kernel for launch in plan.blueprint.launches if launch.kernel not in NO_KERNELS]
     target = [sys.executable, "-m", "tilewright", "run", str(plan.problem), "--config", str(plan.config)]
     target += ["--device", f"cuda:{plan.device.index}"]
     wanted = metrics()
