@@ -164,7 +164,11 @@ class Store:
                 why = origin if origin == "imported" else "older source"
                 hints.insert(0, replace(record, context={**record.context, "origin": why}))
         failed = self._failed(problem, device_key, source_key)
-        return list({r.config: r for r in hints[::-1] if r.config not in failed}.values())[::-1]
+        first: dict[str, Record] = {}
+        for record in hints:
+            if record.config not in failed:
+                first.setdefault(record.config, record)
+        return list(first.values())
 
     def records(self, problem: Problem | str | None = None, device_key: str | None = None) -> list[Record]:
         """Return the history, oldest first, failures too."""
