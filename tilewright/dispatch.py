@@ -229,7 +229,7 @@ def _legal(hint: Record, problem: Problem, device: Device, usable: list[Family])
 def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | None:
     """Compile, verify and time a config from elsewhere, in a worker process; a failure is data.
 
-    Returns None if no worker could be started: that says nothing of the config.
+    Returns None if no worker could be started, or make the references: that says nothing of the config.
     """
     from tilewright.tuning.job import Job
     from tilewright.tuning.worker import Worker
@@ -237,6 +237,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
     device = runtime.device
     with Worker(Job(str(problem), device.backend, device.index)) as worker:
         try:
+            worker.prepare()
             return worker.run(config, level="full")
         except TilewrightError as error:
             warn_once(f"tuned winners from elsewhere are not used: {error}", "verified")

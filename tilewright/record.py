@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
+PASSING = ("timeout", "runtime")  # may have been the machine's: a later process tries again
 NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 
 

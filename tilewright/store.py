@@ -26,7 +26,7 @@ from tilewright.exchange import (
     to_json,
 )
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import PASSING, Record
 from tilewright.runtime.cache import folder
 from tilewright.shipped import all_families, shipped_rows, shipped_winners
 from tilewright.sources import source_key
@@ -233,10 +233,11 @@ class Store:
         return [item for item in found if item[0].check and item[0].check.ok and item[0].measurement]
 
     def _failed(self, problem: Problem | str, device_key: str, wanted: Sources) -> set[str]:
-        """Configs that this very source was tried with, and failed."""
+        """Configs that this very source was tried with, and that fail whenever they are tried."""
         query = f"SELECT {_READ} FROM records WHERE id IN ({_NEWEST}) AND outcome != 'correct'"
         found = self._select(query, [str(problem), device_key])
-        return {record.config for record, source, _ in found if _same(record, source, wanted)}
+        lasting = [item for item in found if item[0].outcome not in PASSING]
+        return {record.config for record, source, _ in lasting if _same(record, source, wanted)}
 
     def _select(self, query: str, values: Sequence[object]) -> list[_Found]:
         """Read records, each with its source key and origin; set corrupt ones aside."""

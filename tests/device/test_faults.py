@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.device import Device
+from tilewright.kernels.family import Config
 from tilewright.runtime import list_devices
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
@@ -128,6 +129,25 @@ def test_compile_error_and_broken_rule(worker: Worker) -> None:
     assert worker.compile(faulty("no_compile")).outcome == "compile"
     assert worker.compile(faulty("illegal")).outcome == "constraints"
     assert worker.compile(faulty("none")).outcome == ""
+
+
+@pytest.mark.skipif("opencl" not in BACKENDS, reason="no OpenCL device")
+def test_what_has_no_room_says_nothing_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.errors import OutOfMemory
+    from tilewright.tuning import trial
+
+    def full(*_: object) -> None:
+        raise OutOfMemory("no room")
+
+    trials = trial.Trials(Job(PROBLEM, "opencl"), lambda stage: None)
+    config = Config.parse("reference:v=1")
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "Verifier", full)
+        record, spoilt = trials.run(config, 1.0, "quick")
+        assert (record.outcome, record.reason, spoilt) == ("runtime", "no room", False)
+        patched.setattr(trial, "_rehearse", full)
+        assert trials.compile(config).outcome == "runtime"
+    assert trials.run(config, 1.0, "quick")[0].outcome == "correct"
 
 
 def test_a_slow_one_is_given_up(worker: Worker) -> None:

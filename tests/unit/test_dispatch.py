@@ -211,7 +211,7 @@ def test_a_hint_is_verified_once_then_trusted(box: Store, monkeypatch: pytest.Mo
 
 
 def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(t6="correctness", t4="timeout")
+    judge = Judge(t6="correctness", t4="compile")
     monkeypatch.setattr(dispatch, "verified", judge)
     box.add_all([record(6, 1.0), record(4, 2.0)], "imported")
     assert "untuned" in choose(box)[1]
@@ -219,6 +219,19 @@ def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.
     dispatch.forget()
     assert "untuned" in choose(box)[1]
     assert judge.asked == [6, 4], "what failed once is not tried again"
+
+
+@pytest.mark.parametrize("outcome", ["runtime", "timeout"])
+def test_what_ran_out_of_memory_or_time_is_tried_again(
+    box: Store, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    judge = Judge(t6=outcome)
+    monkeypatch.setattr(dispatch, "verified", judge)
+    box.add(record(6, 1.0), "imported")
+    assert "untuned" in choose(box)[1]
+    dispatch.forget()
+    judge.outcomes = {}
+    assert choose(box) == ("tiles:t=6", "imported, verified here")
 
 
 def test_an_import_that_breaks_a_rule_is_not_even_tried(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,12 +55,12 @@ class Trials:
 
     def run(self, config: Config, best_us: float, level: str) -> tuple[Record, bool]:
         """Make a Record of a config; the flag says that the device is no longer to be trusted."""
-        self.prepare()
         record = Record(
             problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
             outcome="runtime", deterministic=False, context=self.context,
         )  # fmt: skip
         try:
+            self.prepare()
             self._stage("compile")
             candidate = self._candidate(config)
             plan = candidate.plan
@@ -94,8 +94,10 @@ class Trials:
                 self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
             return Compiled("constraints", _line(error))
-        except TilewrightError as error:
+        except CompileError as error:
             return Compiled("compile", _line(error))
+        except TilewrightError as error:
+            return Compiled("runtime", _line(error))
         return Compiled("", "", time.perf_counter() - start)
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:

@@ -21,7 +21,7 @@ from tilewright.device import parse_selector
 from tilewright.errors import ConfigError, DeviceError, ProblemError, how_to_get
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import PASSING, Record
 from tilewright.runtime.base import Runtime
 from tilewright.sources import source_key, source_keys
 from tilewright.tuning.ahead import Ahead
@@ -212,12 +212,13 @@ class _Run:
         return not self.deterministic or self.families[config.family].deterministic(config)
 
     def _resume(self, strategies: list[Strategy]) -> None:
-        """Take what the store knows of this very source and compiler."""
+        """Take what the store knows of this very source and compiler, but for what may fare better now."""
         compiler = self.worker.context.get("compiler", "")
         for record in self.store.records(self.problem, self.device.key) if self.store else []:
             now = source_key(record.family, compiler)
             if record.family in self.families and record.context.get("source") == now:
                 self.known[record.config] = record
+        self.known = {name: record for name, record in self.known.items() if record.outcome not in PASSING}
         self.resumed = len(self.known)
         for record in self.known.values():
             for strategy in strategies:
