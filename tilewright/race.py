@@ -28,8 +28,7 @@ def raced(
     """
     found, _ = usable(pick(FAMILIES, families), problem, runtime.device)
     keys = source_keys((family.name for family in found), runtime.compiler)
-    history = store.records(problem, runtime.device.key) if store else []
-    now = [r for r in history if r.family in keys and r.context.get("source") == keys[r.family]]
+    now = store.records(problem, runtime.device.key, keys) if store else []
     return {name: _best([r for r in now if r.family == name]) for name in keys}
 
 

@@ -170,11 +170,19 @@ class Store:
                 first.setdefault(record.config, record)
         return list(first.values())
 
-    def records(self, problem: Problem | str | None = None, device_key: str | None = None) -> list[Record]:
-        """Return the history, oldest first, failures too."""
+    def records(
+        self,
+        problem: Problem | str | None = None,
+        device_key: str | None = None,
+        source_key: Sources = None,
+    ) -> list[Record]:
+        """Return the history, oldest first, failures too; with a ``source_key`` what was tried here of it."""
         where, values = _where(problem, device_key)
         query = f"SELECT {_READ} FROM records WHERE {where} ORDER BY id"
-        return [record for record, _, _ in self._select(query, values)]
+        return [
+            record for record, source, origin in self._select(query, values)
+            if source_key is None or (origin != "imported" and _same(record, source, source_key))
+        ]  # fmt: skip
 
     def info(self) -> Info:
         """Count what is there."""

@@ -18,7 +18,6 @@ from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.reference import Reference
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.sources import source_keys
 from tilewright.store import Store
 from tilewright.tuning import search
 
@@ -338,6 +337,14 @@ def test_a_pinned_family_that_cannot_is_an_error_and_not_the_reference(box: Stor
         dispatch.dispatch(LAYER, RUNTIME, box, families=("slab",))
 
 
+def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
+    monkeypatch.setattr(dispatch, "verified", Judge())
+    box.add(record(6, 8.0), "imported")
+    assert choose(box)[0] == "tiles:t=6"
+    assert race.raced(LAYER, RUNTIME, box) == {"tiles": 10.0, "slabs": "not tried"}
+
+
 def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -> None:
     def known(*families: str) -> bool:
         return dispatch.settled(LAYER, RUNTIME, box, families=families) is not None
@@ -354,12 +361,11 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
 def test_the_race_of_the_families(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
     assert race.raced(LAYER, RUNTIME, None) == {"tiles": "not tried", "slabs": "not tried"}
-    now = source_keys(("tiles", "slabs"), "c1")
     for row in (record(2, 8.0), record(4, 7.0), record(4, 9.0), slab(2)):
-        box.add(replace(row, context={"compiler": "c1", "source": now[row.family]}))
-    old = replace(record(6, 1.0), context={"compiler": "c0", "source": "older"})
-    box.add(old)
+        box.add(row)
+    box.add(replace(record(6, 1.0), context={"compiler": "c0"}))
+    box.add(record(8, 1.0), "imported")
     assert race.raced(LAYER, RUNTIME, box) == {"tiles": 8.0, "slabs": 10.0}  # 4 took 9 us when last tried
-    box.add(replace(slab(2), outcome="timeout", measurement=None, context={"source": now["slabs"]}))
+    box.add(replace(slab(2), outcome="timeout", measurement=None, context={"compiler": "c1"}))
     assert race.raced(LAYER, RUNTIME, box, ("slabs",)) == {"slabs": "none right: 1 timeout"}
     assert race.raced(Problem.parse("c2h4k2r1g2"), RUNTIME, box) == {}

@@ -155,7 +155,7 @@ def test_what_may_fare_better_is_tried_again(worker: type[FakeWorker]) -> None:
 def test_other_sources_are_not_resumed() -> None:
     store = MemoryStore()
     go("10trials", store=store)
-    store.kept = [replace(r, context={**r.context, "source": "older"}) for r in store.kept]
+    store.kept = [replace(r, context={**r.context, "compiler": "older"}) for r in store.kept]
     assert go("10trials", store=store).resumed == 0
 
 

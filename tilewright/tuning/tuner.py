@@ -23,7 +23,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import PASSING, Record
 from tilewright.runtime.base import Runtime
-from tilewright.sources import source_key, source_keys
+from tilewright.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
@@ -194,9 +194,8 @@ class _Run:
         """Return what won elsewhere and is legal here, likeliest first."""
         if self.store is None:
             return []
-        keys = source_keys(self.families, self.worker.context.get("compiler", ""))
-        found = []
-        for record in self.store.hints(self.problem, self.device.key, self.deterministic, keys)[:MOST_HINTS]:
+        found, asked = [], (self.problem, self.device.key, self.deterministic, self._keys())
+        for record in self.store.hints(*asked)[:MOST_HINTS]:
             try:
                 config = Config.parse(record.config)
                 self.families[config.family].check(self.problem, self.device, config)
@@ -204,6 +203,10 @@ class _Run:
                 continue
             found.append(config)
         return found
+
+    def _keys(self) -> dict[str, str]:
+        """Return the source key of each family."""
+        return source_keys(self.families, self.worker.context.get("compiler", ""))
 
     def _wanted(self, config: Config) -> bool:
         """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
@@ -213,12 +216,9 @@ class _Run:
 
     def _resume(self, strategies: list[Strategy]) -> None:
         """Take what the store knows of this very source and compiler, but for what may fare better now."""
-        compiler = self.worker.context.get("compiler", "")
-        for record in self.store.records(self.problem, self.device.key) if self.store else []:
-            now = source_key(record.family, compiler)
-            if record.family in self.families and record.context.get("source") == now:
-                self.known[record.config] = record
-        self.known = {name: record for name, record in self.known.items() if record.outcome not in PASSING}
+        found = self.store.records(self.problem, self.device.key, self._keys()) if self.store else []
+        newest = {record.config: record for record in found}
+        self.known = {name: record for name, record in newest.items() if record.outcome not in PASSING}
         self.resumed = len(self.known)
         for record in self.known.values():
             for strategy in strategies:
@@ -316,8 +316,7 @@ class _Run:
 
     def _keep(self, record: Record) -> Record:
         """Store an outcome at once."""
-        source = source_key(record.family, record.context.get("compiler", ""))
-        context = {"stage": "trial", **record.context, "source": source, "raced": " ".join(self.families)}
+        context = {"stage": "trial", **record.context, "raced": " ".join(self.families)}
         kept = replace(record, context=context)
         self.known[kept.config] = kept
         if self.store:
