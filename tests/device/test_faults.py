@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tilewright.device import Device
 from tilewright.kernels.family import Config
 from tilewright.runtime import list_devices
+from tilewright.tuning.finals import WINNER, compare
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
 from tilewright.tuning.worker import Worker
@@ -164,3 +166,11 @@ def test_final_verifies_the_fastest_in_full(worker: Worker) -> None:
     assert right.check and right.check.ok
     other = by_config[str(faulty("spreads_nan"))]
     assert other.check is None or not other.check.ok
+
+
+def test_a_finalist_that_spoils_the_inputs_is_alone_to_blame(worker: Worker) -> None:
+    right = worker.run(faulty("none"))
+    spoiler = replace(right, config=str(faulty("changes_x")))
+    found = {r.config: r for r in compare(worker, [right, spoiler], 1.0)}
+    assert found[right.config].context["stage"] == WINNER
+    assert "changed x" in found[spoiler.config].reason

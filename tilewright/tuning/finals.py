@@ -58,7 +58,7 @@ def _renewed(record: Record, row: Final) -> Record:
 
 
 def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
-    """Verify and measure in full, each alone: one of them brought the worker down."""
+    """Verify and measure in full, each alone: one of them brought the worker or its inputs down."""
     again = [replace(worker.run(Config.parse(r.config), level="full"), compile_s=r.compile_s) for r in chosen]
     again.sort(key=cold_us)
     return [

@@ -101,7 +101,11 @@ class Trials:
         return Compiled("", "", time.perf_counter() - start)
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
-        """Measure configs against each other, then verify in full from the fastest on until one is right."""
+        """Measure configs against each other, then verify in full from the fastest on until one is right.
+
+        Raises:
+            RunError: one of them, which may be any, wrote where it must not: no check here is to be trusted.
+        """
         self.prepare()
         candidates = {}
         for config in configs:
@@ -113,6 +117,8 @@ class Trials:
         checks: dict[str, Check] = {}
         for name in ranking(figures):
             checks[name] = self._check(candidates[name], "full", math.inf)
+            if self._spoilt():
+                raise RunError(f"spoilt by {', '.join(candidates)}: {checks[name].reason}")
             if checks[name].ok:
                 break
         return [Final(name, figures[name], checks.get(name)) for name in candidates]
