@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from tilewright.device import Device
 from tilewright.errors import (
@@ -37,6 +38,7 @@ REFERENCE = Config.make("reference", {"v": 1})
 OF_TENSOR_CORES = ("mma", "hopper")  # families
 # Said of a config that was not checked here: a check takes seconds, since the reference is slow.
 UNVERIFIED = " (not verified)"
+NO_ROOM = " has no room now"  # said of a winner: it is tried again at the plan's next use
 
 _Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 _plans: OrderedDict[_Key, Plan] = OrderedDict()
@@ -66,6 +68,9 @@ def dispatch(
         CompileError: nothing compiles, the reference included.
     """
     key = (problem, id(runtime), str(store.path) if store else "", deterministic, tuple(families))
+    held = _plans.get(key)
+    if store is not None and held is not None and NO_ROOM in held.note:
+        _try_again(key, runtime, store)
     with _lock:
         plan = _plans.get(key)
         if plan is None:
@@ -123,14 +128,30 @@ def _first_that_works(
     problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str]
 ) -> Plan:
     last: TilewrightError | None = None
+    missed = ""
     for config, note in _choices(problem, runtime, store, deterministic, families):
         try:
-            told = "; ".join(filter(None, (note, _instead(problem, config))))
+            told = "; ".join(filter(None, (note, missed, _instead(problem, config))))
             return Plan.make(runtime, problem, config, told)
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error
+            if not missed and UNVERIFIED not in note:
+                why = NO_ROOM if isinstance(error, OutOfMemory) else " cannot be used"
+                missed = f"the winner {config}{why}: {error}"
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
+
+
+def _try_again(key: _Key, runtime: Runtime, store: Store) -> None:
+    """Take a winner that had no room, if it has some now."""
+    problem, _, _, deterministic, families = key
+    with suppress(TilewrightError):
+        best = stored(problem, runtime, store, deterministic, families)
+        if best is not None:
+            config = Config.parse(best.config)
+            plan = Plan.make(runtime, problem, config, _instead(problem, config))
+            with _lock:
+                _plans[key] = plan
 
 
 def _instead(problem: Problem, config: Config) -> str:
@@ -151,10 +172,15 @@ def _choices(
     from tilewright.tuning.space import usable
 
     families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
+    untuned = True
     if store is not None and families:
-        yield from _stored(problem, runtime, store, deterministic, families)
+        for found in _stored(problem, runtime, store, deterministic, families):
+            untuned = False
+            yield found
+    guess = f"the model's choice{UNVERIFIED}"
+    guess = f"untuned: {guess}; run `tilewright tune {problem}`" if untuned else guess
     for config in _ranked(problem, runtime, families, deterministic):
-        yield config, f"untuned: the model's choice{UNVERIFIED}; run `tilewright tune {problem}`"
+        yield config, guess
     why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
     if names and REFERENCE.family not in names:
         if not families:

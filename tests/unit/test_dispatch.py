@@ -144,8 +144,22 @@ def test_a_winner_that_does_not_compile_falls_to_what_others_found(
     box.add(record(4))
     box.add_all([record(6, 1.0), record(2, 2.0)], "imported")
     FakePlan.fails = {"tiles:t=4": CompileError("spills for sm_80")}
-    assert choose(box) == ("tiles:t=2", "imported, verified here")
+    said = "imported, verified here; the winner tiles:t=4 cannot be used: spills for sm_80"
+    assert choose(box) == ("tiles:t=2", said)
     assert judge.asked == [6, 2] and FakePlan.made == ["tiles:t=4", "tiles:t=2"]
+
+
+def test_a_winner_without_room_is_told_and_asked_for_again(box: Store) -> None:
+    box.add(record(4))
+    FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
+    said = "the model's choice (not verified); the winner tiles:t=4 has no room now: 5 GB needed"
+    instead = dispatch.dispatch(LAYER, RUNTIME, box)
+    assert (str(instead.config), instead.note) == ("tiles:t=1", said)
+    FakePlan.made.clear()
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is instead and FakePlan.made == ["tiles:t=4"]
+    FakePlan.fails = {}
+    assert choose(box) == ("tiles:t=4", "") == choose(box)
+    assert FakePlan.made == ["tiles:t=4", "tiles:t=4"]
 
 
 def test_the_last_resort_is_the_reference(box: Store) -> None:
