@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -286,11 +287,21 @@ def commits(before: str) -> str:
     return ", ".join(filter(None, dict.fromkeys([*before.split(", "), commit()])))
 
 
+@lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none.
+
+    A copy that is installed within some other checkout has none.
+    """
+    root = Path(__file__).resolve().parents[1]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except OSError:
+        if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root:
+            return ""
+        return _git(root, "describe", "--always", "--dirty", "--abbrev=12")
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _git(folder: Path, *command: str) -> str:
+    how: dict[str, Any] = dict(capture_output=True, text=True, timeout=10, check=True)
+    return str(subprocess.run(["git", "-C", str(folder), *command], **how).stdout).strip()
