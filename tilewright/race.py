@@ -11,7 +11,6 @@ from tilewright.record import Record
 from tilewright.runtime.base import Runtime
 from tilewright.sources import source_keys
 from tilewright.store import Store
-from tilewright.tuning.finals import cold_us, is_right
 from tilewright.tuning.space import usable
 
 
@@ -35,7 +34,7 @@ def raced(
 def _best(records: list[Record]) -> float | str:
     """Return the best time of a family's records, oldest first; or what became of them."""
     newest = {record.config: record for record in records}.values()
-    times = [cold_us(record) for record in newest if is_right(record)]
+    times = [record.cold_us for record in newest if record.is_right]
     if times:
         return round(min(times), 3)
     outcomes = Counter(record.outcome for record in newest)

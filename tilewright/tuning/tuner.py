@@ -27,7 +27,7 @@ from tilewright.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
-from tilewright.tuning.finals import ROUNDS, WINNER, choose, cold_us, compare
+from tilewright.tuning.finals import ROUNDS, WINNER, choose, compare
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
 from tilewright.tuning.space import usable
@@ -85,21 +85,13 @@ def tune(
     """
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
-    kind, index = _selected(device)
+    own = None if device is None or isinstance(device, str) else device.device
+    kind, index = (own.backend, own.index) if own else parse_selector(device)
     wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
     named = kernels.pick(kernels.FAMILIES, families)
     with Worker(Job(str(problem), kind, index, seed)) as worker:
         run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named)
         return run.tune(make or _search_make())
-
-
-def _selected(device: str | Runtime | None) -> tuple[str | None, int]:
-    """Return the kind and index of a device."""
-    if device is None:
-        return None, 0
-    if isinstance(device, str):
-        return parse_selector(device)
-    return device.device.backend, device.device.index
 
 
 def _search_make() -> MakeStrategy:
@@ -149,7 +141,7 @@ class _Run:
     @property
     def best_us(self) -> float:
         """The least time so far."""
-        return min(map(cold_us, self.known.values()), default=math.inf)
+        return min((record.cold_us for record in self.known.values()), default=math.inf)
 
     @property
     def found(self) -> bool:
