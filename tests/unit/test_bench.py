@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.bench import Bench, bench, commit
+from tilewright.bench import Bench, commit
 from tilewright.contest import deviation
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.epilogue import Epilogue
-from tilewright.errors import DeviceError, ProblemError
+from tilewright.errors import ProblemError
 from tilewright.execution import Plan
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.problem import Problem
@@ -152,13 +152,6 @@ def test_the_whole_epilogue_and_every_dtype() -> None:
     for text in ("f64+bias+silu", "f16+alpha0.5+add0.25+relu+maxpool2", "bf16+leaky0.1", "i8+bias+add+relu"):
         row = row_of(layer=Layer("L", Problem.parse(f"n1c8h6w5k4r3s3p1-{text}")))
         assert row.ours.cold_us and not row.ours.reason, text
-
-
-def test_bench_opens_its_device() -> None:
-    rows = bench([LAYER], "numpy", peers=())
-    assert rows[0].problem == str(LAYER.problem) and rows[0].ours.cold_us
-    with pytest.raises(DeviceError):
-        bench([LAYER], "nump", peers=())
 
 
 @pytest.fixture
