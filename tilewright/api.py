@@ -19,9 +19,9 @@ from tilewright.arguments import (
     problem_of,
     runtime_for,
     search_of,
-    selected,
 )  # fmt: skip
 from tilewright.arrays import Array, look, look_at, same_home
+from tilewright.device import parse_selector
 from tilewright.dispatch import UNVERIFIED, Entry, entry, forget
 from tilewright.epilogue import Pool
 from tilewright.errors import ConfigError, ProblemError, RunError, StoreError, warn_once
@@ -219,7 +219,7 @@ def tune(
     from tilewright.tuning.tuner import tune as run
 
     layer, named = as_problem(problem), as_families("families", families)
-    selected(device)
+    parse_selector(device)
     number = search_of(strategy, seed, progress)
     kept = as_store(store) or Store()
     require_room(layer)
@@ -264,8 +264,7 @@ def _store(folder: str | None) -> Store | None:
 
 
 def _open(device: str | None) -> Runtime:
-    kind, index, _ = selected(device)
-    return open_runtime(kind, index)
+    return open_runtime(*parse_selector(device))
 
 
 def _layer(found: Entry) -> LayerPlan:

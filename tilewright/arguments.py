@@ -9,7 +9,7 @@ from tilewright.arrays import Seen, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.epilogue import Epilogue, Pool
-from tilewright.errors import ArrayError, ConfigError, DeviceError, ProblemError
+from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.runtime import Runtime, open_runtime
@@ -81,9 +81,9 @@ def epilogue_of(
     """
     factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
     if z is None and factors.beta != 1.0:
-        raise ProblemError(f"beta={_shown(beta)}: is the factor of z, but no z was given")
+        raise ProblemError(f"beta={shown(beta)}: is the factor of z, but no z was given")
     if z is not None and not factors.add:
-        raise ProblemError(f"beta={_shown(beta)}: leaves nothing of z; leave z out")
+        raise ProblemError(f"beta={shown(beta)}: leaves nothing of z; leave z out")
     act = Epilogue() if activation is None else _word("activation", activation, ACTIVATIONS_TAKEN)
     if pool is not None and not isinstance(pool, Pool):
         pool = _word("pool", pool, POOLS_TAKEN).pool
@@ -93,7 +93,7 @@ def epilogue_of(
 
 def _word(name: str, value: object, taken: str) -> Epilogue:
     """Read one word of the epilogue's grammar; in a tuple its numbers follow it."""
-    wrong = ProblemError(f"{name}={_shown(value)}: must be {taken}")
+    wrong = ProblemError(f"{name}={shown(value)}: must be {taken}")
     head, *numbers = value if isinstance(value, tuple) and value else (value,)
     if not isinstance(head, str):
         raise wrong
@@ -105,12 +105,6 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
     if not found or found != (Epilogue(pool=found.pool) if name == "pool" else act):
         raise wrong
     return found
-
-
-def _shown(value: object) -> str:
-    """Return a value as part of one line of bearable length."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def problem_of(
@@ -129,7 +123,7 @@ def problem_of(
     if count is None or count < 1:
         raise ProblemError(f"groups={groups!r}: must be an integer of 1 or more")
     if math not in MATHS:
-        raise ProblemError(f"math={_shown(math)}: must be one of {', '.join(MATHS)}")
+        raise ProblemError(f"math={shown(math)}: must be one of {', '.join(MATHS)}")
     if requantised and x.dtype != "i8":
         raise ArrayError(f"scale: requantises sums of int8, but x is {FULL[x.dtype]}; leave it out")
     if x.dtype not in STORED:
@@ -163,20 +157,6 @@ def _four(seen: Seen, meaning: str) -> tuple[int, int, int, int]:
     return a, b, c, d
 
 
-def selected(device: object) -> tuple[str | None, int, bool]:
-    """Read a device selector into kind, index, and whether the index was given.
-
-    Raises:
-        DeviceError: it is no selector.
-    """
-    if device is None:
-        return None, 0, False
-    if not isinstance(device, str):
-        raise DeviceError(f"device={device!r}: must be text: cpu, cuda, cuda:N, opencl:N or numpy")
-    kind, index = parse_selector(device)
-    return kind, index, ":" in device
-
-
 def runtime_for(x: Seen, device: object) -> Runtime:
     """Open the device that an array is on, or the chosen one if the array can be used there.
 
@@ -184,13 +164,13 @@ def runtime_for(x: Seen, device: object) -> Runtime:
         ArrayError: the array is on another device.
         DeviceError: there is no such device.
     """
-    kind, index, exact = selected(device)
+    kind, index = parse_selector(device)
     if x.place == "cpu":
         if kind == "cuda":
             hint = f"torch.from_numpy({x.name}).cuda()" if x.library == "numpy" else f"{x.name}.cuda()"
             raise ArrayError(f"{x.name}: is on cpu, but device={device!r}; move it there first: {hint}")
         return open_runtime(kind or "cpu", index)
-    if kind not in (None, "cuda") or (exact and index != x.index):
+    if kind not in (None, "cuda") or (":" in str(device) and index != x.index):
         raise ArrayError(
             f"{x.name}: is on {x.place}, but device={device!r}; leave device out, or move the array"
         )
@@ -219,7 +199,7 @@ def as_families(name: str, families: object) -> tuple[str, ...]:
     """
     several = families if isinstance(families, (list, tuple, set, frozenset)) else (families,)
     if not all(isinstance(one, str) for one in several):
-        raise ConfigError(f"{name}={_shown(families)}: must be names of kernel families, e.g. 'direct'")
+        raise ConfigError(f"{name}={shown(families)}: must be names of kernel families, e.g. 'direct'")
     return tuple(several)
 
 
@@ -232,10 +212,10 @@ def search_of(strategy: object, seed: object, progress: object) -> int:
     from tilewright.tuning.search import STRATEGIES
 
     if strategy not in STRATEGIES:
-        raise ConfigError(f"strategy={_shown(strategy)}: must be one of {', '.join(STRATEGIES)}")
+        raise ConfigError(f"strategy={shown(strategy)}: must be one of {', '.join(STRATEGIES)}")
     number = whole(seed)
     if number is None or not 0 <= number < 1 << 31:
-        raise ConfigError(f"seed={_shown(seed)}: must be an integer from 0 to {(1 << 31) - 1}")
+        raise ConfigError(f"seed={shown(seed)}: must be an integer from 0 to {(1 << 31) - 1}")
     if progress is not None and not callable(progress):
-        raise ConfigError(f"progress={_shown(progress)}: must be a function of one event")
+        raise ConfigError(f"progress={shown(progress)}: must be a function of one event")
     return number

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,13 @@ import numpy as np
 
 from tilewright.calibrate import outdone
 from tilewright.contest import deviation, offered
-from tilewright.device import parse_selector
 from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget, settled
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import RunError, TilewrightError
 from tilewright.execution import Plan
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
-from tilewright.peers import Peer, Setting, applicable, release, usual
+from tilewright.peers import Peer, Setting, applicable, release
 from tilewright.peers.base import Array, Run
 from tilewright.problem import Problem
 from tilewright.race import raced
@@ -210,39 +210,6 @@ class Bound:
         return memory
 
 
-def bench(
-    layers: Iterable[Layer],
-    device: str | None = None,
-    peers: Sequence[Peer] | None = None,
-    budget: Budget | None = None,
-    store: Store | None = None,
-    progress: Callable[[str, float], None] = lambda text, share: None,
-    **tuning: Any,
-) -> list[BenchRow]:
-    """Tune layers, check them, and measure them beside their peers.
-
-    Args:
-        layers: named problems, see ``shapes.load``.
-        device: cpu, cuda, cuda:1, opencl:0, numpy; None: the best there is.
-        peers: whom to compare with; None: all that are usual on the device.
-        budget: of tuning each layer; None: no tuning, what the store or the model has is measured.
-        store: where winners are kept.
-        progress: is told what is going on within a layer, and the share of it that is done.
-        tuning: strategy, seed, families and deterministic, for the tuner.
-
-    Raises:
-        DeviceError: there is no such device.
-    """
-    from tilewright.runtime import open_runtime
-
-    kind, index = (None, 0) if device is None else parse_selector(device)
-    runtime = open_runtime(kind, index)
-    tune = tuner(runtime, budget, store, **tuning) if budget else None
-    ours = {name: tuning[name] for name in ("deterministic", "families", "seed") if name in tuning}
-    asked = usual(runtime.device) if peers is None else peers
-    return Bench(runtime, asked, store, tune, progress=progress, **ours).rows(layers)
-
-
 def tuner(
     runtime: Runtime, budget: Budget, store: Store | None, deterministic: bool = False,
     families: tuple[str, ...] = (), **tuning: Any,
@@ -286,11 +253,21 @@ def commits(before: str) -> str:
     return ", ".join(filter(None, dict.fromkeys([*before.split(", "), commit()])))
 
 
+@lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none.
+
+    A copy that is installed within some other checkout has none.
+    """
+    root = Path(__file__).resolve().parents[1]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except OSError:
+        if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root:
+            return ""
+        return _git(root, "describe", "--always", "--dirty", "--abbrev=12")
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _git(folder: Path, *command: str) -> str:
+    how: dict[str, Any] = dict(capture_output=True, text=True, timeout=10, check=True)
+    return str(subprocess.run(["git", "-C", str(folder), *command], **how).stdout).strip()

@@ -118,12 +118,18 @@ def for_architecture(arch: str) -> Device:
     )  # fmt: skip
 
 
-def parse_selector(text: str) -> tuple[str, int]:
+def parse_selector(text: object) -> tuple[str | None, int]:
     """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into (kind, index).
 
+    None is (None, 0), which leaves the choice to the runtime.
+
     Raises:
-        DeviceError: if the text is no selector.
+        DeviceError: it is no selector.
     """
+    if text is None:
+        return None, 0
+    if not isinstance(text, str):
+        raise DeviceError(f"device={text!r}: must be text: cpu, cuda, cuda:N, opencl:N or numpy")
     match = _SELECTOR.fullmatch(text.strip())
     if not match:
         raise DeviceError(f"device {text!r}: must be cpu, cuda, cuda:N, opencl:N or numpy")

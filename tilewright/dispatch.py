@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ REFERENCE = Config.make("reference", {"v": 1})
 OF_TENSOR_CORES = ("mma", "hopper")  # families
 # Said of a config that was not checked here: a check takes seconds, since the reference is slow.
 UNVERIFIED = " (not verified)"
+NO_ROOM = " has no room now"  # said of a winner: it is tried again at the plan's next use
 
 _Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 
@@ -104,6 +106,10 @@ def entry(
     with found.lock:
         if found.plan is None:
             found.plan = _first_that_works(problem, runtime, store, deterministic, families)
+        elif store is not None and NO_ROOM in found.plan.note:
+            winner = _winner(problem, runtime, store, deterministic, families)
+            if winner is not None:
+                found.plan, found.layer = winner, None
     return found
 
 
@@ -153,14 +159,29 @@ def _first_that_works(
     problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str]
 ) -> Plan:
     last: TilewrightError | None = None
+    missed = ""
     for config, note in _choices(problem, runtime, store, deterministic, families):
         try:
-            told = "; ".join(filter(None, (note, _instead(problem, config))))
+            told = "; ".join(filter(None, (note, missed, _instead(problem, config))))
             return Plan.make(runtime, problem, config, told)
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error
+            if not missed and UNVERIFIED not in note:
+                why = NO_ROOM if isinstance(error, OutOfMemory) else " cannot be used"
+                missed = f"the winner {config}{why}: {error}"
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
+
+
+def _winner(
+    problem: Problem, runtime: Runtime, store: Store, deterministic: bool, families: Sequence[str]
+) -> Plan | None:
+    """Return the plan of the stored winner, which had no room, if it has some now."""
+    with suppress(TilewrightError):
+        if best := stored(problem, runtime, store, deterministic, families):
+            config = Config.parse(best.config)
+            return Plan.make(runtime, problem, config, _instead(problem, config))
+    return None
 
 
 def _instead(problem: Problem, config: Config) -> str:
@@ -181,10 +202,15 @@ def _choices(
     from tilewright.tuning.space import usable
 
     families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
+    untuned = True
     if store is not None and families:
-        yield from _stored(problem, runtime, store, deterministic, families)
+        for found in _stored(problem, runtime, store, deterministic, families):
+            untuned = False
+            yield found
+    guess = f"the model's choice{UNVERIFIED}"
+    guess = f"untuned: {guess}; run `tilewright tune {problem}`" if untuned else guess
     for config in _ranked(problem, runtime, families, deterministic):
-        yield config, f"untuned: the model's choice{UNVERIFIED}; run `tilewright tune {problem}`"
+        yield config, guess
     why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
     if names and REFERENCE.family not in names:
         if not families:
@@ -260,7 +286,7 @@ def _legal(hint: Record, problem: Problem, device: Device, usable: list[Family])
 def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | None:
     """Compile, verify and time a config from elsewhere, in a worker process; a failure is data.
 
-    Returns None if no worker could be started: that says nothing of the config.
+    Returns None if no worker could be started, or make the references: that says nothing of the config.
     """
     from tilewright.tuning.job import Job
     from tilewright.tuning.worker import Worker
@@ -268,6 +294,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
     device = runtime.device
     with Worker(Job(str(problem), device.backend, device.index)) as worker:
         try:
+            worker.prepare()
             return worker.run(config, level="full")
         except TilewrightError as error:
             warn_once(f"tuned winners from elsewhere are not used: {error}", "verified")

@@ -15,6 +15,12 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def shown(value: object) -> str:
+    """A value as part of one line of bearable length."""
+    text = " ".join(line.strip() for line in repr(value).splitlines())
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
 class TilewrightError(Exception):
     """Base of every error raised on purpose; its text is one line for a person."""
 

@@ -14,8 +14,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tilewright.device import ARCHITECTURES, Device, for_architecture
-from tilewright.errors import ConfigError, ProblemError, StoreError
-from tilewright.fields import LINE, Fields, short
+from tilewright.errors import ConfigError, ProblemError, StoreError, shown
+from tilewright.fields import LINE, Fields
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import OUTCOMES, Check, Measurement, Record
@@ -82,7 +82,7 @@ def _check(data: object) -> Check | None:
     # A failed check may well hold an infinite or NaN error: those are data too.
     errors = [f.data.get(name) for name in ("max_error", "bound", "worst")]
     if not all(type(e) in (int, float) for e in errors):
-        raise StoreError(f"{f.path}: max_error, bound and worst must be numbers, got {short(errors)}")
+        raise StoreError(f"{f.path}: max_error, bound and worst must be numbers, got {shown(errors)}")
     flags = [f.boolean(name) for name in ("ok", "exact", "repeatable")]
     reason = f.data.get("reason", "")
     if not isinstance(reason, str):
@@ -223,7 +223,7 @@ def _config(f: Fields, family: Family) -> Config:
         raise StoreError(f"{f.path}: {len(f.data)} parameters are too many")
     for name in f.data:
         if not _NAME.fullmatch(name):
-            raise StoreError(f"{f.path}: {short(name)} is no parameter name")
+            raise StoreError(f"{f.path}: {shown(name)} is no parameter name")
     return Config.make(family.name, {name: f.integer(name, 0, 999_999) for name in f.data})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, shown
 
 LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
 _HUGE = 1e15
@@ -16,20 +16,20 @@ class Fields:
 
     def __init__(self, data: object, path: str) -> None:
         if not isinstance(data, dict):
-            raise StoreError(f"{path}: must be an object, got {short(data)}")
+            raise StoreError(f"{path}: must be an object, got {shown(data)}")
         self.data: dict[str, Any] = data
         self.path = path
 
     def bad(self, name: str, want: str) -> StoreError:
         """Return the error that says what ``name`` must be."""
-        got = f"got {short(self.data[name])}" if name in self.data else "it is missing"
+        got = f"got {shown(self.data[name])}" if name in self.data else "it is missing"
         return StoreError(f"{self.path}.{name}: must be {want}, {got}")
 
     def only(self, *names: str) -> None:
         """Refuse fields that nobody asked for."""
         for name in self.data:
             if name not in names:
-                raise StoreError(f"{self.path}: unknown field {short(name)}; known are {', '.join(names)}")
+                raise StoreError(f"{self.path}: unknown field {shown(name)}; known are {', '.join(names)}")
 
     def text(self, name: str, most: int = 200) -> str:
         """Read one printable line."""
@@ -58,9 +58,3 @@ class Fields:
         if type(value) is not bool:
             raise self.bad(name, "true or false")
         return value
-
-
-def short(value: object) -> str:
-    """Show a value in an error, cut to a bearable length."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tilewright.epilogue import WORDS, Epilogue
-from tilewright.errors import ProblemError, count
+from tilewright.errors import ProblemError, count, shown
 from tilewright.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
 
 REQUANT = "requant"
@@ -33,7 +33,7 @@ def read(text: str) -> dict[str, object]:
         ProblemError: names the part that could not be read.
     """
     if not isinstance(text, str):
-        raise ProblemError(f"problem {short(text)}: must be text; {_HINT}")
+        raise ProblemError(f"problem {shown(text)}: must be text; {_HINT}")
     body, *words = text.strip().split("+")
     sizes, *names = body.split("-")
     values = _parse_sizes(text, sizes) | _parse_names(text, names)
@@ -45,7 +45,7 @@ def read(text: str) -> dict[str, object]:
     try:
         epilogue = Epilogue.parse(words)
     except ProblemError as error:
-        raise ProblemError(f"problem {short(text)}: {error}") from None
+        raise ProblemError(f"problem {shown(text)}: {error}") from None
     return values | {"epilogue": epilogue}
 
 
@@ -112,10 +112,4 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
 
 
 def _bad(text: str, part: str, why: str) -> ProblemError:
-    return ProblemError(f"problem {short(text)}: cannot read {short(part)} ({why}); {_HINT}")
-
-
-def short(value: object) -> str:
-    """Return a value as part of one line of bearable length."""
-    text = repr(value)
-    return text if len(text) <= 100 else text[:97] + "..."
+    return ProblemError(f"problem {shown(text)}: cannot read {shown(part)} ({why}); {_HINT}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.epilogue import NOTHING, Epilogue
-from tilewright.errors import ProblemError
-from tilewright.grammar import EXAMPLE, GRAMMAR, REQUANT, read, short
+from tilewright.errors import ProblemError, shown
+from tilewright.grammar import EXAMPLE, GRAMMAR, REQUANT, read
 from tilewright.kinds import DTYPE_BYTES, DTYPES, KINDS, LAYOUTS, MATHS, MAX_EXTENT, NAMES, STORED
 
 __all__ = [
@@ -247,13 +247,13 @@ def _check_sizes(p: Problem) -> None:
     for name, low in dict(n=0, c=1, h=1, w=1, k=1, r=1, s=1, groups=1).items():
         value = getattr(p, name)
         if type(value) is not int or not low <= value <= MAX_EXTENT:
-            raise ProblemError(f"{name}={short(value)}: must be an integer from {low} to {MAX_EXTENT}")
+            raise ProblemError(f"{name}={shown(value)}: must be an integer from {low} to {MAX_EXTENT}")
     for name, count, low in (("pad", 4, 0), ("stride", 2, 1), ("dilation", 2, 1)):
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
         if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
             many = f"{count} integers from {low} to {MAX_EXTENT}"
-            raise ProblemError(f"{name}={short(values)}: must be {many}")
+            raise ProblemError(f"{name}={shown(values)}: must be {many}")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
     if p.p < 1 or p.q < 1:
@@ -272,9 +272,9 @@ def _check_names(p: Problem) -> None:
         ("math", p.math, MATHS),
     ):
         if value not in known:
-            raise ProblemError(f"{name}={short(value)}: must be one of {', '.join(known)}")
+            raise ProblemError(f"{name}={shown(value)}: must be one of {', '.join(known)}")
     if not isinstance(p.epilogue, Epilogue):
-        raise ProblemError(f"epilogue={short(p.epilogue)}: must be an Epilogue, e.g. Epilogue(bias=True)")
+        raise ProblemError(f"epilogue={shown(p.epilogue)}: must be an Epilogue, e.g. Epilogue(bias=True)")
     if p.y_p < 1 or p.y_q < 1:
         raise ProblemError(f"+{p.epilogue.pool}: larger than the {p.p}x{p.q} image: no window fits")
     if p.math != "strict" and p.dtype != "f32":

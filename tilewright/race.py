@@ -11,7 +11,6 @@ from tilewright.record import Record
 from tilewright.runtime.base import Runtime
 from tilewright.sources import source_keys
 from tilewright.store import Store
-from tilewright.tuning.finals import cold_us, is_right
 from tilewright.tuning.space import usable
 
 
@@ -28,15 +27,14 @@ def raced(
     """
     found, _ = usable(pick(FAMILIES, families), problem, runtime.device)
     keys = source_keys((family.name for family in found), runtime.compiler)
-    history = store.records(problem, runtime.device.key) if store else []
-    now = [r for r in history if r.family in keys and r.context.get("source") == keys[r.family]]
+    now = store.records(problem, runtime.device.key, keys) if store else []
     return {name: _best([r for r in now if r.family == name]) for name in keys}
 
 
 def _best(records: list[Record]) -> float | str:
     """Return the best time of a family's records, oldest first; or what became of them."""
     newest = {record.config: record for record in records}.values()
-    times = [cold_us(record) for record in newest if is_right(record)]
+    times = [record.cold_us for record in newest if record.is_right]
     if times:
         return round(min(times), 3)
     outcomes = Counter(record.outcome for record in newest)

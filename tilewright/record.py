@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
+PASSING = ("timeout", "runtime")  # may have been the machine's: a later process tries again
 NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 
 
@@ -87,3 +89,13 @@ class Record:
     workspace_bytes: int = 0
     compile_s: float = 0.0
     context: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the config may win."""
+        return self.outcome == "correct" and self.measurement is not None
+
+    @property
+    def cold_us(self) -> float:
+        """The time of a right config, else infinity."""
+        return self.measurement.cold_us if self.measurement and self.is_right else math.inf

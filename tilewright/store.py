@@ -26,7 +26,7 @@ from tilewright.exchange import (
     to_json,
 )
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import PASSING, Record
 from tilewright.runtime.cache import folder
 from tilewright.shipped import all_families, shipped_rows, shipped_winners
 from tilewright.sources import source_key
@@ -164,13 +164,25 @@ class Store:
                 why = origin if origin == "imported" else "older source"
                 hints.insert(0, replace(record, context={**record.context, "origin": why}))
         failed = self._failed(problem, device_key, source_key)
-        return list({r.config: r for r in hints[::-1] if r.config not in failed}.values())[::-1]
+        first: dict[str, Record] = {}
+        for record in hints:
+            if record.config not in failed:
+                first.setdefault(record.config, record)
+        return list(first.values())
 
-    def records(self, problem: Problem | str | None = None, device_key: str | None = None) -> list[Record]:
-        """Return the history, oldest first, failures too."""
+    def records(
+        self,
+        problem: Problem | str | None = None,
+        device_key: str | None = None,
+        source_key: Sources = None,
+    ) -> list[Record]:
+        """Return the history, oldest first, failures too; with a ``source_key`` what was tried here of it."""
         where, values = _where(problem, device_key)
         query = f"SELECT {_READ} FROM records WHERE {where} ORDER BY id"
-        return [record for record, _, _ in self._select(query, values)]
+        return [
+            record for record, source, origin in self._select(query, values)
+            if source_key is None or (origin != "imported" and _same(record, source, source_key))
+        ]  # fmt: skip
 
     def info(self) -> Info:
         """Count what is there."""
@@ -229,10 +241,11 @@ class Store:
         return [item for item in found if item[0].check and item[0].check.ok and item[0].measurement]
 
     def _failed(self, problem: Problem | str, device_key: str, wanted: Sources) -> set[str]:
-        """Configs that this very source was tried with, and failed."""
+        """Configs that this very source was tried with, and that fail whenever they are tried."""
         query = f"SELECT {_READ} FROM records WHERE id IN ({_NEWEST}) AND outcome != 'correct'"
         found = self._select(query, [str(problem), device_key])
-        return {record.config for record, source, _ in found if _same(record, source, wanted)}
+        lasting = [item for item in found if item[0].outcome not in PASSING]
+        return {record.config for record, source, _ in lasting if _same(record, source, wanted)}
 
     def _select(self, query: str, values: Sequence[object]) -> list[_Found]:
         """Read records, each with its source key and origin; set corrupt ones aside."""

@@ -19,7 +19,7 @@ from tilewright.record import OUTCOMES, Measurement, Record
 
 FORMAT = "tilewright-trials"
 MAX_BYTES = 1 << 28
-_WANT = "want a file of model-report --save"
+_WANT = "want one of model-report --save"
 
 
 def write(path: Path, device: Device, records: Iterable[Record]) -> int:
@@ -51,9 +51,7 @@ def read(path: Path) -> tuple[Device, list[Record]]:
             lines = file.read(MAX_BYTES).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise StoreError(
-            f"trials file {path}: cannot be read ({why}); want one of model-report --save"
-        ) from None
+        raise StoreError(f"trials file {path}: cannot be read ({why}); {_WANT}") from None
     number = 1
     try:
         head = json.loads(lines[0])
@@ -65,9 +63,7 @@ def read(path: Path) -> tuple[Device, list[Record]]:
             number += 1
             records.append(_record(device.key, *json.loads(line)))
     except Exception as error:
-        raise StoreError(
-            f"trials file {path}, line {number}: {error!r}; want one of model-report --save"
-        ) from None
+        raise StoreError(f"trials file {path}, line {number}: {error!r}; {_WANT}") from None
     return device, records
 
 

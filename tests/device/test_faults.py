@@ -6,12 +6,15 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tilewright.device import Device
+from tilewright.kernels.family import Config
 from tilewright.runtime import list_devices
+from tilewright.tuning.finals import WINNER, compare
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
 from tilewright.tuning.worker import Worker
@@ -130,6 +133,25 @@ def test_compile_error_and_broken_rule(worker: Worker) -> None:
     assert worker.compile(faulty("none")).outcome == ""
 
 
+@pytest.mark.skipif("opencl" not in BACKENDS, reason="no OpenCL device")
+def test_what_has_no_room_says_nothing_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.errors import OutOfMemory
+    from tilewright.tuning import trial
+
+    def full(*_: object) -> None:
+        raise OutOfMemory("no room")
+
+    trials = trial.Trials(Job(PROBLEM, "opencl"), lambda stage: None)
+    config = Config.parse("reference:v=1")
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "Verifier", full)
+        record, spoilt = trials.run(config, 1.0, "quick")
+        assert (record.outcome, record.reason, spoilt) == ("runtime", "no room", False)
+        patched.setattr(trial, "_rehearse", full)
+        assert trials.compile(config).outcome == "runtime"
+    assert trials.run(config, 1.0, "quick")[0].outcome == "correct"
+
+
 def test_a_slow_one_is_given_up(worker: Worker) -> None:
     record = worker.run(faulty("slow"), best_us=10.0)
     assert record.outcome == "timeout"
@@ -144,3 +166,11 @@ def test_final_verifies_the_fastest_in_full(worker: Worker) -> None:
     assert right.check and right.check.ok
     other = by_config[str(faulty("spreads_nan"))]
     assert other.check is None or not other.check.ok
+
+
+def test_a_finalist_that_spoils_the_inputs_is_alone_to_blame(worker: Worker) -> None:
+    right = worker.run(faulty("none"))
+    spoiler = replace(right, config=str(faulty("changes_x")))
+    found = {r.config: r for r in compare(worker, [right, spoiler], 1.0)}
+    assert found[right.config].context["stage"] == WINNER
+    assert "changed x" in found[spoiler.config].reason

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tilewright.bench import Bench, bench
+from tilewright.bench import Bench, commit
 from tilewright.contest import deviation
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.epilogue import Epilogue
-from tilewright.errors import DeviceError, ProblemError
+from tilewright.errors import ProblemError
 from tilewright.execution import Plan
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.problem import Problem
@@ -150,11 +154,36 @@ def test_the_whole_epilogue_and_every_dtype() -> None:
         assert row.ours.cold_us and not row.ours.reason, text
 
 
-def test_bench_opens_its_device() -> None:
-    rows = bench([LAYER], "numpy", peers=())
-    assert rows[0].problem == str(LAYER.problem) and rows[0].ours.cold_us
-    with pytest.raises(DeviceError):
-        bench([LAYER], "nump", peers=())
+@pytest.fixture
+def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A checkout of something else, one commit old."""
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        name = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *name, *command], check=True)
+    commit.cache_clear()
+    yield tmp_path
+    commit.cache_clear()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+def test_only_the_packages_own_checkout_has_a_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.bench.__file__", str(checkout / "lib" / "tilewright" / "bench.py"))
+    (checkout / "lib" / "tilewright").mkdir(parents=True)
+    assert commit() == ""
+    commit.cache_clear()
+    monkeypatch.setattr("tilewright.bench.__file__", str(checkout / "tilewright" / "bench.py"))
+    (checkout / "tilewright").mkdir()
+    assert len(commit()) == 12
+
+
+def test_a_git_that_hangs_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(command: list[str], **how: object) -> None:
+        raise subprocess.TimeoutExpired(command, 10)
+
+    commit.cache_clear()
+    monkeypatch.setattr(subprocess, "run", hangs)
+    assert commit() == ""
+    commit.cache_clear()
 
 
 def _tf32(array: np.ndarray) -> np.ndarray:

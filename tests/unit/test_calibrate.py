@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright import calibrate as calibration
+from tilewright import errors
 from tilewright.calibrate import calibrate
 from tilewright.device import Device, for_architecture
 from tilewright.errors import DeviceError
@@ -81,6 +82,20 @@ def test_the_best_of_all_times_counts_unless_it_is_forgotten() -> None:
     slow = calibrate(busy, anew=True)
     assert slow.f32_tflops == pytest.approx(best.f32_tflops / 1.4, rel=1e-3)
     assert calibrate(Pretended()) == best  # type: ignore[arg-type]
+
+
+def test_rates_that_cannot_be_kept_are_told_and_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(errors, "_warned", set())
+    (tmp_path / "rates").touch()
+    runtime: Any = Pretended()
+    with pytest.warns(RuntimeWarning, match="cannot keep the calibrated rates"):
+        assert calibrate(runtime) == runtime.device.rates
+    (tmp_path / "rates").unlink()
+    rates._path(GPU).mkdir(parents=True)  # what is written aside cannot take its place
+    monkeypatch.setattr(errors, "_warned", set())
+    with pytest.warns(RuntimeWarning, match="cannot keep the calibrated rates"):
+        rates.keep(GPU, GPU.rates)
+    assert list((tmp_path / "rates").iterdir()) == [rates._path(GPU)], "nothing is left behind"
 
 
 class OneCoreTaken(Pretended):

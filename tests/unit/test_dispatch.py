@@ -20,7 +20,6 @@ from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.reference import Reference
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.sources import source_keys
 from tilewright.store import Store
 from tilewright.tuning import search
 
@@ -147,8 +146,22 @@ def test_a_winner_that_does_not_compile_falls_to_what_others_found(
     box.add(record(4))
     box.add_all([record(6, 1.0), record(2, 2.0)], "imported")
     FakePlan.fails = {"tiles:t=4": CompileError("spills for sm_80")}
-    assert choose(box) == ("tiles:t=2", "imported, verified here")
+    said = "imported, verified here; the winner tiles:t=4 cannot be used: spills for sm_80"
+    assert choose(box) == ("tiles:t=2", said)
     assert judge.asked == [6, 2] and FakePlan.made == ["tiles:t=4", "tiles:t=2"]
+
+
+def test_a_winner_without_room_is_told_and_asked_for_again(box: Store) -> None:
+    box.add(record(4))
+    FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
+    said = "the model's choice (not verified); the winner tiles:t=4 has no room now: 5 GB needed"
+    instead = dispatch.dispatch(LAYER, RUNTIME, box)
+    assert (str(instead.config), instead.note) == ("tiles:t=1", said)
+    FakePlan.made.clear()
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is instead and FakePlan.made == ["tiles:t=4"]
+    FakePlan.fails = {}
+    assert choose(box) == ("tiles:t=4", "") == choose(box)
+    assert FakePlan.made == ["tiles:t=4", "tiles:t=4"]
 
 
 def test_the_last_resort_is_the_reference(box: Store) -> None:
@@ -261,7 +274,7 @@ def test_a_hint_is_verified_once_then_trusted(box: Store, monkeypatch: pytest.Mo
 
 
 def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(t6="correctness", t4="timeout")
+    judge = Judge(t6="correctness", t4="compile")
     monkeypatch.setattr(dispatch, "verified", judge)
     box.add_all([record(6, 1.0), record(4, 2.0)], "imported")
     assert "untuned" in choose(box)[1]
@@ -269,6 +282,19 @@ def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.
     dispatch.forget()
     assert "untuned" in choose(box)[1]
     assert judge.asked == [6, 4], "what failed once is not tried again"
+
+
+@pytest.mark.parametrize("outcome", ["runtime", "timeout"])
+def test_what_ran_out_of_memory_or_time_is_tried_again(
+    box: Store, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    judge = Judge(t6=outcome)
+    monkeypatch.setattr(dispatch, "verified", judge)
+    box.add(record(6, 1.0), "imported")
+    assert "untuned" in choose(box)[1]
+    dispatch.forget()
+    judge.outcomes = {}
+    assert choose(box) == ("tiles:t=6", "imported, verified here")
 
 
 def test_an_import_that_breaks_a_rule_is_not_even_tried(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,6 +401,14 @@ def test_a_pinned_family_that_cannot_is_an_error_and_not_the_reference(box: Stor
         dispatch.dispatch(LAYER, RUNTIME, box, families=("slab",))
 
 
+def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
+    monkeypatch.setattr(dispatch, "verified", Judge())
+    box.add(record(6, 8.0), "imported")
+    assert choose(box)[0] == "tiles:t=6"
+    assert race.raced(LAYER, RUNTIME, box) == {"tiles": 10.0, "slabs": "not tried"}
+
+
 def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -> None:
     def known(*families: str) -> bool:
         return dispatch.settled(LAYER, RUNTIME, box, families=families) is not None
@@ -391,12 +425,11 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
 def test_the_race_of_the_families(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
     assert race.raced(LAYER, RUNTIME, None) == {"tiles": "not tried", "slabs": "not tried"}
-    now = source_keys(("tiles", "slabs"), "c1")
     for row in (record(2, 8.0), record(4, 7.0), record(4, 9.0), slab(2)):
-        box.add(replace(row, context={"compiler": "c1", "source": now[row.family]}))
-    old = replace(record(6, 1.0), context={"compiler": "c0", "source": "older"})
-    box.add(old)
+        box.add(row)
+    box.add(replace(record(6, 1.0), context={"compiler": "c0"}))
+    box.add(record(8, 1.0), "imported")
     assert race.raced(LAYER, RUNTIME, box) == {"tiles": 8.0, "slabs": 10.0}  # 4 took 9 us when last tried
-    box.add(replace(slab(2), outcome="timeout", measurement=None, context={"source": now["slabs"]}))
+    box.add(replace(slab(2), outcome="timeout", measurement=None, context={"compiler": "c1"}))
     assert race.raced(LAYER, RUNTIME, box, ("slabs",)) == {"slabs": "none right: 1 timeout"}
     assert race.raced(Problem.parse("c2h4k2r1g2"), RUNTIME, box) == {}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewright import errors
 from tilewright.errors import StoreError
 from tilewright.runtime import cache
 from tilewright.runtime.base import Built, Resources
@@ -18,7 +19,7 @@ BUILT = Built("a" * 64, b"\x7fELF\n\x00 code", {"k": Resources(40, 0, 128, 256)}
 @pytest.fixture(autouse=True)
 def _place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    cache._warn_once.cache_clear()
+    monkeypatch.setattr(errors, "_warned", set())
 
 
 def _entry() -> Path:

@@ -109,6 +109,16 @@ def test_another_source_is_a_hint_only(path: Path) -> None:
     assert [h.config for h in box.hints(LAYER, H100, source_key=KEYS)] == ["tiles:t=1.u=0"]
 
 
+def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
+    box = Store(path)
+    for config, us, compiler in (("t=1", 5.0, "old"), ("t=2", 7.0, "old"), ("t=1", 9.0, "older")):
+        box.add(record(f"tiles:{config}.u=0", us, context={"compiler": compiler}))
+    hints = box.hints(LAYER, H100, source_key=KEYS)
+    assert [(h.config, h.measurement and h.measurement.cold_us) for h in hints] == [
+        ("tiles:t=1.u=0", 5.0), ("tiles:t=2.u=0", 7.0)
+    ]  # fmt: skip
+
+
 def test_clear_and_info(path: Path) -> None:
     box = Store(path, shipped=False)
     box.add_all([record(), record(outcome="compile", measurement=None), record(problem=LAYER + "-nhwc")])

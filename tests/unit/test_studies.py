@@ -12,10 +12,11 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.device import for_architecture
-from tilewright.errors import ConfigError, ProblemError
+from tilewright.errors import ConfigError, ProblemError, RunError
 from tilewright.kernels import family
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
+from tilewright.record import Check
 from tilewright.report.study import cell, duration, part_table, study_markdown
 from tilewright.report.table import BEATS_NOTE
 from tilewright.runtime.base import Runtime
@@ -191,6 +192,28 @@ def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.Monke
     (part,) = engine._run(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime))
     row = part.rows[0]
     assert row["reason"] == "wrong answer: one element is off" and "time_us" not in row
+
+
+def test_spoilt_inputs_are_of_no_further_use(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.tuning.verify import Verifier
+
+    asked: list[Verifier] = []
+    check = Verifier.check
+
+    def spoils(self: Verifier, *given: object) -> Check:
+        asked.append(self)
+        found = check(self, *given)  # type: ignore[arg-type]
+        self.spoilt = True
+        return replace(found, ok=False, reason="changed x")
+
+    used, config = lab(runtime), find(NAIVE, SMALL.at(True))
+    monkeypatch.setattr(Lab, "_choices", lambda *_: [(config, ""), (config, "")])
+    with monkeypatch.context() as patched:
+        patched.setattr(Verifier, "check", spoils)
+        with pytest.raises(RunError, match="changed x"):
+            used.enter(Step("two"), SMALL)
+    assert len(asked) == 1 and used.enter(Step("two"), SMALL).check
+    assert asked[0] not in used._verifiers.values()
 
 
 def test_the_peers_of_a_layer_share_their_inputs(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

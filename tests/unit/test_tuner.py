@@ -143,10 +143,19 @@ def test_a_finished_search_is_only_compared_again(worker: type[FakeWorker]) -> N
     assert result.best and result.best.config == str(row(60))
 
 
+def test_what_may_fare_better_is_tried_again(worker: type[FakeWorker]) -> None:
+    store = MemoryStore()
+    worker.outcomes = {2: "runtime", 3: "timeout", 4: "correctness"}
+    go("10trials", store=store)
+    worker.outcomes = {}
+    result = go("4trials", store=store)
+    assert (result.resumed, worker.runs[10:]) == (8, [2, 3, 10, 11])
+
+
 def test_other_sources_are_not_resumed() -> None:
     store = MemoryStore()
     go("10trials", store=store)
-    store.kept = [replace(r, context={**r.context, "source": "older"}) for r in store.kept]
+    store.kept = [replace(r, context={**r.context, "compiler": "older"}) for r in store.kept]
     assert go("10trials", store=store).resumed == 0
 
 

@@ -42,7 +42,9 @@ for line in sys.stdin:
             say(result=dict(device=facts, context={"compiler": "none", "pid": str(os.getpid())}))
         continue
     if request["do"] in ("final", "prepare"):
-        os._exit(3)
+        if request.get("configs") == ["f:kind=0"]: os._exit(3)
+        say(error="RunError", text="CUDA: CUDA_ERROR_ILLEGAL_ADDRESS")
+        continue
     kind = int(request["config"].partition("=")[2])
     say(stage="run")
     if kind == 1: time.sleep(60)
@@ -120,6 +122,16 @@ def test_final_that_dies(worker: Worker) -> None:
         pytest.raises(RunError, match="comparison failed: .* ended with exit status 3"),
     ):
         worker.final([config(0)], Limits())
+
+
+def test_a_device_error_is_not_left_to_the_next(worker: Worker) -> None:
+    with worker:
+        for ask in (lambda: worker.final([config(0), config(6)], Limits()), worker.prepare):
+            restarts = worker.restarts
+            with pytest.raises(RunError, match="ILLEGAL_ADDRESS"):
+                ask()
+            assert worker.run(config(0)).outcome == "correct"
+            assert worker.restarts == restarts + 1
 
 
 def test_a_reference_that_fails_says_what_to_do(worker: Worker) -> None:

@@ -12,6 +12,7 @@ from tilewright.errors import RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
+from tilewright.sources import source_keys
 from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
 
@@ -166,8 +167,13 @@ class MemoryStore:
     def add(self, record: Record) -> None:
         self.kept.append(record)
 
-    def records(self, problem: Problem, device_key: str) -> list[Record]:
-        return [r for r in self.kept if r.problem == str(problem) and r.device == device_key]
+    def records(self, problem: Problem, device_key: str, source_key: dict[str, str]) -> list[Record]:
+        here = [r for r in self.kept if (r.problem, r.device) == (str(problem), device_key)]
+        return [r for r in here if self.source(r) == source_key.get(r.family)]
+
+    @staticmethod
+    def source(record: Record) -> str:
+        return source_keys([record.family], record.context["compiler"])[record.family]
 
     def hints(
         self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]

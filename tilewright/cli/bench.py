@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,50 +77,23 @@ def bench(
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
-    outputs.check(files)
-    if plot is not None:
-        drawable(plot)
+    _check(files)
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     source = outputs.to_resume(json_file) if resume else None
     runtime = options.open_device(device)
     options.room(found, runtime)
     options.measure(runtime)
-    from tilewright.bench import Bench
-    from tilewright.peers import usual
     from tilewright.store import Store
 
-    store = Store()
     foretell(found, runtime)
-    with Progress(len(found), "bench") as progress:
-        search = Search(runtime, store, progress, limit, strategy, seed, deterministic, again, 0.6, families)
-        work = Bench(
-            runtime=runtime,
-            peers=usual(runtime.device) if peers is None else _peers(peers, runtime.device),
-            store=store,
-            tune=None if no_tune else search.seconds,
-            deterministic=deterministic,
-            families=families,
-            seed=seed,
-            threads=min(runtime.device.units, options.cores()),
-            progress=progress.now,
-        )
+    with Progress(len(found), "bench") as bar:
+        search = Search(runtime, Store(), bar, limit, strategy, seed, deterministic, again, 0.6, families)
+        work = _work(search, peers, no_tune)
         standing = _Standing(work, str(limit or ""), found, held(source, runtime.device.key))
-
-        def report() -> None:
-            if standing.rows:
-                _report(standing.document(), files, all_families)
-            if left := standing.left:
-                said = stopping.LAYERS.format(done=len(found) - len(left), all=count(len(found), "layer"))
-                remark(said + (outputs.way_on(json_file) or stopping.AGAIN))
-
+        report = partial(_report, standing, files, all_families)
         with stopping.until_stopped(report) as stop:
-            for layer in found:
-                said = "taken over"
-                if layer in standing.left:
-                    said = standing.measure(layer)
-                    outputs.keep(standing.document(), json_file)
-                progress.finished(f"{layer.name}: {said}")
+            standing.measure_all(bar, json_file)
     report()
     stop.leave()
     if any(row.ours.cold_us is None for row in standing.rows.values()):
@@ -146,6 +120,15 @@ class _Standing:
         """The layers that have no row yet."""
         return [layer for layer in self.layers if (layer.name, str(layer.problem)) not in self.rows]
 
+    def measure_all(self, progress: Progress, json_file: Path | None) -> None:
+        """Measure what has no row yet, keeping what there is after each layer."""
+        for layer in self.layers:
+            said = "taken over"
+            if layer in self.left:
+                said = self.measure(layer)
+                outputs.keep(self.document(), json_file)
+            progress.finished(f"{layer.name}: {said}")
+
     def measure(self, layer: Layer) -> str:
         """Measure a layer, and say what came of it."""
         row = self.rows[layer.name, str(layer.problem)] = self.work.row(layer)
@@ -160,6 +143,32 @@ class _Standing:
         return made if self.measured else made | kept
 
 
+def _check(files: Mapping[str, Path | None]) -> None:
+    """Check that the files can be written, and the plot drawn."""
+    outputs.check(files)
+    if (plot := files["--plot"]) is not None:
+        drawable(plot)
+
+
+def _work(search: Search, peers: str | None, no_tune: bool) -> Bench:
+    """What is to be measured beside what was searched for."""
+    from tilewright.bench import Bench
+    from tilewright.peers import usual
+
+    runtime = search.runtime
+    return Bench(
+        runtime=runtime,
+        peers=usual(runtime.device) if peers is None else _peers(peers, runtime.device),
+        store=search.store,
+        tune=None if no_tune else search.seconds,
+        deterministic=search.deterministic,
+        families=search.families,
+        seed=search.seed,
+        threads=min(runtime.device.units, options.cores()),
+        progress=search.progress.now,
+    )
+
+
 def _peers(names: str, device: Device) -> tuple[Peer, ...]:
     """Read --peers; one that was named is to run here."""
     from tilewright.peers import applicable, named
@@ -172,7 +181,18 @@ def _peers(names: str, device: Device) -> tuple[Peer, ...]:
     return found
 
 
-def _report(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:
+def _report(standing: _Standing, files: Mapping[str, Path | None], all_families: bool) -> None:
+    """Report the rows that there are, and say how many layers have none."""
+    if standing.rows:
+        _write(standing.document(), files, all_families)
+    if standing.left:
+        everything = len(standing.layers)
+        done, all_of_them = everything - len(standing.left), count(everything, "layer")
+        said = stopping.LAYERS.format(done=done, all=all_of_them)
+        remark(said + (outputs.way_on(files["--json"]) or stopping.AGAIN))
+
+
+def _write(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:
     """Write what was asked for, and print the table."""
     results = parse(document)
     table = results_table(results, all_families)

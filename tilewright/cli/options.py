@@ -127,17 +127,12 @@ def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> sha
     return found[0]
 
 
-def selector(device: str | None) -> tuple[str | None, int]:
-    """Read --device; (None, 0) leaves the choice to the runtime."""
-    return (None, 0) if device is None else parse_selector(device)
-
-
 def open_device(device: str | None, measured: bool = False) -> Runtime:
     """Open the device of a command line; ``measured``: its rates are calibrated first if they never were."""
-    kind, index = selector(device)
+    selector = parse_selector(device)
     from tilewright.runtime import open_runtime
 
-    runtime = open_runtime(kind, index)
+    runtime = open_runtime(*selector)
     if measured and runtime.device.rates.source != "calibrated":
         measure(runtime)
     return runtime

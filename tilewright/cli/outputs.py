@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.cli.options import OptionError
+from tilewright.files import atomic_write
 
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
 
@@ -96,23 +97,18 @@ def write(file: Path, content: str | bytes, option: str) -> None:
     if is_stdout(file):
         sys.stdout.write(data.decode())
         return
-    aside = _aside(file)
     try:
-        aside.write_bytes(data)
-        if aside != file:
-            aside.replace(file.resolve())
+        if _is_replaced(real := file.resolve()):
+            atomic_write(real, data, 0o666)
+        else:
+            file.write_bytes(data)
     except OSError as error:
-        if aside != file:
-            aside.unlink(missing_ok=True)
         raise OptionError(f"{option} {file}: {error.strerror or error}") from None
 
 
-def _aside(file: Path) -> Path:
-    """Return the file to write first: itself where nothing can be put beside it, or it is none to replace."""
-    real = file.resolve()
-    if (real.exists() and not real.is_file()) or not os.access(real.parent, os.W_OK):
-        return file
-    return real.with_name(f".tilewright-{os.getpid()}")
+def _is_replaced(file: Path) -> bool:
+    """Whether another can take a file's place: it is one, and something can be put beside it."""
+    return (file.is_file() or not file.exists()) and os.access(file.parent, os.W_OK)
 
 
 def _writable(file: Path, option: str) -> Path:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.store import Store
     from tilewright.studies.engine import StudyResult
     from tilewright.studies.lab import Lab
+    from tilewright.studies.standing import Standing
     from tilewright.studies.study import PartResult
 
 Name = Annotated[
@@ -63,7 +64,6 @@ def study(
     Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume goes on from them.
     """
     from tilewright.report.plot import drawable
-    from tilewright.report.study import part_table
     from tilewright.studies import engine
     from tilewright.studies.standing import Standing, chosen, held
 
@@ -81,12 +81,6 @@ def study(
     if standing.before:
         remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 
-    def show_part(part: PartResult) -> None:
-        if not (part.left or quiet):
-            table = part_table(part, with_bars=True)
-            show(replace(table, title=f"{standing.number(part)}. {table.title}"))
-            print(flush=True)
-
     def report() -> None:
         if standing.parts:
             _write(standing.result(lab), files, quiet)
@@ -95,12 +89,22 @@ def study(
 
     with stopping.until_stopped(report) as stop:
         for done in standing.taken_over:
-            show_part(done)
+            _show(done, standing, quiet)
         for grown in standing.run(lab):
             outputs.keep(engine.document(standing.result(lab)), json_file)
-            show_part(grown)
+            _show(grown, standing, quiet)
     report()
     stop.leave()
+
+
+def _show(part: PartResult, standing: Standing, quiet: bool) -> None:
+    """Print the table of a part that is done."""
+    from tilewright.report.study import part_table
+
+    if not (part.left or quiet):
+        table = part_table(part, with_bars=True)
+        show(replace(table, title=f"{standing.number(part)}. {table.title}"))
+        print(flush=True)
 
 
 def _numbers(given: list[str] | None) -> list[int]:

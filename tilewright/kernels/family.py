@@ -20,7 +20,7 @@ from tilewright.problem import Problem
 
 @dataclass(frozen=True)
 class Config:
-    """One point of a family's space; ``direct:bh1.bk8.…`` is its one-line text."""
+    """One point of a family's space; ``direct:bh=1.bk=8.…`` is its one-line text."""
 
     family: str
     items: tuple[tuple[str, int], ...]

@@ -65,10 +65,8 @@ def tables(found: list[Section]) -> list[Table]:
 
 def best_records(history: Sequence[Record]) -> list[Record]:
     """The newest correct record of each config, the fastest first."""
-    newest = {
-        record.config: record for record in history if record.outcome == "correct" and record.measurement
-    }
-    return sorted(newest.values(), key=lambda record: _figure(record).cold_us)
+    newest = {record.config: record for record in history if record.is_right}
+    return sorted(newest.values(), key=lambda record: record.cold_us)
 
 
 def within_noise(a: Measurement, b: Measurement) -> bool:

@@ -7,14 +7,12 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import lru_cache
 from pathlib import Path
 
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, warn_once
+from tilewright.files import atomic_write
 from tilewright.runtime.base import Built, Resources
 
 SCHEMA = 1
@@ -84,11 +82,11 @@ def read(key: str) -> Built | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        _warn_once(f"cannot read the cache of compiled kernels ({error.strerror}): compiling again")
+        warn_once(f"cannot read the cache of compiled kernels ({error.strerror}): compiling again")
         return None
     built = _decode(key, data)
     if built is None:
-        _warn_once(f"a damaged entry in the cache of compiled kernels was dropped: {path.name}")
+        warn_once(f"a damaged entry in the cache of compiled kernels was dropped: {path.name}")
         with contextlib.suppress(OSError):
             path.unlink()
     return built
@@ -102,16 +100,9 @@ def write(built: Built) -> None:
     line = json.dumps({**head, "schema": SCHEMA, "resources": resources}).encode()
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        number, aside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(line + b"\n" + built.binary)
-            os.replace(aside, path)
-        except BaseException:
-            os.unlink(aside)
-            raise
+        atomic_write(path, line + b"\n" + built.binary)
     except OSError as error:
-        _warn_once(f"cannot write the cache of compiled kernels ({error.strerror}): each run compiles again")
+        warn_once(f"cannot write the cache of compiled kernels ({error.strerror}): each run compiles again")
 
 
 def _entry(key: str) -> Path:
@@ -130,8 +121,3 @@ def _decode(key: str, data: bytes) -> Built | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return Built(key, binary, resources, 0.0)
-
-
-@lru_cache(maxsize=8)
-def _warn_once(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=3)

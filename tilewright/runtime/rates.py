@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from tilewright.device import Device, Rates
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, warn_once
+from tilewright.files import atomic_write
 from tilewright.runtime import cache
 
 
@@ -29,11 +28,12 @@ def calibrated(device: Device) -> Device:
 def keep(device: Device, rates: Rates) -> None:
     """Keep calibrated rates for later processes."""
     path = _path(device)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    number, aside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        json.dump({"device": device.key, "driver": device.driver, "rates": asdict(rates)}, file)
-    os.replace(aside, path)
+    text = json.dumps({"device": device.key, "driver": device.driver, "rates": asdict(rates)})
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        atomic_write(path, text.encode())
+    except OSError as error:
+        warn_once(f"cannot keep the calibrated rates ({error.strerror}): each process calibrates again")
 
 
 def _path(device: Device) -> Path:

@@ -96,6 +96,8 @@ class Lab:
             try:
                 entries.append(self._checked(problem, runtime, config, note))
             except RunError as error:  # of several configs the others may be right
+                if (id(runtime), problem) not in self._verifiers:
+                    raise  # their inputs are spoilt
                 last = error
         if not entries:
             raise last
@@ -148,6 +150,8 @@ class Lab:
         verifier = self._verifier(problem, runtime)
         candidate = verifier.candidate(config)
         check = verifier.check(candidate)
+        if verifier.spoilt:
+            del self._verifiers[id(runtime), problem]
         if not check.ok:
             raise RunError(f"wrong answer: {check.reason}")
         return Entry(problem, runtime, candidate.run, candidate.plan, check, note)

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from tilewright.errors import BudgetError
+from tilewright.errors import BudgetError, shown
 
 _FORM = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|sec|m|min|h|trials?)")
 _SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -30,9 +30,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not isinstance(self.seconds, (int, float)) or not self.seconds > 0:
-            raise BudgetError(f"budget: seconds={_short(self.seconds)}: must be a number above 0")
+            raise BudgetError(f"budget: seconds={shown(self.seconds)}: must be a number above 0")
         if self.trials is not None and (type(self.trials) is not int or self.trials < 1):
-            raise BudgetError(f"budget: trials={_short(self.trials)}: must be a whole number of 1 or more")
+            raise BudgetError(f"budget: trials={shown(self.trials)}: must be a whole number of 1 or more")
 
     @classmethod
     def parse(cls, text: str) -> Budget:
@@ -42,7 +42,7 @@ class Budget:
             BudgetError: if the text is none of these, or is zero.
         """
         if not isinstance(text, str):
-            raise BudgetError(f"budget={_short(text)}: must be like 20s, 50trials or all")
+            raise BudgetError(f"budget={shown(text)}: must be like 20s, 50trials or all")
         if text.strip().lower() == "all":
             return cls()
         match = _FORM.fullmatch(text.strip().lower())
@@ -61,8 +61,3 @@ class Budget:
         if self.trials is not None:
             return f"{self.trials}trials"
         return f"{self.seconds:g}s" if math.isfinite(self.seconds) else "all"
-
-
-def _short(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 100 else text[:97] + "..."

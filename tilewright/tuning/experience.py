@@ -114,9 +114,9 @@ def learn(records: Iterable[Record], kept: int = KEPT) -> Experience:
     """Make lessons of right outcomes: of each family and layer the fastest, and some of all the others."""
     times: dict[tuple[str, str], dict[Config, float]] = {}
     for record in records:
-        if record.outcome == "correct" and record.measurement:
+        if record.is_right:
             mine = times.setdefault((record.problem, record.family), {})
-            mine[Config.parse(record.config)] = record.measurement.cold_us
+            mine[Config.parse(record.config)] = record.cold_us
     lessons = []
     for (problem, family), known in sorted(times.items()):
         order = sorted(known.items(), key=lambda item: (item[1], item[0].items))

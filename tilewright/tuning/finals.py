@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,9 +20,9 @@ WINNER, RUNNER_UP = "final", "finalist"  # a record's context says which, as "st
 
 def choose(records: Iterable[Record], deterministic: bool = False) -> list[Record]:
     """Return the records of the finalists, fastest first."""
-    right = [r for r in records if is_right(r) and (r.deterministic or not deterministic)]
-    ordered = sorted(right, key=cold_us)[:FINALISTS]
-    return [r for r in ordered if cold_us(r) <= NEAR * cold_us(ordered[0])]
+    right = [r for r in records if r.is_right and (r.deterministic or not deterministic)]
+    ordered = sorted(right, key=lambda r: r.cold_us)[:FINALISTS]
+    return [r for r in ordered if r.cold_us <= NEAR * ordered[0].cold_us]
 
 
 def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: float = 0.0) -> list[Record]:
@@ -58,23 +57,11 @@ def _renewed(record: Record, row: Final) -> Record:
 
 
 def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
-    """Verify and measure in full, each alone: one of them brought the worker down."""
+    """Verify and measure in full, each alone: one of them brought the worker or its inputs down."""
     again = [replace(worker.run(Config.parse(r.config), level="full"), compile_s=r.compile_s) for r in chosen]
-    again.sort(key=cold_us)
-    return [
-        _staged(r, WINNER if number == 0 and is_right(r) else RUNNER_UP) for number, r in enumerate(again)
-    ]
+    again.sort(key=lambda r: r.cold_us)
+    return [_staged(r, WINNER if number == 0 and r.is_right else RUNNER_UP) for number, r in enumerate(again)]
 
 
 def _staged(record: Record, stage: str) -> Record:
     return replace(record, context={**record.context, "stage": stage})
-
-
-def is_right(record: Record) -> bool:
-    """Whether a config may win."""
-    return record.outcome == "correct" and record.measurement is not None
-
-
-def cold_us(record: Record) -> float:
-    """Return the time of a right config, else infinity."""
-    return record.measurement.cold_us if record.measurement and is_right(record) else math.inf

@@ -39,8 +39,8 @@ class Records(Protocol):
         """Keep an outcome for ever."""
         ...
 
-    def records(self, problem: Problem, device_key: str) -> list[Record]:
-        """Return the outcomes of a problem on a device, oldest first."""
+    def records(self, problem: Problem, device_key: str, source_key: dict[str, str]) -> list[Record]:
+        """Return the outcomes of a problem on a device with this source and compiler, oldest first."""
         ...
 
     def hints(

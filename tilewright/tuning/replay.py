@@ -85,13 +85,13 @@ def replay(
     names = [family.name for family in families]
     wanted = (r for r in records if r.problem == str(problem) and r.family in names)
     known = {Config.parse(r.config): r for r in wanted}
-    right = [config for config, record in known.items() if math.isfinite(_cold_us(record))]
+    right = [config for config, record in known.items() if record.is_right]
     if len(right) < 2:
         return None
-    best = min(right, key=lambda c: _cold_us(known[c]))
+    best = min(right, key=lambda c: known[c].cold_us)
     legal = [_recorded(family, problem, device, known) for family in families]
     others = shipped(device.key).besides(problem)
-    best_us = _cold_us(known[best])
+    best_us = known[best].cold_us
     shares, times, passed_over = [], list[float](), 0
     for count in counts:
         searchers = [
@@ -117,7 +117,7 @@ def _search(proposals: Proposals, known: dict[Config, Record], trials: int) -> t
     while len(times) < trials and misses < _MOST_MISSES and (proposed := proposals.next(size)):
         for config in proposed:
             if config in known:
-                times.append(_cold_us(known[config]))
+                times.append(known[config].cold_us)
                 proposals.tell(known[config])
                 misses = 0
             else:
@@ -153,8 +153,3 @@ def _geometric_mean(values: list[float]) -> float:
     if min(values) <= 0.0:
         return 0.0
     return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def _cold_us(record: Record) -> float:
-    right = record.outcome == "correct" and record.measurement is not None
-    return record.measurement.cold_us if right and record.measurement else math.inf

@@ -182,6 +182,7 @@ class Model:
         self._failed: set[Config] = set()
         self._proposed: set[Config] = set()
         self._waiting: dict[Config, None] = {}
+        self._owed = 0.0  # steps from the best that batches before this one were too small for
         self._best_us = inf  # of any family
         self._gain = inf
 
@@ -194,9 +195,16 @@ class Model:
         """Return the most promising configs that were not proposed yet."""
         self._gain = 0.0
         self._ranked.deepen(count)
-        near = self._choose(self._near_best(), round(count * self.climbing)) if self._times else []
+        near = self._choose(self._near_best(), self._steps(count)) if self._times else []
         fresh = (config for config in self._ranked.order() if config not in self._proposed)
         return near + self._choose(list(islice(fresh, POOL * max(count, 8))), count - len(near))
+
+    def _steps(self, count: int) -> int:
+        """Return how many of a batch are steps from the best; what is left of one counts in the next."""
+        self._owed += count * self.climbing
+        steps = int(self._owed)
+        self._owed -= steps
+        return steps
 
     def gain(self) -> float:
         """Return what the best of the configs proposed last is expected to gain on the best time."""

@@ -55,12 +55,12 @@ class Trials:
 
     def run(self, config: Config, best_us: float, level: str) -> tuple[Record, bool]:
         """Make a Record of a config; the flag says that the device is no longer to be trusted."""
-        self.prepare()
         record = Record(
             problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
             outcome="runtime", deterministic=False, context=self.context,
         )  # fmt: skip
         try:
+            self.prepare()
             self._stage("compile")
             candidate = self._candidate(config)
             plan = candidate.plan
@@ -94,12 +94,18 @@ class Trials:
                 self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
             return Compiled("constraints", _line(error))
-        except TilewrightError as error:
+        except CompileError as error:
             return Compiled("compile", _line(error))
+        except TilewrightError as error:
+            return Compiled("runtime", _line(error))
         return Compiled("", "", time.perf_counter() - start)
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
-        """Measure configs against each other, then verify in full from the fastest on until one is right."""
+        """Measure configs against each other, then verify in full from the fastest on until one is right.
+
+        Raises:
+            RunError: one of them, which may be any, wrote where it must not: no check here is to be trusted.
+        """
         self.prepare()
         candidates = {}
         for config in configs:
@@ -111,6 +117,8 @@ class Trials:
         checks: dict[str, Check] = {}
         for name in ranking(figures):
             checks[name] = self._check(candidates[name], "full", math.inf)
+            if self._spoilt():
+                raise RunError(f"spoilt by {', '.join(candidates)}: {checks[name].reason}")
             if checks[name].ok:
                 break
         return [Final(name, figures[name], checks.get(name)) for name in candidates]

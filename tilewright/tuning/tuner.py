@@ -21,13 +21,13 @@ from tilewright.device import parse_selector
 from tilewright.errors import ConfigError, DeviceError, ProblemError, how_to_get
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import PASSING, Record
 from tilewright.runtime.base import Runtime
-from tilewright.sources import source_key, source_keys
+from tilewright.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
-from tilewright.tuning.finals import ROUNDS, WINNER, choose, cold_us, compare
+from tilewright.tuning.finals import ROUNDS, WINNER, choose, compare
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
 from tilewright.tuning.space import usable
@@ -85,21 +85,13 @@ def tune(
     """
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
-    kind, index = _selected(device)
+    own = None if device is None or isinstance(device, str) else device.device
+    kind, index = (own.backend, own.index) if own else parse_selector(device)
     wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
     named = kernels.pick(kernels.FAMILIES, families)
     with Worker(Job(str(problem), kind, index, seed)) as worker:
         run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named)
         return run.tune(make or _search_make())
-
-
-def _selected(device: str | Runtime | None) -> tuple[str | None, int]:
-    """Return the kind and index of a device."""
-    if device is None:
-        return None, 0
-    if isinstance(device, str):
-        return parse_selector(device)
-    return device.device.backend, device.device.index
 
 
 def _search_make() -> MakeStrategy:
@@ -149,7 +141,7 @@ class _Run:
     @property
     def best_us(self) -> float:
         """The least time so far."""
-        return min(map(cold_us, self.known.values()), default=math.inf)
+        return min((record.cold_us for record in self.known.values()), default=math.inf)
 
     @property
     def found(self) -> bool:
@@ -194,9 +186,8 @@ class _Run:
         """Return what won elsewhere and is legal here, likeliest first."""
         if self.store is None:
             return []
-        keys = source_keys(self.families, self.worker.context.get("compiler", ""))
-        found = []
-        for record in self.store.hints(self.problem, self.device.key, self.deterministic, keys)[:MOST_HINTS]:
+        found, asked = [], (self.problem, self.device.key, self.deterministic, self._keys())
+        for record in self.store.hints(*asked)[:MOST_HINTS]:
             try:
                 config = Config.parse(record.config)
                 self.families[config.family].check(self.problem, self.device, config)
@@ -205,6 +196,10 @@ class _Run:
             found.append(config)
         return found
 
+    def _keys(self) -> dict[str, str]:
+        """Return the source key of each family."""
+        return source_keys(self.families, self.worker.context.get("compiler", ""))
+
     def _wanted(self, config: Config) -> bool:
         """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
         if str(config) in self.known:
@@ -212,12 +207,10 @@ class _Run:
         return not self.deterministic or self.families[config.family].deterministic(config)
 
     def _resume(self, strategies: list[Strategy]) -> None:
-        """Take what the store knows of this very source and compiler."""
-        compiler = self.worker.context.get("compiler", "")
-        for record in self.store.records(self.problem, self.device.key) if self.store else []:
-            now = source_key(record.family, compiler)
-            if record.family in self.families and record.context.get("source") == now:
-                self.known[record.config] = record
+        """Take what the store knows of this very source and compiler, but for what may fare better now."""
+        found = self.store.records(self.problem, self.device.key, self._keys()) if self.store else []
+        newest = {record.config: record for record in found}
+        self.known = {name: record for name, record in newest.items() if record.outcome not in PASSING}
         self.resumed = len(self.known)
         for record in self.known.values():
             for strategy in strategies:
@@ -315,8 +308,7 @@ class _Run:
 
     def _keep(self, record: Record) -> Record:
         """Store an outcome at once."""
-        source = source_key(record.family, record.context.get("compiler", ""))
-        context = {"stage": "trial", **record.context, "source": source, "raced": " ".join(self.families)}
+        context = {"stage": "trial", **record.context, "raced": " ".join(self.families)}
         kept = replace(record, context=context)
         self.known[kept.config] = kept
         if self.store:

@@ -29,7 +29,6 @@ from tilewright.tuning.fence import POISON, Fence
 from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.tuning.reference import reference
 
-LEVELS = ("quick", "full")
 _BIG = 1e300
 
 Array = Any  # numpy.ndarray

@@ -117,6 +117,7 @@ class Worker:
         try:
             self._ask({"do": "prepare"})
         except (Hung, Crashed, Refused) as error:
+            self.close()
             what = f"cannot compute the reference of {self.job.problem}: {error}"
             raise RunError(f"{what}; a smaller layer may do, e.g. by --batch") from error
 
@@ -124,12 +125,13 @@ class Worker:
         """Measure configs against each other; the fastest that is right in full has a good check.
 
         Raises:
-            RunError: if the child hangs or dies over it.
+            RunError: if the child hangs or dies over it, or a config brings the device or the inputs down.
         """
         request = {"do": "final", "configs": [str(c) for c in configs], "limits": asdict(limits)}
         try:
             answer = self._ask(request)
         except (Hung, Crashed, Refused) as error:
+            self.close()  # its device may be of no more use
             raise RunError(f"the last comparison failed: {error}") from error
         return [
             Final(row["config"], Measurement(**row["measurement"]), _check(row["check"])) for row in answer
@@ -137,9 +139,9 @@ class Worker:
 
     def close(self) -> None:
         """End the child; the next request starts a new one."""
-        if self._channel is not None:
-            self._channel.kill()
-            self._channel = None
+        channel, self._channel = self._channel, None  # at once: two threads may end it
+        if channel is not None:
+            channel.kill()
 
     def _failed(self, config: Config, outcome: str, reason: str) -> Record:
         facts = self._facts
