@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,20 @@ def test_a_plan_can_be_recorded_in_a_graph(torch: Any, layer: tuple[Any, Any, An
     near(torch, y, want)
 
 
+def _on_streams(torch: Any, calls: Sequence[Callable[[], Any]], want: Sequence[Any]) -> None:
+    """Each call has a stream of its own; all are under way at once, again and again."""
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in calls]
+    for _ in range(50):
+        ys = []
+        for call, stream in zip(calls, streams, strict=True):
+            with torch.cuda.stream(stream):
+                ys.append(call())
+        torch.cuda.synchronize()
+        for y, one in zip(ys, want, strict=True):
+            torch.testing.assert_close(y, one, rtol=1e-3, atol=1e-3)
+
+
 def test_streams_do_not_share_a_workspace(torch: Any) -> None:
     runtime = open_runtime("cuda")
     layer = tw.Problem.parse("n1c512h7w7k512r3s3p1-f32")
@@ -165,16 +179,7 @@ def test_streams_do_not_share_a_workspace(torch: Any) -> None:
     w = torch.randn(*layer.w_shape, device="cuda")
     packed = plan.pack(w)
     want = [torch.nn.functional.conv2d(x.double(), w.double(), padding=1).float() for x in xs]
-    torch.cuda.synchronize()
-    streams = [torch.cuda.Stream() for _ in xs]
-    for _ in range(50):
-        ys = []
-        for x, stream in zip(xs, streams, strict=True):
-            with torch.cuda.stream(stream):
-                ys.append(plan(x, packed))
-        torch.cuda.synchronize()
-        for y, one in zip(ys, want, strict=True):
-            torch.testing.assert_close(y, one, rtol=1e-3, atol=1e-3)
+    _on_streams(torch, [lambda x=x: plan(x, packed) for x in xs], want)
 
 
 def test_streams_do_not_share_constant_memory(torch: Any) -> None:
@@ -184,16 +189,7 @@ def test_streams_do_not_share_constant_memory(torch: Any) -> None:
     filters = [torch.randn(*plan.problem.w_shape, device="cuda") for _ in range(4)]
     want = [torch.nn.functional.conv2d(x.double(), w.double()).float() for w in filters]
     packed = [plan.pack(w) for w in filters]
-    torch.cuda.synchronize()
-    streams = [torch.cuda.Stream() for _ in filters]
-    for _ in range(50):
-        ys = []
-        for one, stream in zip(packed, streams, strict=True):
-            with torch.cuda.stream(stream):
-                ys.append(plan(x, one))
-        torch.cuda.synchronize()
-        for y, right in zip(ys, want, strict=True):
-            near(torch, y, right)
+    _on_streams(torch, [lambda one=one: plan(x, one) for one in packed], want)
 
 
 def test_a_fresh_thread_can_call(torch: Any, layer: tuple[Any, Any, Any, Any]) -> None:
