@@ -55,7 +55,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("tune n1c4h5w5k4r3s3d0", ["dilation"]),
     ("tune n1c4h5w5k4r3s3p1.2.3", ["p1.2.3"]),
     ("tune n1c4h5w5k4r3s3g3", ["groups=3", "divide"]),
-    ("tune n99999999999c4h5w5k4r3s3", ["n=", "16777216"]),
+    ("tune n99999999999c4h5w5k4r3s3", ["n=99999999999: must be", "at most 16777216"]),
+    (f"tune n1c4h5k4r3p1x{'9' * 99}", [f"p={'9' * 37}...: must be", "16777216"]),
     ("tune n-1c4h5w5k4r3s3", ["n-1c4h5w5k4r3s3"]),
     (f"bench {'n1c4' * 100}", ["255"]),
     # suites and shape files
