@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tilewright import __version__
-from tilewright.cli import main, outputs
+from tilewright.cli import main, outputs, run
 from tilewright.cli.screen import Progress, emit
 from tilewright.errors import DeviceError
-from tilewright.report.table import Table
+from tilewright.report.table import NOISY_NOTE, Table, plain
 from tilewright.runtime import open_runtime
 
 COMMANDS = (
@@ -144,6 +144,15 @@ def test_run_says_when_its_check_takes_long(
     assert "in f64, 164 GFLOP, may take 5 minutes" in capsys.readouterr().err
     assert main(["run", "R12", "--device", "cpu", "--config", "reference:v=1"]) == 130
     assert capsys.readouterr().err.startswith("stopped")
+
+
+def test_run_marks_a_noisy_time() -> None:
+    facts = {"cold_us": 45.4, "ci95_us": 242.0, "warm_us": 40.0, "workspace_bytes": 8, "note": ""}
+    assert "cold us          45.4~\n± us             242\n" in (
+        told := plain(run._table(facts | {"noisy": True}))
+    )
+    assert told.endswith(NOISY_NOTE) and "noisy  " not in told
+    assert "~" not in plain(run._table(facts | {"noisy": False}))
 
 
 def test_cache_round_trip(
