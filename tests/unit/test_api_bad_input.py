@@ -145,7 +145,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "alpha bool": (conv(alpha=True), ProblemError, "alpha=True: must be a finite number"),
     "alpha infinite": (conv(alpha=float("inf")), ProblemError, "alpha=inf: must be a finite number"),
     "alpha complex": (conv(alpha=1j), ProblemError, "alpha=1j: must be a finite number"),
-    "activation name": (conv(activation="gelu"), ProblemError, "activation='gelu': must be \"relu\", \"leak"),
+    "activation name": (conv(activation="gelu"), ProblemError, 'activation=\'gelu\': must be "relu", "leak'),
     "activation empty": (conv(activation=""), ProblemError, "activation=''"),
     "activation is no activation": (conv(activation="bias"), ProblemError, "activation='bias': must be"),
     "activation two": (conv(activation="relu+silu"), ProblemError, r"activation='relu\+silu'"),
@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "activation clamp order": (conv(activation=("clamp", 6, 0)), ProblemError, r"\('clamp', 6, 0\): must be"),
     "activation slope": (conv(activation=("leaky", "x")), ProblemError, r"\('leaky', 'x'\): must be"),
     "activation slope nan": (conv(activation=("leaky", np.nan)), ProblemError, r"'leaky', nan\): must be"),
-    "pool number": (conv(pool=2), ProblemError, "pool=2: must be a Pool, or its word: \"maxpool2\""),
+    "pool number": (conv(pool=2), ProblemError, 'pool=2: must be a Pool, or its word: "maxpool2"'),
     "pool short": (conv(pool="max2"), ProblemError, "pool='max2': must be a Pool"),
     "pool is an activation": (conv(pool="relu"), ProblemError, "pool='relu': must be a Pool"),
     "pool padded mean": (conv(pool="avgpool3p1"), ProblemError, "pool='avgpool3p1': must be"),
@@ -254,7 +254,6 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "plan family": (lambda: tw.plan("c1h1k1r1", "numpy", family="x"), ConfigError, "family 'x': known are"),
     "plan family type": (lambda: tw.plan("c1h1k1r1", "numpy", family=5), ConfigError, "family=5: must be"),
     "plan store": (lambda: tw.plan("c1h1k1r1", "numpy", store="x"), StoreError, "store: a str was given"),
-
     "plan config family": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1"),
         ConfigError,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilewright.cli import main
+from tilewright.cli import main, options
 
 GOOD = "n1c4h5w5k4r3s3p1-f32"
 
@@ -241,6 +241,15 @@ def test_a_bad_problem_string_is_told_in_a_short_line(capsys: pytest.CaptureFixt
     for spec in ("n1c4h5w5k4r3s3q1", "n1c4h5w5k4r3s3-f33", "n1c4h5w5k4r3s3+swish", "ResNet R1"):
         assert main(["tune", spec]) == 2
         assert len(capsys.readouterr().err) < 240
+
+
+def test_peers_and_the_file_to_resume_are_read_before_anything_is_measured(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "measure", pytest.fail)
+    check(["bench", GOOD, "--peers", "foo"], capsys, "'foo'", "onednn")
+    check(["bench", GOOD, "--json", str(place / "deep.json"), "--resume"], capsys, "not JSON")
+    check(["bench", GOOD, "--json", str(place / "empty.txt"), "--resume"], capsys, "not JSON")
 
 
 def test_missing_libraries(
