@@ -49,6 +49,12 @@ def test_help_says_what_q8_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert "q8 (-i8+requant)" in " ".join(capsys.readouterr().out.split())
 
 
+def test_both_layouts_are_offered_where_there_may_be_many_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, offered in (("bench", True), ("run", False), ("explain", False), ("profile", False)):
+        assert main([command, "--help"]) == 0
+        assert ("nhwc or both" in " ".join(capsys.readouterr().out.split())) is offered
+
+
 def test_help_cuts_no_sentence_short(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["--help"], ["cache", "--help"]):
         assert main(argv) == 0

@@ -80,6 +80,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"tune {GOOD} --dtype float32", ["float32", "f32"]),
     (f"bench {GOOD} --layout nwhc", ["nwhc", "nhwc"]),
     (f"explain {GOOD} --layout NCHW", ["NCHW", "nchw"]),
+    (f"run {GOOD} --layout both", ["'both'", "one of nchw, nhwc, for one layer"]),
     # budgets, strategies, seeds
     (f"tune {GOOD} --budget soon", ["soon", "20s"]),
     (f"tune {GOOD} --budget 0s", ["0s", "zero"]),

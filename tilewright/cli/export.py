@@ -30,7 +30,7 @@ def export(
     device: options.Device = None,
     arch: Arch = None,
     dtype: options.Dtype = None,
-    layout: options.Layout = None,
+    layout: options.OneLayout = None,
     deterministic: options.Deterministic = False,
 ) -> None:
     """Write a layer's kernel as files that need no tilewright.

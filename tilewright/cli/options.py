@@ -16,7 +16,7 @@ from tilewright import shapes
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, TilewrightError, how_to_get
 from tilewright.kernels.family import Config
-from tilewright.problem import NAMES, Problem
+from tilewright.problem import LAYOUTS, NAMES, Problem
 from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ Dtype = Annotated[
 Layout = Annotated[
     str | None,
     typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw, nhwc or both."),
+]
+OneLayout = Annotated[
+    str | None,
+    typer.Option("--layout", metavar="LAYOUT", help="Replace the layer's layout: nchw or nhwc."),
 ]
 BudgetText = Annotated[
     str | None,
@@ -120,6 +124,8 @@ def layers(
 
 def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> shapes.Layer:
     """Resolve the one layer of a command line."""
+    if layout is not None and layout not in LAYOUTS:
+        raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, for one layer")
     found = layers([spec], dtype, layout)
     if len(found) != 1:
         names = ", ".join(one.name for one in found)

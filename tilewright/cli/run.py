@@ -20,7 +20,7 @@ def run(
     layer: options.OneProblem,
     device: options.Device = None,
     dtype: options.Dtype = None,
-    layout: options.Layout = None,
+    layout: options.OneLayout = None,
     config: options.ConfigText = None,
     deterministic: options.Deterministic = False,
     seed: options.Seed = 0,
