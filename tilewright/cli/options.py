@@ -14,7 +14,7 @@ import typer
 
 from tilewright import shapes
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError, TilewrightError, how_to_get
+from tilewright.errors import DeviceError, ProblemError, TilewrightError
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, NAMES, Problem
 from tilewright.tuning.budget import Budget
@@ -151,7 +151,9 @@ def needs_kernels(runtime: Runtime, command: str) -> None:
         DeviceError: it is NumPy.
     """
     if runtime.device.backend == "numpy":
-        raise DeviceError(f"{command}: NumPy has no kernels; {how_to_get('opencl')}, or '.[cuda]' for a GPU")
+        from tilewright.runtime import instead_of_numpy
+
+        raise DeviceError(f"{command}: NumPy has no kernels; {instead_of_numpy('--device')}")
 
 
 def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
