@@ -12,6 +12,7 @@ from api_samples import B, F, W, X, expected, near, own_cache, some
 from fake_cuda import FakeCuda, FakeCupy, cupy
 
 import tilewright as tw
+from tilewright import arguments
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import (
     ArrayError,
@@ -228,7 +229,6 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "out over x": (lying_over_x, ArrayError, "out: overlaps x in memory"),
     "out is x": (lambda: tw.conv2d(X, some(4, 4, 1, 1), out=X), ArrayError, "out: overlaps x"),
     "out list": (conv(out=[]), ArrayError, "out: a list was given"),
-    "device cuda": (conv(device="cuda"), ArrayError, r"x: is on cpu, but device='cuda'; .*from_numpy\(x\)"),
     "device text": (conv(device="gpu"), DeviceError, "device 'gpu': must be cpu, cuda"),
     "device number": (conv(device=0), DeviceError, "device=0: must be text"),
     "device none such": (conv(device="opencl:99"), DeviceError, "99"),
@@ -363,6 +363,18 @@ def test_wrong_use_of_a_plan(name: str) -> None:
     call, words = WRONG_PLAN[name]
     with pytest.raises(ArrayError, match=words):
         call()
+
+
+def test_numpy_arrays_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(kind: str, index: int) -> None:
+        raise DeviceError("no CUDA driver")
+
+    monkeypatch.setattr(arguments, "open_runtime", lambda kind, index: None)
+    with pytest.raises(ArrayError, match=r"x: is on cpu, but device='cuda'; .*from_numpy\(x\)"):
+        conv(device="cuda")()
+    monkeypatch.setattr(arguments, "open_runtime", missing)
+    with pytest.raises(DeviceError, match="no CUDA driver"):
+        conv(device="cuda")()
 
 
 def test_nothing_is_half_written_by_a_wrong_call() -> None:
