@@ -16,6 +16,7 @@ from tilewright.cli.screen import Progress, emit
 from tilewright.errors import DeviceError
 from tilewright.report.table import NOISY_NOTE, Table, plain
 from tilewright.runtime import open_runtime
+from tilewright.store import Store
 
 COMMANDS = (
     "bench", "tune", "explain", "run", "configs", "profile", "export", "study", "report",
@@ -165,7 +166,11 @@ def test_cache_round_trip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "winners.json"
-    assert main(["cache", "export", str(file)]) == 0
+    for layer in ([], ["R5"]):
+        assert main(["cache", "export", str(file), *layer]) == 2
+        assert f"no winner{' of R5' * bool(layer)} was found here" in capsys.readouterr().err
+    assert not file.exists()
+    file.write_text(exported := '{"format": "tilewright-tuned", "schema": 1, "records": []}')
     assert main(["cache", "import", str(file)]) == 0
     assert "imported 0 winners" in capsys.readouterr().out
     with file.open() as stream:
@@ -177,6 +182,9 @@ def test_cache_round_trip(
     assert main(["cache", "clear", "--yes"]) == 0
     assert "forgot 0 records" in capsys.readouterr().out
     assert main(["cache", "clear", "resnet"]) == 0
+    monkeypatch.setattr(Store, "export_json", lambda *_: exported.replace("[]", "[1, 2]"))
+    assert main(["cache", "export", str(file)]) == 0
+    assert capsys.readouterr().err == f"wrote {file}, 2 winners\n"
 
 
 def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
