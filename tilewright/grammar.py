@@ -42,6 +42,8 @@ def read(text: str) -> dict[str, object]:
             raise _bad(text, "+" + REQUANT, "sums of i8 alone are requantised")
         words.pop()
         values["dtype"] = "q8"
+    if REQUANT in words:
+        raise _bad(text, "+" + REQUANT, "must come last, and once")
     try:
         epilogue = Epilogue.parse(words)
     except ProblemError as error:
@@ -110,7 +112,7 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            known = [*NAMES, *LAYOUTS, MATHS[0]]
+            known = [*(name for name in NAMES if name != "q8"), *LAYOUTS]
             raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")
