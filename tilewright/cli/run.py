@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _LABELS = {"ci95_us": "± us"}
 
+
 def run(
     layer: options.OneProblem,
     device: options.Device = None,
