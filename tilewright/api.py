@@ -24,12 +24,12 @@ from tilewright.arrays import Array, look, look_at, same_home
 from tilewright.device import parse_selector
 from tilewright.dispatch import UNVERIFIED, Entry, entry, forget
 from tilewright.epilogue import Pool
-from tilewright.errors import ConfigError, ProblemError, RunError, StoreError, warn_once
+from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreError, warn_once
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import Runtime, instead_of_numpy, open_runtime
 from tilewright.store import Store
 
 if TYPE_CHECKING:
@@ -219,7 +219,8 @@ def tune(
     from tilewright.tuning.tuner import tune as run
 
     layer, named = as_problem(problem), as_families("families", families)
-    parse_selector(device)
+    if parse_selector(device)[0] == "numpy":
+        raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
     number = search_of(strategy, seed, progress)
     kept = as_store(store) or Store()
     require_room(layer)

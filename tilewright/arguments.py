@@ -167,6 +167,7 @@ def runtime_for(x: Seen, device: object) -> Runtime:
     kind, index = parse_selector(device)
     if x.place == "cpu":
         if kind == "cuda":
+            open_runtime(kind, index)  # is there one to move it to?
             hint = f"torch.from_numpy({x.name}).cuda()" if x.library == "numpy" else f"{x.name}.cuda()"
             raise ArrayError(f"{x.name}: is on cpu, but device={device!r}; move it there first: {hint}")
         return open_runtime(kind or "cpu", index)

@@ -196,6 +196,8 @@ class Epilogue:
 def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
     match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
+    if match is None and _is_infinite(word):
+        raise ProblemError(f"+{_shown(word)}: takes a finite number")
     if match is None:
         known = ", ".join([*_COUNTS, "maxpool", "avgpool"])
         raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {known}")
@@ -216,6 +218,12 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     if value == 0.0:
         raise ProblemError(f"+{_shown(word)}: a factor of 0 leaves nothing; leave the word out")
     return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
+
+
+def _is_infinite(word: str) -> bool:
+    """Whether a word would be one of ours, were its numbers finite."""
+    match = _WORD.fullmatch(re.sub("nan|inf(inity)?", "1", word, flags=re.IGNORECASE))
+    return match is not None and any(_COUNTS.get(match["name"], ()))
 
 
 def _shown(word: str) -> str:

@@ -42,6 +42,8 @@ def read(text: str) -> dict[str, object]:
             raise _bad(text, "+" + REQUANT, "sums of i8 alone are requantised")
         words.pop()
         values["dtype"] = "q8"
+    if REQUANT in words:
+        raise _bad(text, "+" + REQUANT, "must come last, and once")
     try:
         epilogue = Epilogue.parse(words)
     except ProblemError as error:
@@ -77,13 +79,20 @@ def _parse_sizes(text: str, sizes: str) -> dict[str, object]:
 
 
 def _numbers(text: str, letter: str, digits: str) -> list[int]:
-    numbers = [int(d) if len(d) <= 9 else MAX_EXTENT + 1 for d in re.split(r"[x.]", digits)]
+    numbers = [_number(letter, one) for one in re.split(r"[x.]", digits)]
     counts = {"p": (1, 2, 4), "u": (1, 2), "d": (1, 2)}.get(letter, (1,))
     joint = "." if len(numbers) == 4 else "x"
     if len(numbers) not in counts or joint.join(re.split(r"[x.]", digits)) != digits:
         wanted = [*map(str, counts[:-1]), count(counts[-1], "number")]
         raise _bad(text, letter + digits, f"takes {' or '.join(wanted)}")
     return numbers
+
+
+def _number(letter: str, digits: str) -> int:
+    if len(digits) > 9:
+        given = digits if len(digits) <= 40 else digits[:37] + "..."
+        raise ProblemError(f"{letter}={given}: must be an integer of at most {MAX_EXTENT}")
+    return int(digits)
 
 
 def _pad(p: list[int]) -> tuple[int, int, int, int]:
@@ -103,7 +112,7 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            known = [*NAMES, *LAYOUTS, MATHS[0]]
+            known = [*(name for name in NAMES if name != "q8"), *LAYOUTS]
             raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")

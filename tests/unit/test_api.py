@@ -430,7 +430,8 @@ def test_import_is_fast_and_loads_no_library() -> None:
         "assert not bad, bad; assert took < 0.2, took; import tilewright.execution; assert callable(tw.plan);"
         "from tilewright.execution import Plan; tw.conv2d, tw.tune, tw.Problem, tw.Store;"
         "bad = {m.partition('.')[0] for m in sys.modules} & {'torch', 'cupy', 'cuda', 'pyopencl'};"
-        "assert not bad, bad; assert set(tw.__all__) <= set(dir(tw))"
+        "assert not bad, bad; assert set(tw.__all__) <= set(dir(tw));"
+        "bad = {'TYPE_CHECKING', 'annotations', 'importlib'} & set(dir(tw)); assert not bad, bad"
     )
     root = Path(tw.__file__).parent.parent
     done = subprocess.run(

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tilewright import __version__
-from tilewright.cli import main, outputs
+from tilewright.cli import main, outputs, run
 from tilewright.cli.screen import Progress, emit
 from tilewright.errors import DeviceError
-from tilewright.report.table import Table
+from tilewright.report.table import NOISY_NOTE, Table, plain
 from tilewright.runtime import open_runtime
+from tilewright.store import Store
 
 COMMANDS = (
     "bench", "tune", "explain", "run", "configs", "profile", "export", "study", "report",
@@ -47,6 +48,12 @@ def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str])
 def test_help_says_what_q8_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--help"]) == 0
     assert "q8 (-i8+requant)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_both_layouts_are_offered_where_there_may_be_many_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, offered in (("bench", True), ("run", False), ("explain", False), ("profile", False)):
+        assert main([command, "--help"]) == 0
+        assert ("nhwc or both" in " ".join(capsys.readouterr().out.split())) is offered
 
 
 def test_help_cuts_no_sentence_short(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,11 +153,24 @@ def test_run_says_when_its_check_takes_long(
     assert capsys.readouterr().err.startswith("stopped")
 
 
+def test_run_marks_a_noisy_time() -> None:
+    facts = {"cold_us": 45.4, "ci95_us": 242.0, "warm_us": 40.0, "workspace_bytes": 8, "note": ""}
+    assert "cold us          45.4~\n± us             242\n" in (
+        told := plain(run._table(facts | {"noisy": True}))
+    )
+    assert told.endswith(NOISY_NOTE) and "noisy  " not in told
+    assert "~" not in plain(run._table(facts | {"noisy": False}))
+
+
 def test_cache_round_trip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "winners.json"
-    assert main(["cache", "export", str(file)]) == 0
+    for layer in ([], ["R5"]):
+        assert main(["cache", "export", str(file), *layer]) == 2
+        assert f"no winner{' of R5' * bool(layer)} was found here" in capsys.readouterr().err
+    assert not file.exists()
+    file.write_text(exported := '{"format": "tilewright-tuned", "schema": 1, "records": []}')
     assert main(["cache", "import", str(file)]) == 0
     assert "imported 0 winners" in capsys.readouterr().out
     with file.open() as stream:
@@ -162,6 +182,9 @@ def test_cache_round_trip(
     assert main(["cache", "clear", "--yes"]) == 0
     assert "forgot 0 records" in capsys.readouterr().out
     assert main(["cache", "clear", "resnet"]) == 0
+    monkeypatch.setattr(Store, "export_json", lambda *_: exported.replace("[]", "[1, 2]"))
+    assert main(["cache", "export", str(file)]) == 0
+    assert capsys.readouterr().err == f"wrote {file}, 2 winners\n"
 
 
 def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilewright.cli import main
+import tilewright
+from tilewright import runtime
+from tilewright.cli import main, options
+from tilewright.errors import DeviceError
 
 GOOD = "n1c4h5w5k4r3s3p1-f32"
 
@@ -55,7 +58,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("tune n1c4h5w5k4r3s3d0", ["dilation"]),
     ("tune n1c4h5w5k4r3s3p1.2.3", ["p1.2.3"]),
     ("tune n1c4h5w5k4r3s3g3", ["groups=3", "divide"]),
-    ("tune n99999999999c4h5w5k4r3s3", ["n=", "16777216"]),
+    ("tune n99999999999c4h5w5k4r3s3", ["n=99999999999: must be", "at most 16777216"]),
+    (f"tune n1c4h5k4r3p1x{'9' * 99}", [f"p={'9' * 37}...: must be", "16777216"]),
     ("tune n-1c4h5w5k4r3s3", ["n-1c4h5w5k4r3s3"]),
     (f"bench {'n1c4' * 100}", ["255"]),
     # suites and shape files
@@ -79,6 +83,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"tune {GOOD} --dtype float32", ["float32", "f32"]),
     (f"bench {GOOD} --layout nwhc", ["nwhc", "nhwc"]),
     (f"explain {GOOD} --layout NCHW", ["NCHW", "nchw"]),
+    (f"run {GOOD} --layout both", ["'both'", "one of nchw, nhwc, for one layer"]),
     # budgets, strategies, seeds
     (f"tune {GOOD} --budget soon", ["soon", "20s"]),
     (f"tune {GOOD} --budget 0s", ["0s", "zero"]),
@@ -98,8 +103,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"tune {GOOD} --device opencl:99", ["OpenCL"]),
     (f"tune {GOOD} --device cpu:99", ["OpenCL"]),
     (f"tune {GOOD} --device numpy:1", ["numpy"]),
-    (f"run {GOOD} --device numpy", ["NumPy", "install"]),
-    (f"tune {GOOD} --device numpy", ["NumPy", "install"]),
+    (f"run {GOOD} --device numpy", ["NumPy has no kernels"]),
+    (f"tune {GOOD} --device numpy", ["NumPy has no kernels"]),
     ("calibrate --device numpy", ["NumPy"]),
     ("calibrate --device tpu", ["tpu", "cuda"]),
     (f"bench {GOOD} --device numpy --peers cudann", ["cudann", "onednn"]),
@@ -242,16 +247,24 @@ def test_a_bad_problem_string_is_told_in_a_short_line(capsys: pytest.CaptureFixt
         assert len(capsys.readouterr().err) < 240
 
 
+def test_peers_and_the_file_to_resume_are_read_before_anything_is_measured(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "measure", pytest.fail)
+    check(["bench", GOOD, "--peers", "foo"], capsys, "'foo'", "onednn")
+    check(["bench", GOOD, "--json", str(place / "deep.json"), "--resume"], capsys, "not JSON")
+    check(["bench", GOOD, "--json", str(place / "empty.txt"), "--resume"], capsys, "not JSON")
+
+
 def test_missing_libraries(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tilewright import runtime
-
     runtime._open.cache_clear()
     for name in ("pyopencl", "cuda", "cuda.core", "matplotlib"):
         monkeypatch.setitem(sys.modules, name, None)
     check(["tune", GOOD, "--device", "opencl:0"], capsys, "pip install")
     check(["tune", GOOD, "--device", "cuda"], capsys, "pip install")
+    check(["run", GOOD, "--device", "numpy"], capsys, "NumPy", "pip install '.[opencl]'")
     check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "pip install '.[plot]'")
     runtime._open.cache_clear()
 
@@ -270,6 +283,19 @@ def test_a_number_that_no_device_has(
     check(["tune", GOOD, "--device", "cuda:9"], capsys, "cuda:9: no such device, the last is cuda:0")
     cpus.clear()
     check(["tune", GOOD, "--device", "cpu:9"], capsys, "no such OpenCL CPU, there is none; see")
+
+
+def test_numpy_where_a_device_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = SimpleNamespace(device=SimpleNamespace(backend="opencl", name="EPYC"))
+    real = runtime.open_runtime
+    monkeypatch.setattr(runtime, "open_runtime", lambda *which: real(*which) if which else best)
+    check(
+        ["run", GOOD, "--device", "numpy"], capsys, "NumPy has no kernels; leave out --device, EPYC would do"
+    )
+    with pytest.raises(DeviceError, match="leave out device, EPYC"):
+        tilewright.tune(GOOD, "numpy")
 
 
 def test_no_driver_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,7 @@ def test_what_nobody_reads_still_leaves_its_file(command: str, tmp_path: Path) -
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("command", ["configs", "configs --json -", "--help", "cache export -"])
+@pytest.mark.parametrize("command", ["configs", "configs --json -", "--help", "cache info --json -"])
 def test_no_room_for_the_output_is_one_line(command: str) -> None:
     with open("/dev/full", "w") as full:
         argv = [sys.executable, "-m", "tilewright", *command.split()]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,14 @@ def stop(number: signal.Signals, work: str, ends: bool = False) -> tuple[int, st
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_is_one_line_and_a_status(number: signal.Signals, status: int, work: str) -> None:
     assert stop(number, work) == (status, f"stopped before the end; {KEPT}\n")
+
+
+def test_a_signal_while_it_imports_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    command, env = [sys.executable, "-m", "tilewright", "doctor"], os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_what_there_is_is_shown_where_python_cannot_be_interrupted() -> None:

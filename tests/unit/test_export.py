@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilewright.cli import main
+from tilewright.cli import export, main
 from tilewright.device import for_architecture
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
@@ -274,3 +276,18 @@ def test_mistakes(
     assert shown.startswith("error: ") and len(shown.splitlines()) == 1
     assert all(word in shown for word in words)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_folder_that_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = SimpleNamespace(files=dict, config="direct", note="")
+    monkeypatch.setattr(export, "_for_architecture", lambda *_: found)
+    monkeypatch.setattr(Path, "mkdir", refused)
+    assert main(["export", "R12", "--arch", "sm_90", "--to", str(to := tmp_path / "x")]) == 2
+    assert capsys.readouterr().err == f"error: --to {to}: No such file or directory\n"
+
+
+def refused(path: Path, **how: bool) -> None:
+    """Make no folder, as below /proc."""
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

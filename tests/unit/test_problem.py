@@ -172,7 +172,7 @@ WRONG = {
     "c64h56w56k128r3s3u1.2.3.4": "'u1.2.3.4' (takes 1 or 2 numbers)",
     "c64h56w56k128r3s3u0": "stride=(0, 0)",
     "c64h56w56k128r3s3d0": "dilation=(0, 0)",
-    "c64h56w56k128r3s3u99999999999": "stride=",
+    "c64h56w56k128r3s3u99999999999": "u=99999999999: must be",
     "c0h56w56k128r3s3": "c=0",
     "c64h56w56k128r0s3": "r=0",
     "c64h56w56k128r3s3g0": "groups=0",
@@ -199,6 +199,11 @@ WRONG = {
     "c64h56w56k128r3s3+alpha0": "+alpha0: a factor of 0",
     "c64h56w56k128r3s3+add1e-60": "+add1e-60: a factor of 0",
     "c64h56w56k128r3s3+add1e39": "add=1e+39: must be a finite number",
+    "c64h56w56k128r3s3+leakynan": "+leakynan: takes a finite number",
+    "c64h56w56k128r3s3+alpha-inf": "+alpha-inf: takes a finite number",
+    "c64h56w56k128r3s3+clamp0:INF": "+clamp0:INF: takes a finite number",
+    "c64h56w56k128r3s3+relunan": "+relunan: no such epilogue",
+    "c64h56w56k128r3s3-f33": "tf32, accurate, nchw, nhwc)",
     "c64h56w56k128r3s3+leakyx": "+leakyx: no such epilogue",
     "c64h56w56k128r3s3+maxpool0": "a pool is max or avg, its size and stride from 1 to 64",
     "c64h56w56k128r3s3+maxpool65": "from 1 to 64",
@@ -358,7 +363,7 @@ def test_kinds_in_other_words() -> None:
     assert plain.with_dtype("tf32").with_dtype("f32") == plain != plain.with_dtype("tf32")
     for text, says in (
         ("n1c8h5w4k8r3s3-f16+requant", "sums of i8 alone are requantised"),
-        ("n1c8h5w4k8r3s3-i8+requant+relu", "no such epilogue"),
+        ("n1c8h5w4k8r3s3-i8+requant+relu", "must come last"),
         ("n1c8h5w4k8r3s3-f16-tf32", "made of f32 tensors, not f16"),
         ("n1c8h5w4k8r3s3-i8+silu+requant", "stay whole numbers"),
     ):

@@ -18,7 +18,7 @@ from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.report.study import cell, duration, part_table, study_markdown
-from tilewright.report.table import BEATS_NOTE
+from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
@@ -251,6 +251,14 @@ def test_cells() -> None:
     shown = [cell(Column("k", "t", unit), value) for unit, value in values]
     assert shown == ["1.23 ms", "2.35x", "46%", "2.0k", "12,345", "–", "a"]
     assert [duration(us) for us in (5.0, 5e3, 5e6, 5e9)] == ["5 us", "5 ms", "5 s", "5000 s"]
+
+
+def test_a_noisy_time_is_marked() -> None:
+    columns = (Column("layer", "layer"), Column("time_us", "time", "us"), Column("ci95_us", "±", "us"))
+    rows = tuple({"layer": "L", "time_us": 45.0, "ci95_us": width} for width in (242.0, 2.0))
+    shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert [row[1:] for row in shown.body] == [("45 us~", "242 us"), ("45 us", "2 us")]
+    assert shown.notes == (NOISY_NOTE,)
 
 
 def test_what_beats_the_floor_is_marked() -> None:

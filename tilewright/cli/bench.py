@@ -82,6 +82,7 @@ def bench(
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     source = outputs.to_resume(json_file) if resume else None
     runtime = options.open_device(device)
+    rivals, before = _peers(peers, runtime.device), held(source, runtime.device.key)
     options.room(found, runtime)
     options.measure(runtime)
     from tilewright.store import Store
@@ -89,8 +90,7 @@ def bench(
     foretell(found, runtime)
     with Progress(len(found), "bench") as bar:
         search = Search(runtime, Store(), bar, limit, strategy, seed, deterministic, again, 0.6, families)
-        work = _work(search, peers, no_tune)
-        standing = _Standing(work, str(limit or ""), found, held(source, runtime.device.key))
+        standing = _Standing(_work(search, rivals, no_tune), str(limit or ""), found, before)
         report = partial(_report, standing, files, all_families)
         with stopping.until_stopped(report) as stop:
             standing.measure_all(bar, json_file)
@@ -150,15 +150,14 @@ def _check(files: Mapping[str, Path | None]) -> None:
         drawable(plot)
 
 
-def _work(search: Search, peers: str | None, no_tune: bool) -> Bench:
+def _work(search: Search, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
     """What is to be measured beside what was searched for."""
     from tilewright.bench import Bench
-    from tilewright.peers import usual
 
     runtime = search.runtime
     return Bench(
         runtime=runtime,
-        peers=usual(runtime.device) if peers is None else _peers(peers, runtime.device),
+        peers=peers,
         store=search.store,
         tune=None if no_tune else search.seconds,
         deterministic=search.deterministic,
@@ -169,10 +168,12 @@ def _work(search: Search, peers: str | None, no_tune: bool) -> Bench:
     )
 
 
-def _peers(names: str, device: Device) -> tuple[Peer, ...]:
+def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
     """Read --peers; one that was named is to run here."""
-    from tilewright.peers import applicable, named
+    from tilewright.peers import applicable, named, usual
 
+    if names is None:
+        return usual(device)
     found, here = named(names), applicable(device)
     strangers = [peer.name for peer in found if peer not in here]
     if strangers and names.strip() != "all":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -89,9 +90,14 @@ def export(
     problem = options.layer(layer).problem if layer is not None else None
     from tilewright.store import Store
 
-    outputs.write(file, Store().export_json(problem), "FILE")
+    text = Store().export_json(problem)
+    if not (found := len(json.loads(text)["records"])):
+        raise StoreError(
+            f"cache export: no winner{' of ' + layer if layer else ''} was found here; tune first"
+        )
+    outputs.write(file, text, "FILE")
     if not outputs.is_stdout(file):
-        remark(f"wrote {file}")
+        remark(f"wrote {file}, {count(found, 'winner')}")
 
 
 @app.command("import")

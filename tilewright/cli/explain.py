@@ -18,7 +18,7 @@ def explain(
     layer: options.OneProblem,
     device: options.Device = None,
     dtype: options.Dtype = None,
-    layout: options.Layout = None,
+    layout: options.OneLayout = None,
     config: options.ConfigText = None,
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,

@@ -30,7 +30,7 @@ def export(
     device: options.Device = None,
     arch: Arch = None,
     dtype: options.Dtype = None,
-    layout: options.Layout = None,
+    layout: options.OneLayout = None,
     deterministic: options.Deterministic = False,
 ) -> None:
     """Write a layer's kernel as files that need no tilewright.
@@ -51,7 +51,7 @@ def export(
         if arch is None
         else _for_architecture(problem, arch, given, deterministic)
     )
-    to.mkdir(exist_ok=True)
+    _make(to)
     for name, data in found.files().items():
         outputs.write(to / name, data, "--to")
         print(to / name)
@@ -63,6 +63,13 @@ def _folder(to: Path) -> None:
         what = "standard output" if outputs.is_stdout(to) else "a file"
         raise options.OptionError(f"--to {to}: is {what}; name a folder")
     outputs.check({"--to": to / "layer.h" if to.is_dir() else to})
+
+
+def _make(to: Path) -> None:
+    try:
+        to.mkdir(exist_ok=True)
+    except OSError as error:
+        raise options.OptionError(f"--to {to}: {error.strerror or error}") from None
 
 
 def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:

@@ -14,9 +14,9 @@ import typer
 
 from tilewright import shapes
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError, TilewrightError, how_to_get
+from tilewright.errors import DeviceError, ProblemError, TilewrightError
 from tilewright.kernels.family import Config
-from tilewright.problem import NAMES, Problem
+from tilewright.problem import LAYOUTS, NAMES, Problem
 from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ Dtype = Annotated[
 Layout = Annotated[
     str | None,
     typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw, nhwc or both."),
+]
+OneLayout = Annotated[
+    str | None,
+    typer.Option("--layout", metavar="LAYOUT", help="Replace the layer's layout: nchw or nhwc."),
 ]
 BudgetText = Annotated[
     str | None,
@@ -120,6 +124,8 @@ def layers(
 
 def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> shapes.Layer:
     """Resolve the one layer of a command line."""
+    if layout is not None and layout not in LAYOUTS:
+        raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, for one layer")
     found = layers([spec], dtype, layout)
     if len(found) != 1:
         names = ", ".join(one.name for one in found)
@@ -145,7 +151,9 @@ def needs_kernels(runtime: Runtime, command: str) -> None:
         DeviceError: it is NumPy.
     """
     if runtime.device.backend == "numpy":
-        raise DeviceError(f"{command}: NumPy has no kernels; {how_to_get('opencl')}, or '.[cuda]' for a GPU")
+        from tilewright.runtime import instead_of_numpy
+
+        raise DeviceError(f"{command}: NumPy has no kernels; {instead_of_numpy('--device')}")
 
 
 def room(problems: list[shapes.Layer], runtime: Runtime) -> None:

@@ -9,17 +9,19 @@ from tilewright.cli.screen import emit, foretell
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.report.table import Table, bytes_text, time_text
+from tilewright.report.table import NOISY_MARK, NOISY_NOTE, Table, bytes_text, time_text
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
+
+_LABELS = {"ci95_us": "± us"}
 
 
 def run(
     layer: options.OneProblem,
     device: options.Device = None,
     dtype: options.Dtype = None,
-    layout: options.Layout = None,
+    layout: options.OneLayout = None,
     config: options.ConfigText = None,
     deterministic: options.Deterministic = False,
     seed: options.Seed = 0,
@@ -41,8 +43,13 @@ def run(
     foretell([named], runtime)
     chosen, note = options.chosen(problem, runtime, deterministic, given)
     facts = {**_measured(problem, runtime, chosen, seed), "note": note.replace(UNVERIFIED, "")}
-    shown = [(k.replace("_", " "), _value(k, v)) for k, v in facts.items()]
-    emit(Table("", ("", ""), tuple(shown), words=True), facts, json_file)
+    emit(_table(facts), facts, json_file)
+
+
+def _table(facts: dict[str, Any]) -> Table:
+    shown = {_LABELS.get(k, k.replace("_", " ")): _value(k, v) for k, v in facts.items() if k != "noisy"}
+    shown["cold us"] += NOISY_MARK * facts["noisy"]
+    return Table("", ("", ""), tuple(shown.items()), (NOISY_NOTE,) if facts["noisy"] else (), words=True)
 
 
 def _value(name: str, value: str | float | int) -> str:
@@ -72,4 +79,5 @@ def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> 
         "floor_us": outdone(runtime, problem, figure.cold_us, candidate.plan.family.multiplies),
         "error_over_bound": check.worst,
         "workspace_bytes": candidate.plan.workspace_bytes,
+        "noisy": figure.noisy,
     }

@@ -67,7 +67,7 @@ def load(path: Path) -> Results:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StoreError(f"results file {path}: {error.strerror or error}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise StoreError(f"results file {path}: not JSON; want one written by 'bench --json'") from None
     try:
         return parse(document)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from tilewright.report.table import BEATS_NOTE, NONE, Table, beats_floor, bytes_text, floor_text, markdown
+from tilewright.record import is_noisy
+from tilewright.report.table import (
+    BEATS_NOTE,
+    NOISY_MARK,
+    NOISY_NOTE,
+    NONE,
+    Table,
+    beats_floor,
+    bytes_text,
+    floor_text,
+    markdown,
+)
 from tilewright.studies.engine import StudyResult
 from tilewright.studies.study import Column, PartResult, Value
 
@@ -20,12 +31,17 @@ def part_table(part: PartResult, with_bars: bool = False) -> Table:
     width = max((len(str(row.get(_FIRST[0], ""))) for row in part.rows), default=0)
     drawn = bars(part) if with_bars else []
     body = [
-        (_named(row, width), *(cell(column, row.get(column.key)) for column in columns), *drawn[i : i + 1])
+        (_named(row, width), *(_marked(column, row) for column in columns), *drawn[i : i + 1])
         for i, row in enumerate(part.rows)
     ]
     first = " ".join(column.title for column in part.columns if column.key in _FIRST)
     head = (first, *(column.title for column in columns), *([""] if drawn else []))
     return Table(part.title, head, tuple(body), tuple(notes(part)))
+
+
+def _marked(column: Column, row: Mapping[str, Value]) -> str:
+    """Print a value of a row; a noisy time has its mark."""
+    return cell(column, row.get(column.key)) + NOISY_MARK * (column.key == "time_us" and _noisy(row))
 
 
 def _named(row: Mapping[str, Value], width: int) -> str:
@@ -37,6 +53,7 @@ def _named(row: Mapping[str, Value], width: int) -> str:
 def notes(part: PartResult) -> list[str]:
     """Say what a reader should know: the part's own note, and why steps have no time."""
     found = [part.note] if part.note else []
+    found += [NOISY_NOTE] if any(map(_noisy, part.rows)) else []
     found += [BEATS_NOTE] if any(map(_beats_floor, part.rows)) else []
     found += [f"not measured yet: {_some(list(part.left))}"] if part.left else []
     reasons: dict[str, list[str]] = {}
@@ -46,6 +63,11 @@ def notes(part: PartResult) -> list[str]:
     untuned = [" ".join(_named(row, 0).split()) for row in part.rows if "untuned" in str(row.get("note"))]
     found += [f"untuned, the model's choice: {_some(untuned)}"] if untuned else []
     return found + [f"no time for {_some(names)}: {why}" for why, names in reasons.items()]
+
+
+def _noisy(row: Mapping[str, Value]) -> bool:
+    time, width = row.get("time_us"), row.get("ci95_us")
+    return isinstance(time, float) and isinstance(width, float) and is_noisy(time, width)
 
 
 def _beats_floor(row: Mapping[str, Value]) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.errors import DeviceError, StoreError
+from tilewright.errors import DeviceError, StoreError, how_to_get
 from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 
-__all__ = ["Built", "Loaded", "Memory", "Resources", "Runtime", "list_devices", "open_runtime"]
+__all__ = [
+    "Built", "Loaded", "Memory", "Resources", "Runtime", "instead_of_numpy", "list_devices", "open_runtime",
+]  # fmt: skip
 
 KINDS = ("cpu", "cuda", "opencl", "numpy")
 
@@ -54,6 +56,14 @@ def _open(kind: str, index: int) -> Runtime:
 
         return NumpyRuntime()
     raise DeviceError(f"device {kind}:{index}: must be one of {', '.join(KINDS)}, and there is one numpy")
+
+
+def instead_of_numpy(option: str) -> str:
+    """Say how to get a device that runs kernels: one is there without the option, or must be installed."""
+    best = open_runtime().device
+    if best.backend != "numpy":
+        return f"leave out {option}, {best.name} would do"
+    return f"{how_to_get('opencl')}, or '.[cuda]' for a GPU"
 
 
 def list_devices() -> list[Device | DeviceError]:
