@@ -97,6 +97,14 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert stand_in.asked == [A, B, A]
 
 
+def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    Store().add(replace(winner(A), measurement=Measurement(12.5, 20.0, 3, 10.0)))
+    assert main(["tune", A]) == 0
+    shown = capsys.readouterr()
+    assert "known already, but from a busy machine; --again measures it anew" in shown.err
+    assert "12.5~" in shown.out and not stand_in.asked
+
+
 def test_a_winner_that_beats_the_floor_is_marked(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tilewright.tuning.events import Event, TuneResult
 
 
+NOISY = "known already, but from a busy machine; --again measures it anew and searches on"
+
+
 @dataclass(frozen=True)
 class Winner:
     """The winner of one layer.
@@ -69,7 +72,8 @@ class Search:
         from tilewright.tuning.tuner import tune
 
         if (known := self.known(problem)) is not None:
-            return Winner(known)
+            noisy = known.measurement is not None and known.measurement.noisy
+            return Winner(known, note=NOISY) if noisy else Winner(known)
         result = tune(
             problem, self.runtime, self.budget, self.strategy, self.seed, self.store,
             lambda event: self._tell(event, name), self.deterministic, self.families,
