@@ -311,5 +311,5 @@ def k_group(pr: Problem, sz: Sizes) -> int:
     """Tiles of channels that blocks take together before they go on: about a square of tiles."""
     if sz.px_tiles == 1:
         return sz.k_tiles
-    most = max(1, round((132 * sz.nb / sz.kb) ** 0.5))
+    most = max(1, round((UNITS * sz.nb / sz.kb) ** 0.5))
     return max(g for g in range(1, sz.k_tiles + 1) if sz.k_tiles % g == 0 and g <= max(most, 1))
