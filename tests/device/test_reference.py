@@ -13,9 +13,12 @@ from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv, reference_f64
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
 from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
+from tilewright.tuning.launcher import Launcher
+from tilewright.tuning.reference import reference
 from tilewright.tuning.verify import Verifier
 
 REFERENCE = Config.parse("reference:v=1")
@@ -91,9 +94,10 @@ def test_the_f64_kernel_is_numpys(text: str, runtime: Runtime) -> None:
     data, nothing = verifier._normal, runtime.alloc(64)
     ref, of_size = runtime.alloc(8 * problem.y_elements), runtime.alloc(8 * problem.y_elements)
     inputs = {"x": data.x, "w": data.w, "bias": data.bias or nothing, "z": data.z or nothing}
-    verifier._launch(reference_f64(problem, runtime.device), inputs | {"ref": ref, "size": of_size})
+    Launcher(runtime).launch(reference_f64(problem, runtime.device), inputs | {"ref": ref, "size": of_size})
     want, size = numpy_conv(problem, data.host.x, data.host.w, data.host.bias, data.host.z)
-    for memory, right in ((data.ref, want), (verifier._size, size), (ref, want), (of_size, size)):
+    assert data.size is not None
+    for memory, right in ((data.ref, want), (data.size, size), (ref, want), (of_size, size)):
         found = np.empty(problem.y_shape, np.float64)
         runtime.download(memory, found)
         np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
@@ -109,3 +113,20 @@ def test_the_verifier_passes_it(text: str, runtime: Runtime) -> None:
     assert found.ok, found.reason
     assert found.exact or not stays_exact(problem)
     assert found.repeatable and found.worst <= 1
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "f8", "i8", "q8"])
+def test_the_device_makes_the_references_where_it_has_its_own_memory(dtype: str, cpu: Runtime) -> None:
+    from tilewright.runtime.opencl import OpenclRuntime
+
+    runtime = OpenclRuntime(cpu=True)
+    runtime.unified = False  # as on a GPU: nothing of the host's is used in place
+    problem = Problem.parse("n2c3h5w6k4r3s3p1-f32-nhwc+bias+add+maxpool2").with_dtype(dtype)
+    verifier = Verifier(runtime, problem, 3)
+    for data in (verifier._exact, verifier._normal):
+        found, host = np.empty(problem.y_shape, np.float64), data.host
+        runtime.download(data.ref, found)
+        want, _ = reference(problem, host, sized=False)
+        want = numpy_requantised(problem, want, host.scale) if problem.requantised else want
+        np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
+    assert verifier.check(verifier.candidate(REFERENCE), "full").ok

@@ -1,0 +1,89 @@
+"""Answers compared on the device that gave them: with a reference, and with one another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass, replace
+
+from tilewright.device import Device
+from tilewright.kernels import tools
+from tilewright.kernels.bound import Bound
+from tilewright.kernels.family import Blueprint, Launch
+from tilewright.problem import Problem
+from tilewright.runtime.base import Memory
+from tilewright.tuning.launcher import Launcher
+
+_BIG = 1e300
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the check kernel found over all elements.
+
+    Attributes:
+        worst: largest error / bound.
+        bound: the bound there.
+        max_error: largest |y - ref|.
+        over: errors beyond their bound.
+        unequal: elements that are not the reference, rounded.
+        nan: NaN where the reference is a number; so are those that were never written.
+        inf: the same of infinities, but where rounding gives one.
+        missed: numbers where the reference is none.
+    """
+
+    worst: float
+    bound: float
+    max_error: float
+    over: int
+    unequal: int
+    nan: int
+    inf: int
+    missed: int
+
+    @property
+    def misplaced(self) -> int:
+        """Elements that are finite where the reference is not, or the other way round."""
+        return self.nan + self.inf + self.missed
+
+
+def compare(
+    launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, limits: Bound
+) -> Figures:
+    """Compare y with a reference, by the bound that ``limits`` give for a size."""
+    import numpy as np
+
+    runtime = launcher.runtime
+    blueprint = _few_threads(tools.check(problem, runtime.device), runtime.device)
+    rows = np.empty((_threads(blueprint.launches[0]), tools.CHECK_FIGURES), np.float64)
+    given, found = launcher.put(np.array(astuple(limits), np.float64)), runtime.alloc(rows.nbytes)
+    launcher.launch(blueprint, dict(y=y, ref=ref, size=size, limits=given, found=found))
+    runtime.download(found, rows)
+    worst, bound, _ = rows[rows[:, 0].argmax(), :3].tolist()
+    counts = rows[:, 3:].sum(axis=0)
+    return Figures(min(worst, _BIG), bound, float(rows[:, 2].max()), *(int(n) for n in counts))
+
+
+def differences(launcher: Launcher, problem: Problem, a: Memory, b: Memory) -> int:
+    """Count the words in which two outputs differ."""
+    import numpy as np
+
+    runtime = launcher.runtime
+    blueprint = _few_threads(tools.same(problem, runtime.device), runtime.device)
+    counts = np.empty(_threads(blueprint.launches[0]), np.uint32)
+    found = runtime.alloc(counts.nbytes)
+    launcher.launch(blueprint, dict(a=a, b=b, found=found))
+    runtime.download(found, counts)
+    return int(counts.sum(dtype=np.int64))
+
+
+def _few_threads(blueprint: Blueprint, device: Device) -> Blueprint:
+    """Launch at most one block a unit: each thread's figures go to the host, and these must be few."""
+    launch = blueprint.launches[0]
+    blocks = min(launch.grid[0], max(device.units, 8))
+    defines = {**dict(blueprint.defines), "THREADS_ALL": blocks * launch.block[0]}
+    small = replace(launch, grid=(blocks, 1, 1))
+    return replace(blueprint, defines=tuple(defines.items()), launches=(small,))
+
+
+def _threads(launch: Launch) -> int:
+    return math.prod(launch.grid) * math.prod(launch.block)

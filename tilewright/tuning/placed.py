@@ -1,0 +1,111 @@
+"""Inputs on the device, between canaries, with the f64 reference of their answer.
+
+The reference is made there too, on a CPU by NumPy's matrix products, ten times as fast there; so large layers
+are checked whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.dtypes import numpy_dtype
+from tilewright.execution import wanted
+from tilewright.kernels.reference import reference_f64
+from tilewright.kernels.requant import numpy_requantised
+from tilewright.problem import Problem
+from tilewright.runtime.base import Memory, Runtime
+from tilewright.tuning.fence import Fence
+from tilewright.tuning.inputs import Inputs
+from tilewright.tuning.launcher import Launcher
+from tilewright.tuning.reference import reference
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Inputs on the device with their reference, in f64 and y's layout.
+
+    ``size`` is that of a ``Bound``, None where it was not asked for; ``bias``, ``z`` and ``scale`` are None
+    where the problem has none.
+    """
+
+    host: Inputs
+    ref: Memory
+    size: Memory | None
+    x: Memory
+    w: Memory
+    bias: Memory | None = None
+    z: Memory | None = None
+    scale: Memory | None = None
+
+    def changed(self, runtime: Runtime) -> str:
+        """Name the first input that is no longer what was put there; empty if all are."""
+        import numpy as np
+
+        for name in ("x", "w", "bias", "z", "scale"):
+            memory, host = getattr(self, name), getattr(self.host, name)
+            if memory is None:
+                continue
+            now = np.empty(host.nbytes, np.uint8)
+            runtime.download(memory, now)
+            if not np.array_equal(now, host.reshape(-1).view(np.uint8)):
+                return name
+        return ""
+
+
+def place(launcher: Launcher, problem: Problem, host: Inputs, fence: Fence, sized: bool = False) -> Placed:
+    """Put inputs between canaries on the device and make their reference there.
+
+    ``sized``: and its size, which only a bound needs.
+    """
+    runtime = launcher.runtime
+    names = ["x", "w", *(name for name, want in wanted(problem).items() if want)]
+    inputs = {name: fence.alloc(getattr(host, name).nbytes, name) for name in names}
+    for name, memory in inputs.items():
+        runtime.upload(memory, getattr(host, name))
+    if runtime.unified:
+        ref, size = _by_numpy(launcher, problem, host, sized)
+    else:
+        ref, size = _by_kernel(launcher, problem, host, inputs)
+    return Placed(host, ref, size if sized else None, **inputs)
+
+
+def _by_numpy(
+    launcher: Launcher, problem: Problem, host: Inputs, sized: bool
+) -> tuple[Memory, Memory | None]:
+    """Return the reference and its size, worked out on the host."""
+    sums, sizes = reference(problem, host, sized)
+    y = numpy_requantised(problem, sums, host.scale) if problem.requantised else sums
+    return launcher.put(y), launcher.put(sizes) if sized else None
+
+
+def _by_kernel(
+    launcher: Launcher, problem: Problem, host: Inputs, inputs: Mapping[str, Memory]
+) -> tuple[Memory, Memory]:
+    """Return the reference and its size, worked out by the device."""
+    runtime = launcher.runtime
+    ref, size = (runtime.alloc(8 * problem.y_elements) for _ in range(2))
+    unused = runtime.alloc(64)
+    known = {"bias": unused, "z": unused, **inputs, **_widened(launcher, problem, host)}
+    launcher.launch(reference_f64(problem.plain, runtime.device), {**known, "ref": ref, "size": size})
+    runtime.synchronize()  # what only the kernel read may go as soon as this returns
+    if problem.requantised:
+        _requantise(runtime, problem, ref, host)
+    return ref, size
+
+
+def _widened(launcher: Launcher, problem: Problem, host: Inputs) -> dict[str, Memory]:
+    """Return x and w in the plain dtype, where that is another one."""
+    plain = problem.plain.dtype
+    if plain == problem.stored:
+        return {}
+    return {name: launcher.put(getattr(host, name).astype(numpy_dtype(plain))) for name in ("x", "w")}
+
+
+def _requantise(runtime: Runtime, problem: Problem, ref: Memory, host: Inputs) -> None:
+    """Turn sums into the i8 that they become."""
+    import numpy as np
+
+    sums = np.empty(problem.y_shape, np.float64)
+    runtime.download(ref, sums)
+    runtime.upload(ref, numpy_requantised(problem, sums, host.scale))
