@@ -289,6 +289,19 @@ def test_a_slow_candidate_is_given_up() -> None:
         check(slow_us=1e-3)
 
 
+def test_a_slow_candidate_that_changes_an_input_spoils() -> None:
+    """Else the next one, which is innocent, would be blamed for it."""
+
+    def fault(run: int, y: Any, x: Any) -> None:
+        x[0] += 1
+
+    for planted in (None, fault):
+        verifier = Verifier(Host(planted), PROBLEM, seed=1)
+        with pytest.raises(TooSlow):
+            verifier.check(verifier.candidate(CONFIG), slow_us=1e-3)
+        assert verifier.spoilt == (planted is not None)
+
+
 def test_each_run_is_announced() -> None:
     stages: list[str] = []
     check(level="full", stage=stages.append)

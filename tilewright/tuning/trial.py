@@ -76,7 +76,7 @@ class Trials:
         except OutOfMemory as error:
             return replace(record, reason=_line(error)), False
         except TooSlow as error:
-            return replace(record, outcome="timeout", reason=_line(error)), False
+            return replace(record, outcome="timeout", reason=_line(error)), self._spoilt()
         except Exception as error:
             return replace(record, reason=_line(error)), not _HARMLESS.search(str(error))
 

@@ -96,6 +96,7 @@ class Verifier:
         found = self._figures(candidate, self._normal, candidate.packed)
         took_us = (time.perf_counter() - start) * 1e6
         if took_us > slow_us:
+            self.spoilt = any(self._outside(candidate, thorough=True))
             raise TooSlow(f"a run took {took_us:.0f} us, too long after {slow_us:.0f} us")
         stage("run")
         self._answer(candidate, self._normal, candidate.packed, self._again)
@@ -103,9 +104,7 @@ class Verifier:
         reasons = [self._misses(exact, found, candidate), self._repeats(differ, candidate)]
         if level == "full" and not any(reasons) and self._has_nonfinite(candidate):
             reasons += [self._nonfinite(candidate, stage, where) for where in ("x", "w")]
-        outside = [candidate.fence.damage(), self._fence.damage()]
-        if level == "full" or any(reasons) or any(outside):
-            outside += [self._unchanged(data) for data in (self._exact, self._normal)]
+        outside = self._outside(candidate, thorough=level == "full" or any(reasons))
         self.spoilt = any(outside)
         reason = "; ".join(text for text in reasons + outside if text)
         return Check(
@@ -158,10 +157,13 @@ class Verifier:
             return f"NaN and infinity in {where}: {wrong} finite where the reference is not, or the reverse"
         return ""
 
-    def _unchanged(self, data: Placed) -> str:
-        """Inputs must be as they were."""
-        name = data.changed(self.runtime)
-        return f"the kernel changed {name}" if name else ""
+    def _outside(self, candidate: Candidate, thorough: bool) -> list[str]:
+        """Nothing but y and the workspace may be written; ``thorough``: look at the inputs in any case."""
+        found = [candidate.fence.damage(), self._fence.damage()]
+        if thorough or any(found):
+            names = [data.changed(self.runtime) for data in (self._exact, self._normal)]
+            found += [f"the kernel changed {name}" for name in names if name]
+        return found
 
     def _figures(self, candidate: Candidate, data: Placed, packed: Memory) -> Figures:
         """Run on some data and compare y with its reference, by the bound of normal numbers."""
