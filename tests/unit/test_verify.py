@@ -284,6 +284,16 @@ def test_nan_must_stay_where_the_reference_has_it() -> None:
         assert "NaN and infinity in x" in check(fault, "full")[0].reason
 
 
+def test_writing_past_what_holds_the_nan_spoils_too() -> None:
+    def fault(run: int, y: Any, x: Any) -> None:
+        if run == 3:
+            x.base[x.ctypes.data - x.base.ctypes.data + x.nbytes] = 0
+
+    found, verifier = check(fault, "full")
+    assert found.reason == "wrote 1 byte past the end of x"
+    assert verifier.spoilt
+
+
 def test_a_slow_candidate_is_given_up() -> None:
     with pytest.raises(TooSlow, match="too long"):
         check(slow_us=1e-3)

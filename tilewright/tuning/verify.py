@@ -102,9 +102,13 @@ class Verifier:
         self._answer(candidate, self._normal, candidate.packed, self._again)
         differ = differences(self._launcher, self.problem, self._y, self._again)
         reasons = [self._misses(exact, found, candidate), self._repeats(differ, candidate)]
+        outside = []
         if level == "full" and not any(reasons) and self._has_nonfinite(candidate):
-            reasons += [self._nonfinite(candidate, stage, where) for where in ("x", "w")]
-        outside = self._outside(candidate, thorough=level == "full" or any(reasons))
+            for where in ("x", "w"):
+                fence = Fence(self.runtime)
+                reasons.append(self._nonfinite(candidate, stage, where, fence))
+                outside.append(fence.damage())
+        outside += self._outside(candidate, thorough=level == "full" or any(reasons))
         self.spoilt = any(outside)
         reason = "; ".join(text for text in reasons + outside if text)
         return Check(
@@ -141,17 +145,14 @@ class Verifier:
         """Whether NaN and infinity can be put in, and must stay where they have a part."""
         return not self.problem.whole and not candidate.plan.family.spreads_nonfinite
 
-    def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str) -> str:
+    def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str, fence: Fence) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""
         stage("reference")
         host = self._normal.host
         host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
-        fence = Fence(self.runtime)
         data = self._place(host, fence)
         stage("run")
         figures = self._figures(candidate, data, candidate.plan.pack(data.w))
-        if damage := fence.damage():
-            return damage
         if figures.misplaced:
             wrong = count(figures.misplaced, "output")
             return f"NaN and infinity in {where}: {wrong} finite where the reference is not, or the reverse"
