@@ -26,8 +26,8 @@ class Ahead:
 
     def start(self) -> None:
         """Start the compilers now, while whoever asks thinks; what goes wrong shows when they compile."""
-        for worker in self._workers:
-            self._threads.submit(getattr, worker, "context")
+        for _ in self._workers:
+            self._threads.submit(self._start)
 
     def submit(self, configs: Sequence[Config]) -> list[Future[Compiled]]:
         """Queue configs; the futures are in their order."""
@@ -44,6 +44,14 @@ class Ahead:
     def _end(self) -> None:
         for worker in self._workers:
             worker.close()
+
+    def _start(self) -> None:
+        """Start the compiler that was idle longest: like any request, this needs it for itself alone."""
+        worker = self._idle.get()
+        try:
+            _ = worker.context
+        finally:
+            self._idle.put(worker)
 
     def _compile(self, config: Config) -> Compiled:
         worker = self._idle.get()

@@ -1,0 +1,58 @@
+"""Compiling ahead: every compiler starts early, and serves one thread at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tilewright.kernels.family import Config
+from tilewright.tuning import ahead
+from tilewright.tuning.ahead import Ahead
+from tilewright.tuning.job import Compiled, Job
+
+
+class SlowToStart:
+    """Stands for a Worker; the first one starts slowly. Notes who was asked while it was busy."""
+
+    made: list[SlowToStart] = []
+    disturbed: list[int] = []
+
+    def __init__(self, job: Job) -> None:
+        self.number, self.started, self.lock = len(self.made), False, threading.Lock()
+        self.made.append(self)
+
+    @property
+    def context(self) -> dict[str, str]:
+        with self._alone():
+            time.sleep(0.0 if self.number else 0.2)
+            self.started = True
+        return {}
+
+    def compile(self, config: Config) -> Compiled:
+        with self._alone():
+            return Compiled("", "")
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _alone(self) -> Any:
+        if self.lock.locked():
+            self.disturbed.append(self.number)
+        return self.lock
+
+
+def test_nobody_is_asked_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SlowToStart, "made", [])
+    monkeypatch.setattr(SlowToStart, "disturbed", [])
+    monkeypatch.setattr(ahead, "Worker", SlowToStart)
+    pool = Ahead(Job("n1c2h4w4k3r1s1-f32", "opencl"), 3)
+    pool.start()
+    futures = pool.submit([Config.parse("reference:v=1")] * 12)
+    for future in futures:
+        assert future.result(10).outcome == ""
+    pool.close()
+    assert SlowToStart.disturbed == []
+    assert all(worker.started for worker in SlowToStart.made)
