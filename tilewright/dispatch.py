@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from traceback import clear_frames
 from typing import TYPE_CHECKING
 
 from tilewright.device import Device
@@ -167,6 +168,7 @@ def _first_that_works(
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error
+            clear_frames(error.__traceback__)  # they hold what the failed plan allocated: room for the next
             if not missed and UNVERIFIED not in note:
                 why = NO_ROOM if isinstance(error, OutOfMemory) else " cannot be used"
                 missed = f"the winner {config}{why}: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -162,6 +163,28 @@ def test_a_winner_without_room_is_told_and_asked_for_again(box: Store) -> None:
     FakePlan.fails = {}
     assert choose(box) == ("tiles:t=4", "") == choose(box)
     assert FakePlan.made == ["tiles:t=4", "tiles:t=4"]
+
+
+def test_what_a_failed_plan_holds_is_let_go_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workspace may be what the next one has no room for."""
+    held: list[weakref.ref[Any]] = []
+
+    def alloc() -> None:
+        try:
+            raise RunError("OUT_OF_MEMORY")
+        except RunError as error:
+            raise OutOfMemory("no room for the second buffer") from error
+
+    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+        if not held:
+            workspace = FakePlan(config, "the first buffer")
+            held.append(weakref.ref(workspace))
+            alloc()
+        assert held[0]() is None
+        return FakePlan(config, note)
+
+    monkeypatch.setattr(FakePlan, "make", make)
+    assert choose()[0] == "tiles:t=2"
 
 
 def test_the_last_resort_is_the_reference(box: Store) -> None:
