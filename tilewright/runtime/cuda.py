@@ -289,11 +289,11 @@ class CudaRuntime:
             self._stream = before
             status, graph = driver.cuStreamEndCapture(side)
         self.synchronize()
-        if failed or int(status):
+        if int(status):
             return None
         try:
-            nodes = int(check(driver.cuGraphGetNodes(graph))[-1])
-            return check(driver.cuGraphInstantiate(graph, 0)) if nodes >= count else None
+            whole = not failed and int(check(driver.cuGraphGetNodes(graph))[-1]) >= count
+            return check(driver.cuGraphInstantiate(graph, 0)) if whole else None
         finally:
             check(driver.cuGraphDestroy(graph))
 
