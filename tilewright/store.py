@@ -92,7 +92,8 @@ class Store:
     ) -> None:
         if path is not None and not isinstance(path, (str, os.PathLike)):
             raise StoreError(f"store: a {type(path).__name__} was given; must be the path of a file, or None")
-        self.path = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
+        given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
+        self.path = given.absolute()  # the same file whatever folder the process goes to
         probe = f"SELECT {_COLUMNS} FROM records LIMIT 1"
         self.database = Database(self.path, SCHEMA, _TABLES, probe, timeout_s)
         self._use_shipped = shipped

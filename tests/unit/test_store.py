@@ -30,6 +30,17 @@ def test_a_record_comes_back_as_it_was(path: Path) -> None:
     assert box.records(Problem.parse(LAYER)) == told
 
 
+def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir(mode=0o700)
+    monkeypatch.chdir(tmp_path / "first")
+    box = Store("mine.sqlite")
+    box.add(record())
+    monkeypatch.chdir(tmp_path / "second")
+    assert box.records() == [record()] and not (tmp_path / "second" / "mine.sqlite").exists()
+    assert box.path == tmp_path / "first" / "mine.sqlite"
+
+
 def test_best_is_the_fastest_that_is_right(path: Path) -> None:
     box = Store(path)
     assert best(box) is None
