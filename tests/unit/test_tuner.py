@@ -73,10 +73,11 @@ def test_a_search_that_promises_nothing_ends(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(RowStrategy, "gains", list(nothing))
     stopped = go("600s")
     assert "faster" in stopped.stopped and 0 < len(stopped.records) < 100
-    for budget, why in (("all", "all configs tried"), ("40trials", "all trials done")):
+    ends = (("all", "all configs tried", 100), ("40trials", "all trials done", 40))
+    for budget, why, trials in (*ends, ("900trials", "all configs tried", 100)):
         monkeypatch.setattr(RowStrategy, "gains", list(nothing))
         result = go(budget)
-        assert result.stopped == why and len(result.records) == (100 if budget == "all" else 40)
+        assert result.stopped == why and len(result.records) == trials
 
 
 def takes(worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
@@ -235,6 +236,18 @@ def test_deterministic_only(worker: type[FakeWorker]) -> None:
     result = go(deterministic=True)
     assert all(i % 7 for i in worker.runs)
     assert result.best and result.best.deterministic
+
+
+def test_a_time_that_may_not_win_is_not_the_one_to_beat(worker: type[FakeWorker]) -> None:
+    """A store may know a fast config that is not deterministic: with that alone nothing is found yet."""
+    store = MemoryStore()
+    go(store=store)
+    store.kept = [r for r in store.kept if not r.deterministic]
+    events: list[Event] = []
+    go("3trials", store=store, deterministic=True, progress=events.append)
+    tried = [e for e in events if isinstance(e, Tried)]
+    assert len(store.kept) > 3 == len(tried)
+    assert [e.best_us for e in tried] == [min(e.record.cold_us for e in tried[: n + 1]) for n in range(3)]
 
 
 def test_deterministic_finalists_from_a_mixed_store() -> None:

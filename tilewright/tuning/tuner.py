@@ -140,8 +140,9 @@ class _Run:
 
     @property
     def best_us(self) -> float:
-        """The least time so far."""
-        return min((record.cold_us for record in self.known.values()), default=math.inf)
+        """The least time so far of what may win."""
+        may_win = (r for r in self.known.values() if r.deterministic or not self.deterministic)
+        return min((record.cold_us for record in may_win), default=math.inf)
 
     @property
     def found(self) -> bool:
@@ -235,7 +236,7 @@ class _Run:
                         break
                     batches.append(_Batch(batch, self.ahead.submit(batch)))
                 if not batches:
-                    self.stopped = "all configs tried" if self.budget.trials is None else "all trials done"
+                    self.stopped = "all configs tried" if self._room() > 0 else "all trials done"
                     return
                 if self.idle >= ENOUGH_TIMES:
                     self.stopped = f"no config is expected to be {ENOUGH:.1%} faster"
