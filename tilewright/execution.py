@@ -102,6 +102,17 @@ class Plan:
         """Bytes of device memory beside x, the packed filter, bias, z and y."""
         return sum(buffer.nbytes for buffer in self.blueprint.workspace)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether a run, on arrays aligned or not, writes to a workspace or to constant memory.
+
+        Such a plan is for one stream; any other one streams may share.
+        """
+        unaligned = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
+        both = (self.blueprint, unaligned)
+        fills = any(launch.kernel == "constant" for one in both for launch in one.launches)
+        return fills or any(buffer.nbytes for one in both for buffer in one.workspace)
+
     def pack(self, w: Any, stream: int | None = None) -> Memory:
         """Pack a kcrs filter for this plan, on the device, once.
 
@@ -239,12 +250,13 @@ class Plan:
             return self._aligned
         if self._unaligned is None:
             recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
-            self._unaligned = self._aligned if recipe == self.blueprint else self._variant(recipe)
+            # Nobody has tuned this one: it may spill, where the aligned one must not.
+            self._unaligned = self._aligned if recipe == self.blueprint else self._variant(recipe, True)
         return self._unaligned
 
-    def _variant(self, blueprint: Blueprint) -> _Variant:
+    def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
         runtime, workspace = self.runtime, {}
-        built = tuple(runtime.compile(program) for program in blueprint.programs)
+        built = tuple(runtime.compile(program, spills) for program in blueprint.programs)
         for buffer in blueprint.workspace:
             memory = workspace[buffer.name] = runtime.alloc(buffer.nbytes)
             if buffer.zeroed:

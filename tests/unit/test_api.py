@@ -21,8 +21,9 @@ from tilewright.arrays import current_stream, look
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, RunError
 from tilewright.execution import Plan
+from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.bound import bound
-from tilewright.kernels.family import Config, Launch
+from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.layer import LayerPlan
@@ -417,6 +418,26 @@ def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> No
             near(layer(cupy.array(X), layer.pack(cupy.array(W))).data_, expected(text, X, W))
         plans = {id(lane.plan) for lane in layer._lanes.values()}
         assert len(plans) == (1 if shared else 3)
+
+
+def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan may need a workspace for these alone: mma and hopper copy x then."""
+    plain = AnyReference.blueprint
+
+    def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
+        blueprint = plain(family, *given, aligned)
+        return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
+
+    problem = Problem.parse("n2c4h7w9k6r3s2-f32")
+    monkeypatch.setattr(AnyReference, "blueprint", copies)
+    layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
+    assert layer.workspace_bytes == 0
+    for stream in (5, 6, 5):
+        cupy.stream = stream
+        layer(cupy.array(X), layer.pack(cupy.array(W)))
+    assert len({id(lane.plan) for lane in layer._lanes.values()}) == 3
 
 
 # ------------------------------------------------------------------------------- importing

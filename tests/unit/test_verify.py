@@ -35,7 +35,7 @@ class Host(NumpyRuntime):
         self.fault, self.runs = fault, 0
         self.dtype, self.dtype_out = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
 
-    def compile(self, blueprint: Blueprint) -> Built:
+    def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         if blueprint.source == "reference.cu":
             return super().compile(blueprint)
         return Built("key", blueprint.source.encode(), {blueprint.launches[0].kernel: Resources()}, 0.0)

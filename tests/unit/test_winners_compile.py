@@ -75,6 +75,17 @@ def test_a_winner_compiles_everywhere_or_is_refused_by_name(text: str, chosen: s
     raise last
 
 
+def test_an_array_that_is_not_aligned_may_spill() -> None:
+    """The variant for such arrays was never tuned: a winner's may spill, and is compiled all the same."""
+    config = "gemm:combine=0.cs=16.cv=1.fd=2.lk=4.mb=3.sb=1.sg=1.stages=4.stream=0.tk=2.tp=6.v=2.wk=4.wp=1"
+    problem, device = Problem.parse("n32c512h34w34k256r1s1-f32"), for_architecture(HOME)
+    recipe = family("gemm").blueprint(problem, device, Config.parse(config), aligned=False)
+    built = compile_cuda(recipe, HOME, spills=True)
+    if any(used.local_bytes for used in built.resources.values()):  # as the compiler has it
+        with pytest.raises(CompileError, match="spilled"):
+            compile_cuda(recipe, HOME)
+
+
 def compiles_everywhere(problem: Problem, config: Config) -> None:
     """Compile for each architecture whose limits the config keeps; it must keep those of its home."""
     kind, home = family(config.family), for_architecture(HOME)

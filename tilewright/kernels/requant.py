@@ -12,6 +12,13 @@ def numpy_requantised(problem: Problem, sums: Any, scale: Any) -> Any:
     import numpy as np
 
     scale = np.asarray(scale, np.float32).reshape((-1, 1, 1) if problem.layout_out == "nchw" else (-1,))
-    with np.errstate(over="ignore"):
+    return numpy_scaled(sums, scale).astype(np.asarray(sums).dtype)
+
+
+def numpy_scaled(sums: Any, scale: Any) -> Any:
+    """Return whole sums, scaled, as the f32 of the i8 that they become; NaN gives -128."""
+    import numpy as np
+
+    with np.errstate(over="ignore", invalid="ignore"):  # 0 times an infinity is NaN
         scaled = np.asarray(sums).astype(np.float32) * scale
-    return np.clip(np.rint(scaled), -128, 127).astype(np.asarray(sums).dtype)
+    return np.where(np.isnan(scaled), np.float32(-128), np.clip(np.rint(scaled), -128, 127))

@@ -119,11 +119,11 @@ class Runtime(Protocol):
     def stream(self) -> int:
         """Handle of the stream that launches go to when none is given; 0 where there are none."""
 
-    def compile(self, blueprint: Blueprint) -> Built:
+    def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         """Compile, through the cache of binaries. Needs the compiler only, not the device.
 
         Raises:
-            CompileError: refused by the compiler, or registers spilled to memory.
+            CompileError: refused by the compiler, or registers spilled to memory that must not (``spills``).
         """
 
     def load(self, built: Built) -> Loaded:

@@ -91,9 +91,9 @@ class CudaRuntime:
         """Handle of the current stream; another one while ``warm`` records a graph."""
         return self._stream
 
-    def compile(self, blueprint: Blueprint) -> Built:
+    def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         """Compile through the cache of binaries."""
-        return compile_cuda(blueprint, self.device.arch)
+        return compile_cuda(blueprint, self.device.arch, spills)
 
     @in_context
     def load(self, built: Built) -> Loaded:

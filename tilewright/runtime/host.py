@@ -15,6 +15,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, CompileError, OutOfMemory, how_to_get
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.reference import numpy_pool, numpy_sums, problem_of
+from tilewright.kernels.requant import numpy_scaled
 from tilewright.kernels.source import full_source
 from tilewright.problem import Problem
 from tilewright.runtime import cache
@@ -51,7 +52,7 @@ class NumpyRuntime:
         """NumPy has no streams."""
         return 0
 
-    def compile(self, blueprint: Blueprint) -> Built:
+    def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         """Take a Blueprint of the reference kernels.
 
         Raises:
@@ -146,8 +147,8 @@ def _convert(defines: dict[str, int], kernel: str, memories: Sequence[Memory]) -
         images = defines["ELEMENTS"] // (channels * pixels)
         shape = (images, pixels, channels) if defines["Y_NHWC"] else (images, channels, pixels)
         sums, scale = _typed(memories[0], np.int32, shape), _typed(memories[1], np.float32, (channels,))
-        scaled = sums.astype(np.float32) * (scale if defines["Y_NHWC"] else scale[:, None])
-        _typed(memories[2], np.int8, shape)[...] = np.clip(np.rint(scaled), -128, 127)
+        scaled = numpy_scaled(sums, scale if defines["Y_NHWC"] else scale[:, None])
+        _typed(memories[2], np.int8, shape)[...] = scaled
         return
     f8, f16 = numpy_dtype("f8"), np.float16
     for place, count in ((0, defines["ELEMENTS"]), (2, defines["W_ELEMENTS"])):

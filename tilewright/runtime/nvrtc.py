@@ -63,11 +63,12 @@ def compiler() -> str:
     return f"nvrtc {major}.{minor}"
 
 
-def compile_cuda(blueprint: Blueprint, arch: str) -> Built:
+def compile_cuda(blueprint: Blueprint, arch: str, spills: bool = False) -> Built:
     """Compile a blueprint for an architecture such as sm_90, through the cache. Needs no GPU.
 
     Raises:
-        CompileError: refused, or a kernel keeps registers or arrays in local memory.
+        CompileError: refused, or a kernel keeps registers or arrays in local memory, unless it may
+            (``spills``): it is right then, and slow.
         DeviceError: no NVRTC.
     """
     if not _ARCH.fullmatch(arch):
@@ -78,7 +79,7 @@ def compile_cuda(blueprint: Blueprint, arch: str) -> Built:
     key = cache.key_of(source, options, compiler(), arch)
     built = cache.compiled(key, lambda: _build(key, source, arch, blueprint.max_registers))
     for name, used in built.resources.items():
-        if used.local_bytes:
+        if used.local_bytes and not spills:
             raise CompileError(
                 f"{name} for {arch}: {used.local_bytes} bytes of a thread spilled to local memory "
                 f"({used.registers} registers used); take a smaller tile"

@@ -120,7 +120,7 @@ class OpenclRuntime:
         """OpenCL has a queue of its own only."""
         return 0
 
-    def compile(self, blueprint: Blueprint) -> Built:
+    def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         """Check that the source builds; the driver's own cache keeps the machine code."""
         source = _PRELUDE + full_source(blueprint)
         key = cache.key_of(source, OPTIONS, self.compiler, self.device.arch)
