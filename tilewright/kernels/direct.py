@@ -43,7 +43,9 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the
 
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
-    block = shared_bytes(problem, cf, geometry(problem, cf)) + 64
+    # Of arrays that are not aligned channels are read one by one: their tile may be the larger one.
+    geo = geometry(problem, cf)
+    block = max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]}) + 64
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
@@ -295,8 +297,9 @@ def _defines(
     xs = staging(pr, cf, geo, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
-    packed = c_padded * pr.r * pr.s * geo.kb * geo.k_tiles
-    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * max(1, cf["sg"]), packed)
+    packed = c_padded * pr.r * pr.s * geo.kb * geo.k_tiles * pr.groups
+    parts = geo.tiles * view.n * pr.groups * cf["sg"] * geo.kb * geo.hb * geo.wb if cf["combine"] == LAST else 0
+    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * max(1, cf["sg"]), packed, parts)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],

@@ -100,6 +100,7 @@ class Buffer:
     zeroed: bool = False
 
 
+MOST_PIXELS = 1 << 30
 NO_KERNELS = ("zero", "constant")  # names of launches that a runtime carries out by itself
 
 
@@ -230,6 +231,12 @@ class Work:
     stays: bool = False
 
 
+def too_many(problem: Problem) -> str | None:
+    """Say so where a layer has more pixels than kernels count: in 32 bits, and some past the last one."""
+    pixels = problem.n * max(problem.h * problem.w, problem.p * problem.q)
+    return f"more than {MOST_PIXELS:,} pixels: kernels count them in 32 bits" if pixels > MOST_PIXELS else None
+
+
 class Family:
     """Base of every kernel family; a subclass is one spec ``x.py`` with one kernel ``x.cu``."""
 
@@ -248,7 +255,7 @@ class Family:
         """
         if problem.dtype not in self.dtypes:
             return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
-        return None
+        return too_many(problem)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem that the rules look at: another one where another family's kernel does the work."""

@@ -237,7 +237,8 @@ def _defines(
     y_vector = whole and cf["combine"] != ATOMIC and (aligned or (not pd.y_nhwc and cf["v"] == 1))
     last = (pd.pitch if pd.columns and not pd.x_nhwc else pd.pixels) - (4 if quads else 1)
     filter_bytes = 4 * c_padded * sz.k_tiles * sz.kb * pd.groups
-    largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes)
+    parts = 4 * sz.tile * blocks * (2 if cf["stream"] else 1) if cf["combine"] == LAST else 0
+    largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, parts)
     images = image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],

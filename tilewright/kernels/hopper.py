@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels import fallback, halves
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work, too_many
 from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper_sum import (
     AS_IS,
@@ -76,7 +76,7 @@ class Hopper(Family):
             return "it is made for the tensor cores of sm_90"
         if max(problem.r, problem.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns"
-        if reason := too_few(problem):
+        if reason := too_many(problem) or too_few(problem):
             return reason
         if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Rule
 from tilewright.kernels.hopper_sum import (
+    AS_IS,
+    COPIED,
     GATHERED,
     HALVED,
     chunks_of,
@@ -78,7 +80,9 @@ def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool
     if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
         return False
     whole = dict(cf, sc=sc, cm=1, sg=1, combine=NONE)
-    block = sizes(pr, whole).shared_bytes + 1024  # a flag, in room of its own
+    # An input that is not aligned is copied first, and of accurate in parts: then the copy engine copies patches.
+    reads = {cf["x"], COPIED} if cf["x"] == AS_IS else {cf["x"]}
+    block = max(sizes(pr, whole | dict(x=x)).shared_bytes for x in reads) + 1024  # a flag, in room of its own
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 

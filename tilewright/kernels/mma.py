@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work, too_many
 from tilewright.kernels.mma_tile import (
     AS_IS,
     COPIED,
@@ -71,7 +71,7 @@ class Mma(Family):
             return "the device has no tensor cores with the products of sm_80"
         if max(pr.r, pr.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns"
-        if reason := too_few(pr):
+        if reason := too_many(pr) or too_few(pr):
             return reason
         if pr.groups > 1 and min(pr.cg, pr.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"

@@ -156,7 +156,7 @@ def _registers_fit(device: Device, cf: dict[str, int]) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
-    block = sizes(problem, cf).shared_bytes + 64
+    block = max(sizes(problem, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
