@@ -6,7 +6,6 @@ older version did not write have their defaults.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tilewright.errors import StoreError
+from tilewright.files import read_json
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 F = TypeVar("F", OurFigure, PeerFigure)
@@ -64,10 +64,10 @@ def load(path: Path) -> Results:
         StoreError: the file is missing, no JSON, or no results document (the bad key is named).
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except OSError as error:
         raise StoreError(f"results file {path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise StoreError(f"results file {path}: not JSON; want one written by 'bench --json'") from None
     try:
         return parse(document)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.bench import commit, commits
+from tilewright.files import read_json
 from tilewright.studies.counters import run_counters
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
@@ -120,7 +120,7 @@ def load(path: Path) -> StudyResult:
         StudyError: the file cannot be read, or is no result of a study; names what is wrong.
     """
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")))
+        return parse(read_json(path))
     except OSError as error:
         raise StudyError(f"study file {path}: {error.strerror or error}") from None
     except ValueError:
