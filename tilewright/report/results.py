@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, shown
 from tilewright.files import read_json
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
@@ -130,10 +130,12 @@ def _figure(kind: type[F], entry: Any, where: str) -> F:
 def _value(value: Any, want: str, where: str) -> Any:
     if want in _KINDS:
         if type(value) is not _KINDS[want]:
-            raise StoreError(f"{where} must be of type {want}, not {value!r}")
+            raise StoreError(f"{where} must be of type {want}, not {shown(value)}")
+        if type(value) is dict and any(type(one) not in (str, int, float) for one in value.values()):
+            raise StoreError(f"{where} must hold numbers and texts alone")
         return value
     if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise StoreError(f"{where} must be a number of 0 or more, not {value!r}")
+        raise StoreError(f"{where} must be a number of 0 or more, not {shown(value)}")
     return float(value)
 
 

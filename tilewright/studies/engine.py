@@ -25,6 +25,7 @@ from tilewright.studies.study import (
     Steps,
     Study,
     StudyError,
+    Value,
     Whole,
 )
 from tilewright.studies.whole import run_whole
@@ -142,7 +143,7 @@ def parse(found: Any) -> StudyResult:
         parts = tuple(
             PartResult(
                 str(part["title"]), str(part["kind"]), str(part["note"]),
-                tuple(Column(**column) for column in part["columns"]), tuple(map(dict, part["rows"])),
+                tuple(Column(**column) for column in part["columns"]), tuple(map(_cells, part["rows"])),
                 tuple(map(str, part.get("left", ()))),
                 str(part.get("date", texts["date"])), str(part.get("commit", texts["commit"])),
             )
@@ -151,3 +152,12 @@ def parse(found: Any) -> StudyResult:
         return StudyResult(**texts, quick=bool(found["quick"]), device=dict(found["device"]), parts=parts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StudyError(f"a damaged results document of a study: {type(error).__name__}: {error}") from None
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Value]:
+    """Read a row: texts, numbers and what is not there."""
+    found = dict(row)
+    for name, value in found.items():
+        if not isinstance(value, str | int | float | None):
+            raise TypeError(f"{name} is of type {type(value).__name__}")
+    return found
