@@ -215,7 +215,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     nhwc = pr.layout_out == "nhwc"
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
-    own_rows = ceil_div(cf["bn"], 16) * 16  # of a team's pixels, where those store sums who have them (finish)
+    own_rows = ceil_div(cf["bn"], 16) * 16  # where those store sums who have them (finish)
     tile_bytes = max(4 * slow * pitch, cf["wn"] * own_rows * (4 * kb + 16))
     met = cf["sc"] * max(4 * ceil_div(slow, cf["sc"]) * pitch, 8 * ceil_div(nb // 2, cf["sc"]) * kb)
     buffers = max(tile_bytes, cf["stages"] * cf["batch"] * w_bytes + x_stages * x_bytes)
