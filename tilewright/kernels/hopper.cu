@@ -117,7 +117,7 @@ INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
 #if FINISH == 1
-    if (!STAYS) TEAMS_SYNC();  // nobody reads buffers any more, where rows go
+    if (OWN_BY_ROWS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
     store_own(y, bias, shared, b, sums, team, thread);
 #elif FINISH == 2
     send_shares(shared, b, sums, team, thread);

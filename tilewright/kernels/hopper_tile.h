@@ -32,7 +32,7 @@
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
 #define OUTS_FROM (TABLE_FROM + (MAPPED ? 0 : PLACES * 4))
 #define OWN_FROM (OUTS_FROM + (STAYS ? 0 : (NB * 4 + 15) / 16 * 16))  // of warps that store while buffers are filled
-#define MEET_FROM (OWN_FROM + (STAYS ? WN * OWN_ROWS * OWN_PITCH : 0))  // rows of the tile from all shares of the cluster
+#define MEET_FROM (OWN_FROM + OWN_BYTES)     // rows of the tile from all shares of the cluster
 #define BARS_FROM (MEET_FROM + (FINISH == 2 ? SC * PAIRS * KB * 8 : SC > 1 ? SC * MINE * PITCH * 4 : 0))
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
@@ -45,13 +45,13 @@
 #define SLOW (Y_NHWC ? NB : KT)
 #define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
 #define SUMS_BYTES (SLOW * PITCH * 4)
-// Or, where those store sums who have them (hopper_own.h), rows of pixels, as many as are stored at once, of each team's
-// pixels: in different banks, 8 of them with outputs of 2 bytes, 4 neighbours with every other one of 4 bytes.
-#define Y_BYTES ((int)sizeof(y_t))
-#define OWN_ROWS (STAYS && WG_N > 32 ? 32 : (WG_N + 15) / 16 * 16)
-#define OWN_PITCH (KB * Y_BYTES + 16)
-#define OWN_BYTES (WN * ((WG_N + 15) / 16 * 16) * (KB * 4 + 16))
-#define TILE_BYTES (SUMS_BYTES > OWN_BYTES ? SUMS_BYTES : OWN_BYTES)
+// Or, where those store sums who have them (hopper_own.h), rows of pixels with outputs of 2 bytes, 8 of them in different banks.
+#define OWN_BY_ROWS (sizeof(y_t) < 4)
+#define OWN_ROWS (STAYS && WG_N > 32 ? 32 : (WG_N + 15) / 16 * 16)  // of a team's pixels, at once
+#define OWN_PITCH (KB * 2 + 16)
+#define ROWS_BYTES (WN * OWN_ROWS * OWN_PITCH)
+#define OWN_BYTES (!STAYS ? 0 : OWN_BY_ROWS ? ROWS_BYTES : 4 * TEAMS * WG_N * 4)  // in room of its own: rows, or tables of warps
+#define TILE_BYTES (SUMS_BYTES > ROWS_BYTES ? SUMS_BYTES : ROWS_BYTES)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
 #define PAIRS ((NB / 2 + SC - 1) / SC)       // or pairs of pixels (hopper_own.h)
 // Rows and columns of the sum in a tile: of a rectangle; else whole ones in a tile that begins with one.

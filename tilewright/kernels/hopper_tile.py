@@ -215,15 +215,19 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     nhwc = pr.layout_out == "nhwc"
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
-    own_rows = ceil_div(cf["bn"], 16) * 16  # where those store sums who have them (finish)
-    tile_bytes = max(4 * slow * pitch, cf["wn"] * own_rows * (4 * kb + 16))
+    own_rows, own_pitch = ceil_div(cf["bn"], 16) * 16, 2 * kb + 16  # of outputs of 2 bytes (finish)
+    tile_bytes = max(4 * slow * pitch, cf["wn"] * own_rows * own_pitch)
     met = cf["sc"] * max(4 * ceil_div(slow, cf["sc"]) * pitch, 8 * ceil_div(nb // 2, cf["sc"]) * kb)
     buffers = max(tile_bytes, cf["stages"] * cf["batch"] * w_bytes + x_stages * x_bytes)
     barriers = 16 * (cf["stages"] + (0 if together else x_stages)) + 16
     table = ceil_div(nb, 4) * 16
     tables = (0 if image else 4 * places) + table
     shared = buffers + tables + (met if cf["sc"] > 1 else 0) + barriers + ALIGNMENT
-    more = cf["wn"] * min(own_rows, OWN_ROWS) * (DTYPE_BYTES[pr.dtype_out] * kb + 16) - table
+    if DTYPE_BYTES[pr.dtype_out] == 2:
+        own_bytes = cf["wn"] * min(own_rows, OWN_ROWS) * own_pitch
+    else:
+        own_bytes = 16 * cf["wm"] * nb  # a table of pixels for each warp
+    more = own_bytes - table
     stay = stays(pr, cf, pr.groups * k_tiles * px_tiles, shared + more)
     return Sizes(
         view=view, rows=rows, columns=columns, parts=parts_of(pr), kb=kb, nb=nb,
@@ -300,7 +304,7 @@ def stays(pr: Problem, cf: Values, tiles: int, shared: int) -> bool:
 
 
 def tiles_ahead(pr: Problem, cf: Values) -> int:
-    """Tiles whose data there may be buffers for: one, or more where there are so many that blocks may stay."""
+    """Tiles whose data there may be buffers for: one, or more where so many are left that blocks may stay."""
     images, p_tiles, q_tiles = _tiles(pr, cf)
     tiles = pr.groups * ceil_div(pr.kg, 64 * cf["wm"]) * images * p_tiles * q_tiles
     return MOST_AHEAD if pr.layout_out == "nhwc" and tiles > UNITS * cf["mb"] else 1
