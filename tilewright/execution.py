@@ -99,7 +99,10 @@ class Plan:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of device memory beside x, the packed filter, bias, z and y."""
+        """Bytes of device memory beside the arrays and the packed filter.
+
+        Arrays that are not 16-byte aligned may take more: a run on such allocates it.
+        """
         return sum(buffer.nbytes for buffer in self.blueprint.workspace)
 
     @property
