@@ -15,8 +15,8 @@ import pytest
 
 import tilewright
 from tilewright import shapes
+from tilewright.choices import GUESSES
 from tilewright.device import ARCHITECTURES, for_architecture
-from tilewright.dispatch import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
