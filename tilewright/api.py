@@ -25,12 +25,12 @@ from tilewright.choices import UNVERIFIED
 from tilewright.device import parse_selector
 from tilewright.dispatch import Entry, entry, forget
 from tilewright.epilogue import Pool
-from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreError, warn_once
+from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, instead_of_numpy, open_runtime
+from tilewright.runtime import Runtime, cache, instead_of_numpy, open_runtime
 from tilewright.store import Store
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def tune(
         DeviceError: there is no such device, or none that runs kernels.
         BudgetError: the budget cannot be read.
         RunError: no config was right within the budget.
-        StoreError: the store cannot be used.
+        StoreError: the store cannot be used, or not be written: nothing is tuned then.
 
     Example:
         >>> import tilewright as tw
@@ -224,6 +224,7 @@ def tune(
         raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
     number = search_of(strategy, seed, progress)
     kept = as_store(store) or Store()
+    kept.require_writable()
     require_room(layer)
     try:
         result = run(layer, device, budget, strategy, number, kept, progress, bool(deterministic), named)
@@ -251,18 +252,20 @@ def as_store(store: Store | None) -> Store | None:
     return store
 
 
-def default_store() -> Store | None:
-    """Return the user's own store; None, with a warning, if it cannot be used."""
+def default_store() -> Store:
+    """Return the user's own store; where it cannot be read, with a warning, one of this process alone."""
     return _store(os.environ.get("TILEWRIGHT_CACHE"))
 
 
 @lru_cache(maxsize=8)
-def _store(folder: str | None) -> Store | None:
+def _store(folder: str | None) -> Store:
     try:
-        return Store()
+        found = Store()
+        found.database.use(lambda db: None)
+        return found
     except StoreError as error:
-        warn_once(f"tuned winners are not used: {error}", "default store")
-        return None
+        cache.forgets(error)
+        return Store(cache.scratch() / "records.sqlite")
 
 
 def _open(device: str | None) -> Runtime:

@@ -15,7 +15,8 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.runtime.cache import secure_folder
 
 T = TypeVar("T")
-
+_ANOTHER = "name another file, or set TILEWRIGHT_CACHE to a folder of your own"
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
 class Database:
@@ -54,8 +55,13 @@ class Database:
             except sqlite3.Error as error:
                 if last or not _is_corrupt(error):
                     why = "is another process stuck, or the disk full?"
+                    why = _ANOTHER if _code(error) in _UNWRITABLE else why
                     raise StoreError(f"store {self.path}: {error}; {why}") from error
-                self._set_aside(error)
+                try:
+                    self._set_aside(error)
+                except OSError as why:
+                    said = f"store {self.path}: is corrupt ({error}) and cannot be set aside ({why.strerror})"
+                    raise StoreError(said) from None
         raise AssertionError("not reached")
 
     def set_aside(self) -> tuple[str, ...]:
@@ -135,7 +141,7 @@ def _touch(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
     except OSError as error:
-        raise StoreError(f"store {path}: cannot be made ({error.strerror or error})") from None
+        raise StoreError(f"store {path}: cannot be made ({error.strerror or error}); {_ANOTHER}") from None
 
 
 @contextmanager
@@ -154,5 +160,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _is_corrupt(error: sqlite3.Error) -> bool:
     """Tell a damaged or foreign database (CORRUPT, NOTADB, wrong tables) from a busy or full one."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-    return (code & 0xFF) in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return _code(error) in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary code; an error without one is of a damaged file."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF

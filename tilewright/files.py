@@ -1,11 +1,13 @@
-"""Files that are written whole, or not at all."""
+"""Files that are written whole, or not at all; and JSON files."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 
 def atomic_write(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -23,3 +25,16 @@ def atomic_write(path: Path, data: bytes, mode: int = 0o600) -> None:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -99,6 +100,17 @@ class Store:
         self._use_shipped = shipped
 
     # ------------------------------------------------------------------------------- writing
+
+    def require_writable(self) -> None:
+        """Check that outcomes can be stored, before any work is done for them.
+
+        Raises:
+            StoreError: they cannot be; says why.
+        """
+        try:
+            self.database.use(lambda db: db.execute(f"PRAGMA user_version = {SCHEMA}"), True)
+        except StoreError as error:
+            raise StoreError(f"nothing tuned could be remembered: {error}") from None
 
     def add(self, record: Record, origin: str = "measured") -> None:
         """Append one outcome. Its context may name "compiler", and "stage" = "final" for a re-measured
@@ -263,7 +275,8 @@ class Store:
                 text = f"store {self.path}: a corrupt record is set aside ({error})"
                 warn_once(text, f"record {self.path}")
         if bad:
-            self.database.use(lambda db: _move(db, bad), True)
+            with suppress(StoreError):  # they stay where nothing can be written
+                self.database.use(lambda db: _move(db, bad), True)
         return good
 
 

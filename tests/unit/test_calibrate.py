@@ -98,6 +98,13 @@ def test_rates_that_cannot_be_kept_are_told_and_used(monkeypatch: pytest.MonkeyP
     assert list((tmp_path / "rates").iterdir()) == [rates._path(GPU)], "nothing is left behind"
 
 
+@pytest.mark.parametrize("damage", ["", "[]", "{}", "[" * 100_000])
+def test_damaged_rates_are_none(damage: str) -> None:
+    rates.keep(GPU, GPU.rates)
+    rates._path(GPU).write_text(damage)
+    assert rates.calibrated(GPU) == GPU
+
+
 class OneCoreTaken(Pretended):
     """A CPU one of whose cores does something else: what waits for all of them takes 1.4 times as long."""
 

@@ -177,6 +177,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache export {tmp}/x.json resnet", ["12 layers"]),
     ("cache export R12", ["is a layer; give a file first: winners.json R12"]),
     ("cache info x", ["'tilewright cache info --help'"]),
+    ("report {tmp}/deep.json", ["deep.json", "not JSON"]),
     ("report {tmp}/list.json", ["list.json", "want one written by 'bench --json'"]),
     ("report {tmp}/foreign.json", ["foreign.json", "want one written by 'bench --json'"]),
 ]
@@ -252,8 +253,9 @@ def test_peers_and_the_file_to_resume_are_read_before_anything_is_measured(
 ) -> None:
     monkeypatch.setattr(options, "measure", pytest.fail)
     check(["bench", GOOD, "--peers", "foo"], capsys, "'foo'", "onednn")
-    check(["bench", GOOD, "--json", str(place / "deep.json"), "--resume"], capsys, "not JSON")
-    check(["bench", GOOD, "--json", str(place / "empty.txt"), "--resume"], capsys, "not JSON")
+    for command in (["bench", GOOD], ["study", "toy-cnn", "--device", "cpu"]):
+        for file in ("deep.json", "empty.txt"):
+            check([*command, "--json", str(place / file), "--resume"], capsys, file, "not JSON")
 
 
 def test_missing_libraries(

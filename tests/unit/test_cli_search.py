@@ -64,7 +64,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     """A device that is not there, and a tuner that needs none."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, memory_bytes=lambda: 80 << 30)
-    monkeypatch.setattr(options, "open_device", lambda device, measured=False: runtime)
+    monkeypatch.setattr(options, "open_device", lambda device: runtime)
+    monkeypatch.setattr(options, "measure_once", lambda runtime: None)
     fake = Tuner()
     monkeypatch.setattr(tuner, "tune", fake)
     return fake

@@ -17,6 +17,7 @@ import pytest
 
 from tilewright.cli import export, main
 from tilewright.device import for_architecture
+from tilewright.dispatch import dispatch
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.export.bundle import bundle
@@ -252,6 +253,51 @@ def test_opencl_files_give_the_answer(layer: str, tmp_path: Path) -> None:
     queue.finish()
     want = numpy_conv(problem, given.x, given.w, bias, z)[0]
     assert np.abs(y - want).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("layer", "config"),
+    [
+        ("n1c20h9w9k24r3s3p1-f32-nhwc+bias+relu", ""),
+        ("n1c16h12w12k16r5s5-f32+add0.5+leaky0.1+maxpool2", ""),
+        ("n1c64h12w12k64r3s3p1-f32", "winograd4"),  # a chain of launches
+        ("n1c8h9w9k4r3s3p1-i8+bias+add+maxpool3u2p1", ""),
+        ("n1c8h9w9k4r3s3p1-i8+bias+relu+requant", ""),
+        ("n1c3h6w6k5r1s1-f64", ""),
+    ],
+)
+def test_the_opencl_example_works(layer: str, config: str, tmp_path: Path) -> None:
+    """Compiled by the C compiler at hand, on the driver that comes with pyopencl, else the machine's own."""
+    folder = tmp_path / "out"
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler here")
+    tiny = "#include <CL/cl.h>\nint main(void) { return 0; }"
+    probe = [compiler, "-x", "c", "-", "-lOpenCL", "-o", str(tmp_path / "tiny")]
+    if subprocess.run(probe, input=tiny, capture_output=True, text=True).returncode:
+        pytest.skip("no OpenCL headers and loader here")
+    cl = pytest.importorskip("pyopencl")
+    if open_runtime("cpu").device.backend == "numpy":
+        pytest.skip("no OpenCL here")
+    if config:
+        plan = dispatch(Problem.parse(layer), open_runtime("cpu"), None, families=[config])
+        config = str(plan.config)
+    exported(folder, layer, "--device", "cpu", *(["--config", config] if config else []))
+    command = [compiler, *CHECKED.split(",")[:3], "-o", "example", "example.c", "-lOpenCL", "-lm"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    if list((libraries := Path(cl.__file__).parent / ".libs").glob("*.icd")):
+        env |= {"OCL_ICD_VENDORS": f"{libraries}/", "LD_LIBRARY_PATH": str(libraries)}
+    done = subprocess.run(["./example"], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert f"{layer}: right" in done.stdout
+
+    header = (folder / "layer.h").read_text()
+    (folder / "layer.h").write_text(header.replace("TW_PAD_TOP = ", "TW_PAD_TOP = 1 + "))
+    assert subprocess.run(command, cwd=folder, timeout=100).returncode == 0
+    done = subprocess.run(["./example"], cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1 and "WRONG" in done.stdout and "y[n=0 k=0 p=0 q=" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ def test_time_text(value: float | None, text: str) -> None:
         (("rows", 0, "ours", "cold_us"), True, "cold_us must be a number"),
         (("rows", 0, "ours", "deterministic"), 1, "deterministic must be of type bool"),
         (("rows", 0, "peers", "onednn", "layout"), [], "layout must be of type str"),
+        (("rows", 0, "ours", "families"), {"gemm": [1]}, "families must hold numbers and texts"),
     ],
 )
 def test_malformed_document_names_its_key(path: tuple[Any, ...], value: Any, says: str) -> None:

@@ -44,6 +44,8 @@ STUDY = Study(
     ),
 )  # fmt: skip
 
+PART = {"title": "steps", "kind": "ladder", "note": "", "columns": []}  # all of a part but its rows
+
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
@@ -229,6 +231,7 @@ def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.Monke
         ({"quick": False}, ["without --quick", "leave it out"]),
         ({"left": ["B", "R9"]}, ["lacks R9", "'steps'", "leave --resume out"]),
         ({"parts": 3}, ["x.json: a damaged", "TypeError"]),
+        ({"parts": [PART | {"rows": [{"layer": ["A"]}]}]}, ["x.json: a damaged", "layer is of type list"]),
         ({"format": "other"}, ["x.json: not a results document of a study"]),
     ],
 )

@@ -81,15 +81,14 @@ def bench(
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     source = outputs.to_resume(json_file) if resume else None
+    store = options.store(remembers=not no_tune)
     runtime = options.open_device(device)
     rivals, before = _peers(peers, runtime.device), held(source, runtime.device.key)
     options.room(found, runtime)
     options.measure(runtime)
-    from tilewright.store import Store
-
     foretell(found, runtime)
     with Progress(len(found), "bench") as bar:
-        search = Search(runtime, Store(), bar, limit, strategy, seed, deterministic, again, 0.6, families)
+        search = Search(runtime, store, bar, limit, strategy, seed, deterministic, again, 0.6, families)
         standing = _Standing(_work(search, rivals, no_tune), str(limit or ""), found, before)
         report = partial(_report, standing, files, all_families)
         with stopping.until_stopped(report) as stop:

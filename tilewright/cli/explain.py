@@ -42,7 +42,6 @@ def explain(
 def _subject(problem: Problem, runtime: Runtime, given: Config | None, deterministic: bool) -> Subject:
     from tilewright.kernels import family
     from tilewright.report.explanation import Subject
-    from tilewright.store import Store
     from tilewright.tuning.model import estimate
 
     config, note = options.chosen(problem, runtime, deterministic, given)
@@ -55,6 +54,6 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
         config=config,
         estimate=estimate(kind, problem, device, config) if kind.tunable else None,
         note=note,
-        history=Store().records(problem, device.key),
+        history=options.store(remembers=False).records(problem, device.key),
         blueprint=kind.blueprint(problem, device, config),
     )

@@ -90,11 +90,10 @@ def _for_architecture(problem: Problem, arch: str, given: Config | None, determi
     from tilewright.device import for_architecture
     from tilewright.export.bundle import bundle
     from tilewright.runtime.nvrtc import compile_cuda, compiler
-    from tilewright.store import Store
 
     device = for_architecture(arch)
     choices = [(given, options.GIVEN + UNVERIFIED)] if given else foreseen(
-        problem, device, compiler(), Store(), deterministic
+        problem, device, compiler(), options.store(remembers=False), deterministic
     )  # fmt: skip
     last: CompileError | None = None
     for config, note in choices:

@@ -88,9 +88,7 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
         from tilewright import trials
 
         return trials.read(file)
-    from tilewright.store import Store
-
-    facts, store = options.open_device(device).device, Store()
+    facts, store = options.open_device(device).device, options.store(remembers=False)
     return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
 
 

@@ -21,6 +21,7 @@ from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
+    from tilewright.store import Store
 
 Problems = Annotated[
     list[str],
@@ -133,15 +134,12 @@ def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> sha
     return found[0]
 
 
-def open_device(device: str | None, measured: bool = False) -> Runtime:
-    """Open the device of a command line; ``measured``: its rates are calibrated first if they never were."""
+def open_device(device: str | None) -> Runtime:
+    """Open the device of a command line."""
     selector = parse_selector(device)
     from tilewright.runtime import open_runtime
 
-    runtime = open_runtime(*selector)
-    if measured and runtime.device.rates.source != "calibrated":
-        measure(runtime)
-    return runtime
+    return open_runtime(*selector)
 
 
 def needs_kernels(runtime: Runtime, command: str) -> None:
@@ -179,6 +177,12 @@ def measure(runtime: Runtime) -> None:
             calibrate(runtime)
 
 
+def measure_once(runtime: Runtime) -> None:
+    """Calibrate a device's rates if they never were."""
+    if runtime.device.rates.source != "calibrated":
+        measure(runtime)
+
+
 def cores() -> int:
     """CPU cores that this process may use: more threads than these slow everyone down."""
     if hasattr(os, "sched_getaffinity"):
@@ -193,10 +197,25 @@ def chosen(
     if given:
         return given, GIVEN
     from tilewright.dispatch import dispatch
+
+    plan = dispatch(problem, runtime, store(remembers=False), deterministic)
+    return plan.config, plan.note or "the stored winner"
+
+
+def store(remembers: bool) -> Store:
+    """The user's store. One that ``remembers`` is written to; else what cannot be read is only warned of.
+
+    Raises:
+        StoreError: it is to remember, and cannot be written.
+    """
+    from tilewright.api import default_store
     from tilewright.store import Store
 
-    plan = dispatch(problem, runtime, Store(), deterministic)
-    return plan.config, plan.note or "the stored winner"
+    if not remembers:
+        return default_store()
+    own = Store()
+    own.require_writable()
+    return own
 
 
 def config(text: str | None, problem: Problem) -> Config | None:

@@ -74,10 +74,12 @@ def study(
     source = outputs.to_resume(json_file) if resume else None
     if plot is not None:
         drawable(plot)
-    runtime = options.open_device(device, measured=True)
+    store = options.store(remembers=limit is not None)
+    runtime = options.open_device(device)
     options.needs_kernels(runtime, "study")
-    lab = _lab(runtime, quick, found.rounds, limit)
+    lab = _lab(runtime, store, quick, found.rounds, limit)
     standing = Standing(found, wanted, held(source, found, lab) if source else None)
+    options.measure_once(runtime)
     if standing.before:
         remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 
@@ -115,12 +117,10 @@ def _numbers(given: list[str] | None) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _lab(runtime: Runtime, quick: bool, rounds: int, limit: object) -> Lab:
+def _lab(runtime: Runtime, store: Store, quick: bool, rounds: int, limit: object) -> Lab:
     from tilewright.bench import tuner
-    from tilewright.store import Store
     from tilewright.studies.lab import Lab
 
-    store = Store()
     tune = _tuning(runtime, store, limit, tuner) if limit else None
     threads = min(runtime.device.units, options.cores())
     return Lab(runtime, store, quick, rounds, threads, tune, say=remark)

@@ -48,11 +48,11 @@ def tune(
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     outputs.check({"--json": json_file})
-    runtime = options.open_device(device, measured=True)
+    store = options.store(remembers=True)
+    runtime = options.open_device(device)
     options.needs_kernels(runtime, "tune")
     options.room(found, runtime)
-    from tilewright.store import Store
-
+    options.measure_once(runtime)
     rows: list[Row] = []
 
     def report() -> None:
@@ -64,7 +64,7 @@ def tune(
 
     with Progress(len(found), "tuning") as progress:
         search = Search(
-            runtime, Store(), progress, limit, strategy, seed, deterministic, again, families=families
+            runtime, store, progress, limit, strategy, seed, deterministic, again, families=families
         )
         with stopping.until_stopped(report) as stop:
             for layer in found:

@@ -17,7 +17,7 @@ from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
 
-EXAMPLE = Path(__file__).parent / "example.c"
+_HERE = Path(__file__).parent
 PACKED = "packed"
 UNUSED_BYTES = 64  # of what is bound and never touched
 
@@ -99,8 +99,8 @@ class Bundle:
                 found[f"{program.name}.cubin"] = program.built.binary
         found["layer.h"] = header(self).encode()
         found["layer.json"] = (json.dumps(self.document(), indent=1) + "\n").encode()
-        if self.cuda:
-            found["example.c"] = EXAMPLE.read_bytes()
+        found["check.h"] = (_HERE / "check.h").read_bytes()
+        found["example.c"] = (_HERE / f"example_{'cuda' if self.cuda else 'opencl'}.c").read_bytes()
         return found
 
     def document(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def header(bundle: Bundle) -> str:
 
 def _about(bundle: Bundle) -> str:
     sources = ", ".join(f"{p.name}.{'cu' if bundle.cuda else 'cl'}" for p in bundle.programs)
-    how = "nvcc -o example example.c -lcuda && ./example" if bundle.cuda else "-cl-std=CL1.2"
+    how = "nvcc -o example example.c -lcuda" if bundle.cuda else "cc -o example example.c -lOpenCL -lm"
     return "\n".join(
         f"// {line}".rstrip()
         for line in (
@@ -40,12 +40,13 @@ def _about(bundle: Bundle) -> str:
             f"{bundle.note}",
             "",
             f"Made by tilewright {__version__} (Apache-2.0). Sources: {sources}.",
-            f"Build: {how}",
+            f"Build: {how} && ./example",
             "",
             "Every kernel parameter is a pointer, in the order of tw_launch.argument. Buffers start at a",
             "multiple of 16 bytes. A launch of no program fills its one buffer with zero bytes. A chained",
             "launch may begin while the one before it still runs (programmatic stream serialization).",
-            "An OpenCL global size is grid * block; shared memory is declared in the source there.",
+            "An OpenCL global size is grid * block; shared memory is declared in the source there, which is",
+            "built with -cl-std=CL1.2.",
             *(_MAPPED if bundle.images else ()),
             *(_CONSTANT if any(one.kernel == "constant" for one in bundle.run) else ()),
             "",

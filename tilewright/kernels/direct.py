@@ -298,8 +298,8 @@ def _defines(
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
     packed = c_padded * pr.r * pr.s * geo.kb * geo.k_tiles * pr.groups
-    shares = geo.tiles * view.n * pr.groups * cf["sg"]
-    parts = shares * geo.kb * geo.hb * geo.wb if cf["combine"] == LAST else 0
+    last = cf["combine"] == LAST
+    parts = geo.tiles * view.n * pr.groups * cf["sg"] * geo.kb * geo.hb * geo.wb if last else 0
     largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * max(1, cf["sg"]), packed, parts)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(

@@ -232,11 +232,9 @@ class Work:
 
 
 def too_many(problem: Problem) -> str | None:
-    """Say so where a layer has more pixels than kernels count: in 32 bits, and some past the last one."""
+    """Say so where a layer has more pixels than kernels count, in 32 bits and a tile past the last one."""
     pixels = problem.n * max(problem.h * problem.w, problem.p * problem.q)
-    if pixels <= MOST_PIXELS:
-        return None
-    return f"more than {MOST_PIXELS:,} pixels: kernels count them in 32 bits"
+    return f"it has more than {MOST_PIXELS:,} pixels" if pixels > MOST_PIXELS else None
 
 
 class Family:

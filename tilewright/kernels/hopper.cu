@@ -30,7 +30,7 @@
 //            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
-// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc a warp stores its own sums, or a block
+// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc those store sums who have them, or a block
 // those that a cluster sends it (hopper_own.h); else all threads do, from a tile of sums in shared memory, RUN neighbours
 // in y at once (hopper_store.h).
 // Where there are more tiles than places for blocks, blocks stay (STAYS; hopper_tile.py: stays): each takes every so-many-th
@@ -109,10 +109,6 @@ INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t
                      int team, int thread) {
     acc_t sums[SUM_WORDS];
     int moves[2];
-    if (STAYS && b->id != GROUP(0)) {
-        find_places(shared, b, THREAD(0), 128 * TEAMS);
-        TEAMS_SYNC();
-    }
     find_moves(moves, b, team, thread);
     UNROLL for (int i = 0; i < SUM_WORDS; i++) {
         sums[i] = 0;
@@ -121,7 +117,7 @@ INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
 #if FINISH == 1
-    if (OWN_WAITS) TEAMS_SYNC();
+    if (OWN_BY_ROWS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
     store_own(y, bias, shared, b, sums, team, thread);
 #elif FINISH == 2
     send_shares(shared, b, sums, team, thread);

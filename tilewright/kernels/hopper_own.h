@@ -1,10 +1,11 @@
 // Sums that go to nhwc without a tile of them in shared memory (FINISH, hopper_tile.py: finish): no barrier of all threads,
 // and little code, which costs 4 to 5 cycles an instruction where it runs once.
 //
-// FINISH 1: a warp's sums are whole. It finishes and stores them itself.
+// FINISH 1: sums are whole, and those store them who have them.
 //   4 bytes an output   from registers: an instruction stores 8 channels (32 bytes) of 4 pixels
-//   2 bytes             by way of shared memory, a matrix of 8 x 8 at a time, transposed: a row there is a pixel, and a
-//                       warp's 16 channels of it 32 bytes; an instruction stores those of 16 pixels
+//   2 bytes             warps of the same pixels hand them to each other by way of shared memory, OWN_ROWS pixels at a time: a
+//                       row there is a pixel with all channels of the tile. They store whole rows, 16 bytes a thread: 128
+//                       bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of a cache line).
 // FINISH 2: they are shares of a cluster, and each block finishes some of its pixels: a thread sends what it has of two
 // neighbouring pixels and two channels, 8 apart (16 bytes), from its registers to that block's shared memory, where
 // [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all shares.
@@ -13,14 +14,19 @@
 #define IS_CHANNEL(k) (K % KB == 0 || (k) < K)
 
 #if FINISH == 1
-#define OWN_BY_ROWS (sizeof(y_t) < 4)
-#define OWN_WAITS (OWN_BY_ROWS && !STAYS)  // until nobody reads the buffers that it writes over
-
-// Store a warp's sums from registers, channels from `k` on; y is where channel k of pixel 0 goes.
-INLINE void store_words(GLOBAL y_t *y, shared_t shared, int outs, const acc_t sums[WG_WORDS], int k, int px_team, int lane) {
+// Store the sums of a thread from registers, channels from `k` on; y is where channel k of pixel 0 goes. A warp of a block that
+// stays has a table of its own: one for all would have to be waited for.
+INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k, int px_team, int warp,
+                        int lane) {
+    const int outs = STAYS ? OWN_FROM + warp * (WG_N * 4) : OUTS_FROM + px_team * 4;
+    if (STAYS) {
+        __syncwarp();
+        NO_UNROLL for (int px = lane; px < WG_N; px += 32) write_int(shared, outs + px * 4, find_output(b->px0, px_team + px));
+        __syncwarp();
+    }
     UNROLL for (int i = 0; i < WG_WORDS; i += 4) {
         int pixels[2];
-        read_two(pixels, shared, outs + (px_team + i * 2 + lane % 4 * 2) * 4);
+        read_two(pixels, shared, outs + (i * 2 + lane % 4 * 2) * 4);
         UNROLL for (int e = 0; e < 2; e++) {
             GLOBAL y_t *to = y + (offset_t)pixels[e] * (GROUPS_ * K);
             UNROLL for (int h = 0; h < 2; h++)
@@ -29,15 +35,19 @@ INLINE void store_words(GLOBAL y_t *y, shared_t shared, int outs, const acc_t su
     }
 }
 
-// Store them as outputs of 2 bytes, by way of rows of shared memory from `rows` on: a pixel each, OWN_ROWS at a time.
-INLINE void store_halfwords(GLOBAL y_t *y, shared_t shared, int outs, const acc_t sums[WG_WORDS], int rows, int k,
-                            int px_team, int lane) {
-    const int matrix = lane / 8;
-    const shared_t write = shared + rows + (matrix / 2 * 8 + lane % 8) * OWN_PITCH + matrix % 2 * 16;
-    const int read = rows + lane / 2 * OWN_PITCH + lane % 2 * 16;
+#define PIECES (KB / 8)   // of 16 bytes, of a row
+#define MATES (128 * WM)  // threads that have the same pixels, those of `mates`; `mate` is a thread's number among them
+#define MATES_SYNC(mates) asm volatile("bar.sync %0, %1;" ::"r"(3 + (mates)), "n"(MATES) : "memory")
+
+// Store sums as outputs of 2 bytes, by way of rows of shared memory; y is where the tile's first channel of pixel 0 goes, and
+// `k_warp` the first channel in the tile that the warp has.
+INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k_warp, int mates, int mate) {
+    const int rows = (STAYS ? OWN_FROM : 0) + mates * (OWN_ROWS * OWN_PITCH), matrix = mate % 32 / 8;
+    const shared_t write = shared + rows + (matrix / 2 * 8 + mate % 8) * OWN_PITCH + (k_warp + matrix % 2 * 8) * 2;
     UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
-        if (from > 0) __syncwarp();
-        UNROLL for (int px = from; px < WG_N && px < from + OWN_ROWS; px += 16) {
+        const int count = min(WG_N - from, OWN_ROWS);
+        if (STAYS) MATES_SYNC(mates);  // nobody reads rows any more
+        UNROLL for (int px = from; px < from + count; px += 16) {
             unsigned words[4];
             UNROLL for (int m = 0; m < 4; m++) {
                 const int at = min(px / 2 + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
@@ -45,12 +55,14 @@ INLINE void store_halfwords(GLOBAL y_t *y, shared_t shared, int outs, const acc_
             }
             write_transposed(write + (px - from) * OWN_PITCH, words);
         }
-        __syncwarp();
-        UNROLL for (int px = from; px < WG_N && px < from + OWN_ROWS; px += 16) {
-            const int at = px + lane / 2, pixel = at < WG_N ? read_int(shared, outs + (px_team + at) * 4) : -1;
+        MATES_SYNC(mates);
+        UNROLL for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
+            const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * 8;
+            const int px = mates * WG_N + from + at, out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
             acc_t four[4];
-            read4(four, shared, read + (px - from) * OWN_PITCH);
-            if (pixel >= 0 && IS_CHANNEL(k)) store_run(4, (GLOBAL acc_t *)(y + (offset_t)pixel * (GROUPS_ * K)), four);  // bits
+            read4(four, shared, rows + at * OWN_PITCH + k * 2);
+            if (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
+                store_run(4, (GLOBAL acc_t *)(y + (offset_t)out * (GROUPS_ * K) + k), four);  // bits
         }
     }
 }
@@ -58,18 +70,14 @@ INLINE void store_halfwords(GLOBAL y_t *y, shared_t shared, int outs, const acc_
 // Finish and store the sums of a thread (wgmma.h: which they are).
 INLINE void store_own(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b, acc_t sums[WG_WORDS],
                       int team, int thread) {
-    const int lane = thread % 32, k_warp = team % WM * 64 + thread / 32 * 16, px_team = team / WM * WG_N;
-    const int k_sum = k_warp + lane / 4, k_stored = OWN_BY_ROWS ? k_warp + lane % 2 * 8 : k_sum;
+    const int lane = thread % 32, warp = thread / 32, k_warp = team % WM * 64 + warp * 16, k_sum = k_warp + lane / 4;
     const int k_tile = b->at.group * K + b->channels;
-    y += SHARE_AT(b->at) + k_tile + k_stored;
+    y += SHARE_AT(b->at) + k_tile + (OWN_BY_ROWS ? 0 : k_sum);
     asm volatile("" : "+l"(y));  // worked out once
     UNROLL for (int i = 0; i < WG_WORDS; i++)
         sums[i] = epilogue(sums[i], bias, k_tile + min(k_sum + i / 2 % 2 * 8, K - 1 - b->channels), 0, 0);
-    const int k_y = b->channels + k_stored;
-    const int rows = STAYS ? OWN_FROM + thread / 32 * (OWN_ROWS * OWN_PITCH) + team * (4 * OWN_ROWS * OWN_PITCH)
-                           : team / WM * (OWN_ROWS * OWN_PITCH) + k_warp * 2;
-    if (OWN_BY_ROWS) store_halfwords(y, shared, b->outs, sums, rows, k_y, px_team, lane);
-    else store_words(y, shared, b->outs, sums, k_y, px_team, lane);
+    if (OWN_BY_ROWS) store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread);
+    else store_words(y, shared, b, sums, b->channels + k_sum, team / WM * WG_N, team * 4 + warp, lane);
 }
 #endif
 

@@ -28,6 +28,7 @@ from tilewright.kernels.hopper_tile import (
     registers_at_most,
     sizes,
     threads,
+    tiles_ahead,
 )
 from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, may_combine, up_to
 from tilewright.problem import Problem
@@ -80,10 +81,15 @@ def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool
     if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
         return False
     whole = dict(cf, sc=sc, cm=1, sg=1, combine=NONE)
-    # An input that is not aligned is copied first, and of accurate in parts: then the copy engine copies patches.
-    reads = {cf["x"], COPIED} if cf["x"] == AS_IS else {cf["x"]}
+    # Of accurate an input that is not aligned is copied in parts first, and then by the copy engine.
+    reads = (AS_IS, COPIED) if cf["x"] == AS_IS and parts_of(pr) == 2 else (cf["x"],)
     block = max(sizes(pr, whole | dict(x=x)).shared_bytes for x in reads) + 1024  # a flag, in room of its own
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _ahead(pr: Problem, *values: int) -> int:
+    """Tiles whose data there may be buffers for."""
+    return tiles_ahead(pr, dict(zip(("x", "wm", "wn", "bn", "mb", "tall"), values, strict=True)))
 
 
 def _joint(pr: Problem, *values: int) -> bool:
@@ -125,10 +131,12 @@ RULES = (
     Rule("joint", lambda problem, x, wn, bn, chunks, pieces, tall, xs: xs == 1 or not _joint(
         problem, x, wn, bn, chunks, pieces, tall),
         "patches of 1x1 filters come with these, in no buffers of their own"),
-    Rule("stages", lambda problem, x, chunks, batch, stages: stages <= max(2, steps(
-        problem, x, chunks) // batch), "more buffers than batches"),
-    Rule("patches", lambda problem, x, chunks, xs: xs <= runs(problem, x, chunks),
-         "more buffers than runs of channels"),
+    Rule("stages", lambda problem, x, wm, wn, bn, mb, chunks, tall, batch, stages: stages <= max(
+        2, steps(problem, x, chunks) // batch * _ahead(problem, x, wm, wn, bn, mb, tall)),
+        "more buffers than batches"),
+    Rule("patches", lambda problem, x, wm, wn, bn, mb, chunks, tall, xs: xs <= runs(
+        problem, x, chunks) * _ahead(problem, x, wm, wn, bn, mb, tall),
+        "more buffers than runs of channels"),
     Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs:
          _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs),
         "more shared memory than a block may have"),
@@ -141,11 +149,11 @@ RULES = (
     Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
     Rule("shares", lambda problem, x, chunks, batch, sc, sg: sc * sg * batch <= steps(problem, x, chunks),
          "shares of the sum without steps"),
-    Rule("useless_stages", lambda problem, x, chunks, batch, stages, sc, sg: stages <= max(2, ceil_div(
-        steps(problem, x, chunks) // batch, sc * sg)),
+    Rule("useless_stages", lambda problem, x, chunks, batch, stages, cm, sc, sg: cm * sc * sg == 1 or
+         stages <= max(2, ceil_div(steps(problem, x, chunks) // batch, sc * sg)),
         "more buffers than batches of a share"),
-    Rule("useless_patches", lambda problem, x, chunks, batch, xs, sc, sg: xs <= most_patches(
-        problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)),
+    Rule("useless_patches", lambda problem, x, chunks, batch, xs, cm, sc, sg: cm * sc * sg == 1 or
+         xs <= most_patches(problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)),
         "more buffers than runs of channels of a share"),
     Rule("next_patch", lambda problem, x, wn, bn, chunks, pieces, tall, batch, xs, sc, sg: xs > 1 or _joint(
         problem, x, wn, bn, chunks, pieces, tall) or most_patches(

@@ -31,9 +31,8 @@
 #define X_FROM (STAGES * BATCH * W_BYTES)    // filters first, then patches; sums over both; then:
 #define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
 #define OUTS_FROM (TABLE_FROM + (MAPPED ? 0 : PLACES * 4))
-#define OUTS_BYTES ((NB * 4 + 15) / 16 * 16)
-#define OWN_FROM (OUTS_FROM + (STAYS ? 2 : 1) * OUTS_BYTES)  // of warps that store while others' buffers are filled
-#define MEET_FROM (OWN_FROM + (STAYS ? 4 * TEAMS * OWN_ROWS * OWN_PITCH : 0))  // rows of the tile from all shares of the cluster
+#define OWN_FROM (OUTS_FROM + (STAYS ? 0 : (NB * 4 + 15) / 16 * 16))  // of warps that store while buffers are filled
+#define MEET_FROM (OWN_FROM + OWN_BYTES)     // rows of the tile from all shares of the cluster
 #define BARS_FROM (MEET_FROM + (FINISH == 2 ? SC * PAIRS * KB * 8 : SC > 1 ? SC * MINE * PITCH * 4 : 0))
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
@@ -46,11 +45,13 @@
 #define SLOW (Y_NHWC ? NB : KT)
 #define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
 #define SUMS_BYTES (SLOW * PITCH * 4)
-// Or, where a warp stores its own sums (hopper_own.h), outputs of 2 bytes: pixels of a team, or 16 of a warp, and bytes from
-// one to the next: 8 of them in different banks.
-#define OWN_ROWS (STAYS ? 16 : (WG_N + 15) / 16 * 16)
-#define OWN_PITCH (STAYS ? 48 : KB * 2 + 16)
-#define TILE_BYTES (SUMS_BYTES > WN * OWN_ROWS * OWN_PITCH ? SUMS_BYTES : WN * OWN_ROWS * OWN_PITCH)
+// Or, where those store sums who have them (hopper_own.h), rows of pixels with outputs of 2 bytes, 8 of them in different banks.
+#define OWN_BY_ROWS (sizeof(y_t) < 4)
+#define OWN_ROWS (STAYS && WG_N > 32 ? 32 : (WG_N + 15) / 16 * 16)  // of a team's pixels, at once
+#define OWN_PITCH (KB * 2 + 16)
+#define ROWS_BYTES (WN * OWN_ROWS * OWN_PITCH)
+#define OWN_BYTES (!STAYS ? 0 : OWN_BY_ROWS ? ROWS_BYTES : 4 * TEAMS * WG_N * 4)  // in room of its own: rows, or tables of warps
+#define TILE_BYTES (SUMS_BYTES > ROWS_BYTES ? SUMS_BYTES : ROWS_BYTES)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
 #define PAIRS ((NB / 2 + SC - 1) / SC)       // or pairs of pixels (hopper_own.h)
 // Rows and columns of the sum in a tile: of a rectangle; else whole ones in a tile that begins with one.
@@ -77,7 +78,6 @@ typedef struct {
     int channels, px0;    // first output: of the group, and in the raster
     int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
     int first, last;      // steps
-    int outs;             // where the table of its outputs is
     const GLOBAL unsigned char *x, *w;  // x: or its tensor map
     const GLOBAL int *x_moved, *w_moved;  // how far x was moved, and each row of the filter (PRODUCTS 5)
     Place at;             // for tile.h
@@ -102,7 +102,6 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
         b.px0 = (n * HR + p_tile * FORWARD(TILE_ROWS)) * WR + px_tile % Q_TILES * FORWARD(TILE_COLUMNS);
     }
     b.first = FIRST_STEP(share), b.last = FIRST_STEP(share + 1);
-    b.outs = OUTS_FROM + (STAYS ? id / GROUPS(0) % 2 * OUTS_BYTES : 0);
     b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (X_PARTS * CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.x_moved = x_moved;  // rows of the filter: behind all tiles
@@ -129,6 +128,7 @@ INLINE int find_pixel(int px0, int row) {
 // Which pixel of y output `px` of a tile is; -1 if it is none.
 INLINE int find_output(int px0, int px) {
     const int o = px0 + (TALL ? px / WG_N * WR : px);  // the raster's; of a rectangle the first one of its row
+    if (!TALL && WR == Q && HR == P) return o < N * P * Q ? o : -1;  // there are no places between rows
     const int q = o % WR + (TALL ? px % WG_N : 0), p = o / WR % HR, n = o / (WR * HR);
     return q < Q && p < P && n < N ? (n * P + p) * Q + q : -1;
 }
@@ -137,7 +137,7 @@ INLINE int find_output(int px0, int px) {
 INLINE void find_places(shared_t shared, const Block *b, int thread, int count) {
     if (!GATHERS && !MAPPED)
         NO_UNROLL for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(b->px0, row));
-    NO_UNROLL for (int px = thread; px < NB; px += count) write_int(shared, b->outs + px * 4, find_output(b->px0, px));
+    NO_UNROLL for (int px = thread; px < NB && !STAYS; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(b->px0, px));
 }
 
 // Write a piece of a patch, and its low parts.

@@ -28,8 +28,9 @@ APART, SWIZZLED = range(2)
 PIECES = ("pieces of 16 bytes apart", "swizzled rows")
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
-BY_TILE, OWN, MET = range(3)  # who finishes sums: all threads, each warp its own, the blocks of a cluster
-OWN_ROWS, OWN_PITCH = 16, 48  # of a warp that stores while buffers are filled: pixels, bytes of each
+BY_TILE, OWN, MET = range(3)  # who finishes sums: all threads, those who have them, the blocks of a cluster
+MOST_AHEAD = 4  # tiles of a block that stays, whose data are on their way
+OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
 FEW_MET = 12  # pixels of a warpgroup for each block of its cluster: 1.5 times four sums a thread (measured)
 IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 ALIGNMENT = 1024  # bytes to align the buffers
@@ -214,15 +215,19 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     nhwc = pr.layout_out == "nhwc"
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, pitch = (nb, kt + 4) if nhwc else (kt, nb + (40 - nb % 32) % 32)
-    own_bytes = cf["wn"] * ceil_div(cf["bn"], 16) * 16 * (2 * kb + 16)  # outputs of 2 bytes (finish)
-    tile_bytes = max(4 * slow * pitch, own_bytes)
+    own_rows, own_pitch = ceil_div(cf["bn"], 16) * 16, 2 * kb + 16  # of outputs of 2 bytes (finish)
+    tile_bytes = max(4 * slow * pitch, cf["wn"] * own_rows * own_pitch)
     met = cf["sc"] * max(4 * ceil_div(slow, cf["sc"]) * pitch, 8 * ceil_div(nb // 2, cf["sc"]) * kb)
     buffers = max(tile_bytes, cf["stages"] * cf["batch"] * w_bytes + x_stages * x_bytes)
     barriers = 16 * (cf["stages"] + (0 if together else x_stages)) + 16
     table = ceil_div(nb, 4) * 16
     tables = (0 if image else 4 * places) + table
     shared = buffers + tables + (met if cf["sc"] > 1 else 0) + barriers + ALIGNMENT
-    more = table + 4 * cf["wm"] * cf["wn"] * OWN_ROWS * OWN_PITCH
+    if DTYPE_BYTES[pr.dtype_out] == 2:
+        own_bytes = cf["wn"] * min(own_rows, OWN_ROWS) * own_pitch
+    else:
+        own_bytes = 16 * cf["wm"] * nb  # a table of pixels for each warp
+    more = own_bytes - table
     stay = stays(pr, cf, pr.groups * k_tiles * px_tiles, shared + more)
     return Sizes(
         view=view, rows=rows, columns=columns, parts=parts_of(pr), kb=kb, nb=nb,
@@ -271,9 +276,9 @@ def run(pr: Problem, cf: Values) -> int:
 def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
     """Say who finishes sums and stores them.
 
-    Where y is nhwc and nothing pools, a warp those that it has, if they are whole, aligned and there is no
-    residual, which it would read 2 bytes at a time; or each block its share of a cluster's pixels, if
-    they are few for a thread. Else all threads, from a tile of sums in shared memory.
+    Where y is nhwc and nothing pools, warps those that they have, if these are whole, aligned and there is
+    no residual, which they would read 2 bytes at a time; or each block its share of a cluster's pixels,
+    if they are few for a thread. Else all threads, from a tile of sums in shared memory.
     """
     here = cf["combine"] != TWO_PASS
     if pr.layout_out != "nhwc" or cf["combine"] == LAST or (here and pr.epilogue.pool):
@@ -296,6 +301,13 @@ def stays(pr: Problem, cf: Values, tiles: int, shared: int) -> bool:
     if image is None or finish(pr, cf) != OWN:
         return False
     return _places(pr, cf, threads(cf, image), shared) == cf["mb"]
+
+
+def tiles_ahead(pr: Problem, cf: Values) -> int:
+    """Tiles whose data there may be buffers for: one, or more where so many are left that blocks may stay."""
+    images, p_tiles, q_tiles = _tiles(pr, cf)
+    tiles = pr.groups * ceil_div(pr.kg, 64 * cf["wm"]) * images * p_tiles * q_tiles
+    return MOST_AHEAD if pr.layout_out == "nhwc" and tiles > UNITS * cf["mb"] else 1
 
 
 def _places(pr: Problem, cf: Values, of_block: int, shared: int) -> int:

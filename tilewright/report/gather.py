@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilewright.errors import StoreError
+from tilewright.files import read_json
 from tilewright.report.html.bench import bench_section
 from tilewright.report.html.page import page
 from tilewright.report.html.study import study_section
@@ -48,7 +48,7 @@ def gather(paths: Sequence[Path]) -> list[Gathered]:
     found = []
     for path in paths:
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_json(path)
             found.append(of_document(f"{path.parent.name} {path.stem}".strip(), document))
         except OSError as error:
             raise StoreError(f"results file {path}: {error.strerror or error}") from None

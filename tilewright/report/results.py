@@ -6,14 +6,14 @@ older version did not write have their defaults.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, shown
+from tilewright.files import read_json
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 F = TypeVar("F", OurFigure, PeerFigure)
@@ -64,10 +64,10 @@ def load(path: Path) -> Results:
         StoreError: the file is missing, no JSON, or no results document (the bad key is named).
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except OSError as error:
         raise StoreError(f"results file {path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise StoreError(f"results file {path}: not JSON; want one written by 'bench --json'") from None
     try:
         return parse(document)
@@ -130,10 +130,12 @@ def _figure(kind: type[F], entry: Any, where: str) -> F:
 def _value(value: Any, want: str, where: str) -> Any:
     if want in _KINDS:
         if type(value) is not _KINDS[want]:
-            raise StoreError(f"{where} must be of type {want}, not {value!r}")
+            raise StoreError(f"{where} must be of type {want}, not {shown(value)}")
+        if type(value) is dict and any(type(one) not in (str, int, float) for one in value.values()):
+            raise StoreError(f"{where} must hold numbers and texts alone")
         return value
     if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise StoreError(f"{where} must be a number of 0 or more, not {value!r}")
+        raise StoreError(f"{where} must be a number of 0 or more, not {shown(value)}")
     return float(value)
 
 

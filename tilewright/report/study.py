@@ -46,7 +46,7 @@ def _marked(column: Column, row: Mapping[str, Value]) -> str:
 
 def _named(row: Mapping[str, Value], width: int) -> str:
     """What a row is of, in one cell: the layer, then its step."""
-    layer, *rest = (str(row[key]) for key in _FIRST if row.get(key))
+    layer, *rest = [str(row[key]) for key in _FIRST if row.get(key)] or [""]
     return "  ".join([f"{layer:<{width if rest else 0}}", *rest])
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 
 from tilewright.errors import StoreError, warn_once
@@ -16,6 +20,7 @@ from tilewright.files import atomic_write
 from tilewright.runtime.base import Built, Resources
 
 SCHEMA = 1
+_FIX = "set TILEWRIGHT_CACHE to a folder of your own"
 _MAX_BYTES = 64 << 20
 
 
@@ -38,22 +43,46 @@ def folder() -> Path:
     return secure_folder(path)
 
 
+def writable_folder() -> Path:
+    """Return the cache folder; where nothing can be written to it, with a warning, ``scratch``."""
+    try:
+        path = folder()
+        if os.access(path, os.W_OK):
+            return path
+        forgets(f"cache folder {path}: no permission to write; {_FIX}")
+    except StoreError as error:
+        forgets(error)
+    return scratch()
+
+
+@lru_cache(maxsize=1)
+def scratch() -> Path:
+    """Return a folder of this process and its children, removed at its end."""
+    path = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def forgets(why: object) -> None:
+    """Warn that nothing can be kept in the cache folder: once, whatever comes up first."""
+    warn_once(f"nothing new is remembered: {why}", "nothing new is remembered")
+
+
 def secure_folder(path: Path) -> Path:
     """Make a folder with mode 0700, or check that nobody else can put files there."""
-    fix = "set TILEWRIGHT_CACHE to a folder of your own"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = path.lstat()
     except FileExistsError:
-        raise StoreError(f"cache folder {path}: is a file; {fix}") from None
+        raise StoreError(f"cache folder {path}: is a file; {_FIX}") from None
     except OSError as error:
-        raise StoreError(f"cache folder {path}: {error.strerror or error}; {fix}") from error
+        raise StoreError(f"cache folder {path}: {error.strerror or error}; {_FIX}") from error
     if stat.S_ISLNK(info.st_mode):
-        raise StoreError(f"cache folder {path}: is a symbolic link, which is not followed; {fix}")
+        raise StoreError(f"cache folder {path}: is a symbolic link, which is not followed; {_FIX}")
     if hasattr(os, "getuid") and info.st_uid != os.getuid():
-        raise StoreError(f"cache folder {path}: belongs to another user; {fix}")
+        raise StoreError(f"cache folder {path}: belongs to another user; {_FIX}")
     if hasattr(os, "getuid") and info.st_mode & 0o022:
-        raise StoreError(f"cache folder {path}: others can write to it; run chmod 700 on it, or {fix}")
+        raise StoreError(f"cache folder {path}: others can write to it; run chmod 700 on it, or {_FIX}")
     return path
 
 
@@ -74,12 +103,12 @@ def compiled(key: str, build: Callable[[], Built]) -> Built:
 
 def read(key: str) -> Built | None:
     """Return the entry of a key; None if there is none or it is not intact."""
-    path = _entry(key)
     try:
+        path = _entry(key)
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
         with os.fdopen(os.open(path, flags), "rb") as file:
             data = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, StoreError):
         return None
     except OSError as error:
         warn_once(f"cannot read the cache of compiled kernels ({error.strerror}): compiling again")
@@ -94,15 +123,17 @@ def read(key: str) -> Built | None:
 
 def write(built: Built) -> None:
     """Keep a binary: written aside, then renamed, so that no one ever reads half of it."""
-    path = _entry(built.key)
     head = {"key": built.key, "digest": hashlib.sha256(built.binary).hexdigest()}
     resources = {name: asdict(r) for name, r in built.resources.items()}
     line = json.dumps({**head, "schema": SCHEMA, "resources": resources}).encode()
     try:
+        path = _entry(built.key)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         atomic_write(path, line + b"\n" + built.binary)
+    except StoreError as error:
+        forgets(error)
     except OSError as error:
-        warn_once(f"cannot write the cache of compiled kernels ({error.strerror}): each run compiles again")
+        forgets(f"cannot write the cache of compiled kernels ({error.strerror}): each run compiles again")
 
 
 def _entry(key: str) -> Path:
@@ -118,6 +149,6 @@ def _decode(key: str, data: bytes) -> Built | None:
         if head["digest"] != hashlib.sha256(binary).hexdigest():
             return None
         resources = {str(name): Resources(**r) for name, r in head["resources"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return Built(key, binary, resources, 0.0)

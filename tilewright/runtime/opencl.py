@@ -16,7 +16,6 @@ from tilewright.errors import (
     DeviceError,
     OutOfMemory,
     RunError,
-    StoreError,
     how_to_get,
 )
 from tilewright.kernels.family import Blueprint, Launch
@@ -59,10 +58,8 @@ def import_opencl() -> Any:
         DeviceError: pyopencl is not installed or finds no OpenCL loader.
     """
     if "POCL_CACHE_DIR" not in os.environ:
-        folder = cache.folder()
-        if not os.access(folder, os.W_OK):  # PoCL would hide its devices and not say why
-            raise StoreError(f"cache folder {folder}: no permission to write; set TILEWRIGHT_CACHE")
-        os.environ["POCL_CACHE_DIR"] = str(folder / "pocl")
+        # Where PoCL cannot write it would hide its devices and not say why.
+        os.environ["POCL_CACHE_DIR"] = str(cache.writable_folder() / "pocl")
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
     # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
     os.environ.setdefault("POCL_WORK_GROUP_METHOD", "loops")

@@ -9,15 +9,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from tilewright.device import Device, Rates
-from tilewright.errors import StoreError, warn_once
-from tilewright.files import atomic_write
+from tilewright.errors import StoreError
+from tilewright.files import atomic_write, read_json
 from tilewright.runtime import cache
 
 
 def calibrated(device: Device) -> Device:
     """Return the device with the rates that were calibrated for it, if there are any."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, StoreError):
-        held = json.loads(_path(device).read_text(encoding="utf-8"))
+        held = read_json(_path(device))
         if held["device"] == device.key:
             figures = {n: float(held["rates"][n]) for n in ("empty_us", "read_gbs", "f32_tflops")}
             if all(0 < value < 1e9 for value in figures.values()):
@@ -27,13 +27,15 @@ def calibrated(device: Device) -> Device:
 
 def keep(device: Device, rates: Rates) -> None:
     """Keep calibrated rates for later processes."""
-    path = _path(device)
     text = json.dumps({"device": device.key, "driver": device.driver, "rates": asdict(rates)})
     try:
+        path = _path(device)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         atomic_write(path, text.encode())
+    except StoreError as error:
+        cache.forgets(error)
     except OSError as error:
-        warn_once(f"cannot keep the calibrated rates ({error.strerror}): each process calibrates again")
+        cache.forgets(f"cannot keep the calibrated rates ({error.strerror}): each process calibrates again")
 
 
 def _path(device: Device) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.bench import commit, commits
+from tilewright.files import read_json
 from tilewright.studies.counters import run_counters
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
@@ -25,6 +25,7 @@ from tilewright.studies.study import (
     Steps,
     Study,
     StudyError,
+    Value,
     Whole,
 )
 from tilewright.studies.whole import run_whole
@@ -120,7 +121,7 @@ def load(path: Path) -> StudyResult:
         StudyError: the file cannot be read, or is no result of a study; names what is wrong.
     """
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")))
+        return parse(read_json(path))
     except OSError as error:
         raise StudyError(f"study file {path}: {error.strerror or error}") from None
     except ValueError:
@@ -142,7 +143,7 @@ def parse(found: Any) -> StudyResult:
         parts = tuple(
             PartResult(
                 str(part["title"]), str(part["kind"]), str(part["note"]),
-                tuple(Column(**column) for column in part["columns"]), tuple(map(dict, part["rows"])),
+                tuple(Column(**column) for column in part["columns"]), tuple(map(_cells, part["rows"])),
                 tuple(map(str, part.get("left", ()))),
                 str(part.get("date", texts["date"])), str(part.get("commit", texts["commit"])),
             )
@@ -151,3 +152,12 @@ def parse(found: Any) -> StudyResult:
         return StudyResult(**texts, quick=bool(found["quick"]), device=dict(found["device"]), parts=parts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StudyError(f"a damaged results document of a study: {type(error).__name__}: {error}") from None
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Value]:
+    """Read a row: texts, numbers and what is not there."""
+    found = dict(row)
+    for name, value in found.items():
+        if not isinstance(value, str | int | float | None):
+            raise TypeError(f"{name} is of type {type(value).__name__}")
+    return found

@@ -2,14 +2,14 @@
 //
 //   nvcc -o example example.c -lcuda && ./example
 //
-// Everything it knows of the kernel is in layer.h; the cubins are looked for in the current folder.
+// Everything it knows of the kernel is in layer.h, of right answers in check.h; the cubins are looked for in the current folder.
 
 #include <cuda.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "layer.h"
 
 #define TRY(call) attempt(call, #call)
@@ -20,113 +20,6 @@ static void attempt(CUresult result, const char *what) {
     cuGetErrorName(result, &name);
     fprintf(stderr, "%s: %s\n", what, name);
     exit(1);
-}
-
-// ------------------------------------------------------------------------------------ numbers
-
-// Element i of every input is -1, 0 or 1: sums of them are exact in every dtype.
-static int number(size_t i) { return (int)(((unsigned)i * 2654435761u >> 16) % 3) - 1; }
-
-enum { F64, F32, F16, BF16, I8, F8, I32 };  // as layer.h numbers dtypes; f8 is e4m3
-static const size_t ELEMENT_BYTES[] = {8, 4, 2, 2, 1, 1, 4};
-
-static void store(void *at, size_t i, int dtype, int value) {
-    static const unsigned short f16[] = {0xbc00, 0, 0x3c00}, bf16[] = {0xbf80, 0, 0x3f80};
-    static const unsigned char f8[] = {0xb8, 0, 0x38};
-    if (dtype == F64) ((double *)at)[i] = value;
-    if (dtype == F32) ((float *)at)[i] = value;
-    if (dtype == F16) ((unsigned short *)at)[i] = f16[value + 1];
-    if (dtype == BF16) ((unsigned short *)at)[i] = bf16[value + 1];
-    if (dtype == I8) ((signed char *)at)[i] = value;
-    if (dtype == F8) ((unsigned char *)at)[i] = f8[value + 1];
-    if (dtype == I32) ((int *)at)[i] = value;
-}
-
-static double load(const void *at, size_t i, int dtype) {
-    if (dtype == F64) return ((const double *)at)[i];
-    if (dtype == F32) return ((const float *)at)[i];
-    if (dtype == I8) return ((const signed char *)at)[i];
-    if (dtype == I32) return ((const int *)at)[i];
-    unsigned bits = ((const unsigned short *)at)[i];
-    if (dtype == BF16) {
-        float value;
-        bits <<= 16;
-        memcpy(&value, &bits, 4);
-        return value;
-    }
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double size = exponent == 31 ? INFINITY : exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24);
-    return bits & 0x8000 ? -size : size;
-}
-
-// ---------------------------------------------------------------------------- what y should be
-
-static size_t place(int nhwc, int n, int c, int h, int w, int channels, int height, int width) {
-    return nhwc ? (((size_t)n * height + h) * width + w) * channels + c
-                : (((size_t)n * channels + c) * height + h) * width + w;
-}
-
-// act(alpha * conv + beta * z + bias)
-static double value_at(int n, int k, int p, int q) {
-    const int cg = TW_C / TW_GROUPS, group = k / (TW_K / TW_GROUPS);
-    double sum = 0;
-    for (int c = 0; c < cg; c++)
-        for (int r = 0; r < TW_R; r++)
-            for (int s = 0; s < TW_S; s++) {
-                int h = p * TW_STRIDE_H - TW_PAD_TOP + r * TW_DILATION_H;
-                int w = q * TW_STRIDE_W - TW_PAD_LEFT + s * TW_DILATION_W;
-                if (h < 0 || h >= TW_H || w < 0 || w >= TW_W) continue;
-                sum += number(place(TW_IN_NHWC, n, group * cg + c, h, w, TW_C, TW_H, TW_W)) *
-                       number((((size_t)k * cg + c) * TW_R + r) * TW_S + s);
-            }
-    double v = TW_ALPHA * sum;
-    if (TW_HAS_Z) v += TW_BETA * number(place(TW_OUT_NHWC, n, k, p, q, TW_K, TW_P, TW_Q));
-    if (TW_HAS_BIAS) v += number(k);
-    if (TW_ACT == 1) return v < 0 ? 0 : v;
-    if (TW_ACT == 2) return v < 0 ? v * TW_LOW : v;
-    if (TW_ACT == 3) return v / (1 + exp(-v));
-    if (TW_ACT == 4) return v < TW_LOW ? TW_LOW : v > TW_HIGH ? TW_HIGH : v;
-    return v;
-}
-
-static double pooled(int n, int k, int p, int q) {
-    if (!TW_POOL) return value_at(n, k, p, q);
-    double best = -INFINITY, sum = 0;
-    for (int i = 0; i < TW_POOL_SIZE; i++)
-        for (int j = 0; j < TW_POOL_SIZE; j++) {
-            int h = p * TW_POOL_STRIDE - TW_POOL_PAD + i, w = q * TW_POOL_STRIDE - TW_POOL_PAD + j;
-            if (h < 0 || h >= TW_P || w < 0 || w >= TW_Q) continue;
-            double v = value_at(n, k, h, w);
-            best = v > best ? v : best;
-            sum += v;
-        }
-    return TW_POOL == 1 ? best : sum / (TW_POOL_SIZE * TW_POOL_SIZE);
-}
-
-// The sums of i8 may be requantised: rounded to the nearest even number.
-static double expected(int n, int k, int p, int q) {
-    double v = pooled(n, k, p, q);
-#ifdef TW_SCALED
-    v = rint(v * number(k));
-    v = v < -128 ? -128 : v > 127 ? 127 : v;
-#endif
-    return v;
-}
-
-// Compare about a thousand outputs; return how many are wrong.
-static int wrong(const void *y) {
-    // What rounding to the dtype allows; a Winograd kernel is not exact on whole numbers either.
-    const double allowed[] = {1e-12, 1e-4, 1e-2, 5e-2, 0, 0, 0};
-    size_t count = (size_t)TW_N * TW_K * TW_Y_P * TW_Y_Q, step = count / 1000 + 1;
-    int bad = 0;
-    for (size_t i = 0; i < count; i += step) {
-        int q = i % TW_Y_Q, p = i / TW_Y_Q % TW_Y_P, k = i / TW_Y_Q / TW_Y_P % TW_K, n = i / TW_Y_Q / TW_Y_P / TW_K;
-        double want = expected(n, k, p, q);
-        double got = load(y, place(TW_OUT_NHWC, n, k, p, q, TW_K, TW_Y_P, TW_Y_Q), TW_OUT_DTYPE);
-        if (fabs(got - want) <= allowed[TW_OUT_DTYPE] * (1 + fabs(want))) continue;
-        if (!bad++) fprintf(stderr, "y[n=%d k=%d p=%d q=%d] is %g, not %g\n", n, k, p, q, got, want);
-    }
-    return bad;
 }
 
 // ------------------------------------------------------------------------------------ running

@@ -1,0 +1,86 @@
+"""A cache folder without permission to write: what reads goes on and warns; what remembers says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_samples import record
+
+import tilewright
+from tilewright import api
+from tilewright.errors import StoreError
+from tilewright.store import Store
+
+LAYER = "n1c4h5w5k4r3s3p1-f32"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Path]:
+    """A folder that takes no files."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    yield folder
+    folder.chmod(0o700)
+
+
+def run(cache: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line; as root without root's right to write everywhere."""
+    command = [sys.executable, "-m", "tilewright", *line.split()]
+    if os.geteuid() == 0:
+        if (setpriv := shutil.which("setpriv")) is None:
+            pytest.skip("root may write everywhere, and there is no setpriv")
+        command = [setpriv, "--bounding-set=-dac_override,-dac_read_search", *command]
+    cache.chmod(0o500)
+    hidden = ("POCL_CACHE_DIR", "TILEWRIGHT_CACHE")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"TILEWRIGHT_CACHE": str(cache), "TMPDIR": str(cache.parent)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+
+
+READING = ["explain {}", "run {}", "export {} --to {to}", "bench {} --no-tune --peers none"]
+
+
+@pytest.mark.parametrize("line", READING)
+def test_what_reads_goes_on(line: str, cache: Path, tmp_path: Path) -> None:
+    line = line.format(LAYER, to=tmp_path / "to") + " --device cpu"
+    done = run(cache, line)
+    assert done.returncode == 0, done.stderr
+    warnings = [line for line in done.stderr.splitlines() if "warning" in line.lower()]
+    assert len(warnings) == 1 and warnings[0].startswith("warning: nothing new is remembered: ")
+    assert str(cache) in warnings[0] and "ermission" in warnings[0] and "TILEWRIGHT_CACHE" in warnings[0]
+    assert list(cache.iterdir()) == []
+    assert not list(tmp_path.glob("tilewright-*")), "what took its place is removed"
+
+
+def test_what_is_there_is_read(cache: Path) -> None:
+    Store(cache / "records-1.sqlite").add(record(problem=LAYER))
+    (cache / "records-1.sqlite").chmod(0o400)
+    assert '"records": 1' in run(cache, "cache info --json -").stdout
+    done = run(cache, f"explain {LAYER} --device numpy")
+    assert done.returncode == 0 and done.stderr == ""
+
+
+@pytest.mark.parametrize("line", ["tune {}", "bench {}", "study toy-cnn --quick --budget 1s"])
+@pytest.mark.parametrize("held", [False, True])
+def test_what_remembers_says_that_it_cannot(line: str, held: bool, cache: Path) -> None:
+    if held:
+        Store(cache / "records-1.sqlite").add(record())
+    done = run(cache, line.format(LAYER))
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(f"error: nothing tuned could be remembered: store {cache}")
+    assert "TILEWRIGHT_CACHE" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(StoreError, match="TILEWRIGHT_CACHE"):
+        tilewright.tune(LAYER, "cpu")
+    assert tilewright.plan(LAYER, "cpu").note
+    assert api.default_store().info().shipped > 0
