@@ -21,8 +21,9 @@ from tilewright.arguments import (
     search_of,
 )  # fmt: skip
 from tilewright.arrays import Array, look, look_at, same_home
+from tilewright.choices import UNVERIFIED
 from tilewright.device import parse_selector
-from tilewright.dispatch import UNVERIFIED, Entry, entry, forget
+from tilewright.dispatch import Entry, entry, forget
 from tilewright.epilogue import Pool
 from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreError
 from tilewright.execution import Plan

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.calibrate import outdone
+from tilewright.choices import REFERENCE, UNVERIFIED, settled
 from tilewright.contest import deviation, offered
-from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch, forget, settled
+from tilewright.dispatch import dispatch, forget
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import RunError, TilewrightError
 from tilewright.execution import Plan

@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.dtypes import FULL, name_of, numpy_dtype
 from tilewright.errors import ArrayError
 from tilewright.kernels import family, tools
-from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
+from tilewright.kernels.family import NO_KERNELS, Blueprint, Buffer, Config, Family, Launch
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
 
@@ -57,6 +57,7 @@ class Plan:
         self.runtime, self.problem, self.family, self.config = runtime, problem, family, config
         self.note = note or str(getattr(runtime, "note", ""))
         self.blueprint = family.blueprint(problem, runtime.device, config)
+        self._buffers: dict[Buffer, Memory] = {}
         self._aligned = self._variant(self.blueprint)
         self._unaligned: _Variant | None = None
         self._nothing: Memory | None = None
@@ -99,7 +100,10 @@ class Plan:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of device memory beside x, the packed filter, bias, z and y."""
+        """Bytes of device memory beside the arrays and the packed filter.
+
+        Arrays that are not 16-byte aligned may take more: a run on such allocates it.
+        """
         return sum(buffer.nbytes for buffer in self.blueprint.workspace)
 
     @property
@@ -255,17 +259,23 @@ class Plan:
         return self._unaligned
 
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
-        runtime, workspace = self.runtime, {}
+        runtime = self.runtime
         built = tuple(runtime.compile(program, spills) for program in blueprint.programs)
-        for buffer in blueprint.workspace:
-            memory = workspace[buffer.name] = runtime.alloc(buffer.nbytes)
-            if buffer.zeroed:
-                runtime.fill(memory, 0)
+        # Both variants use a buffer that they have alike, since runs of a plan come one after the other.
+        fresh = {buffer: self._alloc(buffer) for buffer in blueprint.workspace if buffer not in self._buffers}
         runtime.synchronize()
+        self._buffers |= fresh
+        workspace = {buffer.name: self._buffers[buffer] for buffer in blueprint.workspace}
         loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
         main = next(iter(loaded.values()))
         loaded |= dict.fromkeys(NO_KERNELS, main)
         return _Variant(blueprint, built, loaded, workspace)
+
+    def _alloc(self, buffer: Buffer) -> Memory:
+        memory = self.runtime.alloc(buffer.nbytes)
+        if buffer.zeroed:
+            self.runtime.fill(memory, 0)
+        return memory
 
 
 def wanted(problem: Problem) -> dict[str, bool]:

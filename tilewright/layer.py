@@ -105,7 +105,10 @@ class LayerPlan:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of device memory beside the arrays and the packed filter, for each stream."""
+        """Bytes of device memory beside the arrays and the packed filter, for each stream.
+
+        Arrays that are not 16-byte aligned may take more: a call with such allocates it.
+        """
         return self.plan.workspace_bytes
 
     def __repr__(self) -> str:

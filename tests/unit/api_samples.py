@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import dispatch
+from tilewright import choices, dispatch
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import Problem
 
@@ -19,7 +19,7 @@ F = np.float32
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A store of the test's own, and a model with no opinion: the reference kernel runs."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(dispatch, "_ranked", lambda *_: [])
+    monkeypatch.setattr(choices, "ranked_for", lambda *_: [])
     dispatch.forget()
 
 

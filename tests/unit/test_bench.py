@@ -33,7 +33,7 @@ QUICK = Limits(min_rounds=2, max_rounds=2, warm_runs=2)
 
 def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     """The right answer."""
-    from tilewright.dispatch import REFERENCE
+    from tilewright.choices import REFERENCE
 
     plan, e = Plan.make(open_runtime("numpy"), problem, REFERENCE), problem.epilogue
     more = (inputs.bias if e.bias else None, inputs.z if e.add else None)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tilewright import dispatch, errors, race, shipped, store
+from tilewright import choices, dispatch, errors, race, shipped, store
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
@@ -28,7 +28,7 @@ LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
 RUNTIME: Any = SimpleNamespace(device=DEVICE, compiler="c1")
 GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
-REAL_RANKED = dispatch._ranked
+REAL_RANKED = choices.ranked_for
 
 
 class Tiles(Family):
@@ -69,9 +69,9 @@ class FakePlan:
 @pytest.fixture(autouse=True)
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     FakePlan.made, FakePlan.fails = [], {}
-    monkeypatch.setattr(dispatch, "FAMILIES", (Tiles(),))
+    monkeypatch.setattr(choices, "FAMILIES", (Tiles(),))
     monkeypatch.setattr(dispatch, "Plan", FakePlan)
-    monkeypatch.setattr(dispatch, "_ranked", ranked)
+    monkeypatch.setattr(choices, "ranked_for", ranked)
     monkeypatch.setattr(store, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
@@ -80,7 +80,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dispatch.forget()
 
 
-def ranked(problem: Problem, runtime: Any, usable: list[Family], deterministic: bool) -> list[Config]:
+def ranked(problem: Problem, device: Device, usable: list[Family], deterministic: bool) -> list[Config]:
     return [tile(t) for t in (1, 2, 3) if usable and (t % 2 == 0 or not deterministic)]
 
 
@@ -121,6 +121,18 @@ def test_untuned_is_the_models_choice_and_says_so(box: Store) -> None:
         assert note.startswith("untuned: the model's choice (not verified)")
 
 
+def test_a_stored_winner_whose_config_cannot_be_read_is_passed_over(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choices, "verified", Judge())
+    box.add(record(4, 5.0, config="tiles:t=four"))
+    assert choose(box)[0] == "tiles:t=1"
+    assert [str(config) for config, _ in choices.foreseen(LAYER, DEVICE, "c1", box)][0] == "tiles:t=1"
+    box.add(record(6), "imported")
+    dispatch.forget()
+    assert choose(box) == ("tiles:t=6", "imported, verified here")
+
+
 def test_deterministic_only(box: Store) -> None:
     box.add(record(5, 1.0))
     assert choose(box, deterministic=True)[0] == "tiles:t=2"
@@ -143,7 +155,7 @@ def test_a_winner_that_does_not_compile_falls_to_what_others_found(
 ) -> None:
     """As on another architecture, or after a new compiler: shared winners first, then the model."""
     judge = Judge(t6="compile")
-    monkeypatch.setattr(dispatch, "verified", judge)
+    monkeypatch.setattr(choices, "verified", judge)
     box.add(record(4))
     box.add_all([record(6, 1.0), record(2, 2.0)], "imported")
     FakePlan.fails = {"tiles:t=4": CompileError("spills for sm_80")}
@@ -288,7 +300,7 @@ class Judge:
 
 def test_a_hint_is_verified_once_then_trusted(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge()
-    monkeypatch.setattr(dispatch, "verified", judge)
+    monkeypatch.setattr(choices, "verified", judge)
     box.add(record(6, context={"compiler": "old"}))
     assert choose(box) == ("tiles:t=6", "older source, verified here")
     dispatch.forget()
@@ -298,7 +310,7 @@ def test_a_hint_is_verified_once_then_trusted(box: Store, monkeypatch: pytest.Mo
 
 def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge(t6="correctness", t4="compile")
-    monkeypatch.setattr(dispatch, "verified", judge)
+    monkeypatch.setattr(choices, "verified", judge)
     box.add_all([record(6, 1.0), record(4, 2.0)], "imported")
     assert "untuned" in choose(box)[1]
     assert judge.asked == [6, 4] and FakePlan.made == ["tiles:t=1"]
@@ -312,7 +324,7 @@ def test_what_ran_out_of_memory_or_time_is_tried_again(
     box: Store, monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
     judge = Judge(t6=outcome)
-    monkeypatch.setattr(dispatch, "verified", judge)
+    monkeypatch.setattr(choices, "verified", judge)
     box.add(record(6, 1.0), "imported")
     assert "untuned" in choose(box)[1]
     dispatch.forget()
@@ -322,7 +334,7 @@ def test_what_ran_out_of_memory_or_time_is_tried_again(
 
 def test_an_import_that_breaks_a_rule_is_not_even_tried(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge()
-    monkeypatch.setattr(dispatch, "verified", judge)
+    monkeypatch.setattr(choices, "verified", judge)
     strange = [record(9, 1.0), record(1, 1.0, config="tiles:x=1"), record(1, 1.0, config="nonsense")]
     box.add_all(
         [*strange, record(1, 1.0, config="reference:v=1", family="reference"), record(8, 5.0)], "imported"
@@ -333,7 +345,7 @@ def test_an_import_that_breaks_a_rule_is_not_even_tried(box: Store, monkeypatch:
 
 def test_at_most_two_hints_are_verified(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge(t2="correctness", t4="correctness", t6="correctness")
-    monkeypatch.setattr(dispatch, "verified", judge)
+    monkeypatch.setattr(choices, "verified", judge)
     box.add_all([record(t, float(t)) for t in (2, 4, 6)], "imported")
     choose(box)
     assert judge.asked == [2, 4]
@@ -351,7 +363,7 @@ def test_a_store_that_fails_is_said_once_and_done_without(box: Store) -> None:
 
 
 def test_without_a_worker_nothing_is_held_against_a_hint(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "verified", lambda *_: None)
+    monkeypatch.setattr(choices, "verified", lambda *_: None)
     box.add(record(4), "imported")
     assert "untuned" in choose(box)[1]
     assert len(box.records()) == 1
@@ -365,11 +377,11 @@ def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("tilewright.tuning.search.rank", rank)
     for deterministic, want in ((False, [2, 4, 1]), (True, [2, 4])):
-        assert [c["t"] for c in REAL_RANKED(LAYER, RUNTIME, [Tiles()], deterministic)] == want
+        assert [c["t"] for c in REAL_RANKED(LAYER, DEVICE, [Tiles()], deterministic)] == want
 
 
 def test_an_empty_space_is_passed_over_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_ranked", REAL_RANKED)
+    monkeypatch.setattr(choices, "ranked_for", REAL_RANKED)
     monkeypatch.setattr(Tiles, "rules", lambda self: (Rule("never", lambda t: t > 9, "no tile is right"),))
     config, note = choose()
     assert config == "reference:v=1" and f"(tiles: no config of tiles is legal for {LAYER})" in note
@@ -393,11 +405,11 @@ def slab(t: int, us: float = 10.0, **context: str) -> Record:
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two families; the model knows of both, likes the first better."""
 
-    def ranked_of(problem: Problem, runtime: Any, usable: list[Family], deterministic: bool) -> list[Config]:
+    def ranked_of(_: Problem, device: Device, usable: list[Family], deterministic: bool) -> list[Config]:
         return [Config.make(family.name, {"t": 2}) for family in usable]
 
-    monkeypatch.setattr(dispatch, "FAMILIES", (Tiles(), Slabs(), Reference()))
-    monkeypatch.setattr(dispatch, "_ranked", ranked_of)
+    monkeypatch.setattr(choices, "FAMILIES", (Tiles(), Slabs(), Reference()))
+    monkeypatch.setattr(choices, "ranked_for", ranked_of)
 
 
 def test_a_pinned_family_is_taken_however_slow(box: Store, two: None) -> None:
@@ -426,7 +438,7 @@ def test_a_pinned_family_that_cannot_is_an_error_and_not_the_reference(box: Stor
 
 def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
-    monkeypatch.setattr(dispatch, "verified", Judge())
+    monkeypatch.setattr(choices, "verified", Judge())
     box.add(record(6, 8.0), "imported")
     assert choose(box)[0] == "tiles:t=6"
     assert race.raced(LAYER, RUNTIME, box) == {"tiles": 10.0, "slabs": "not tried"}
@@ -434,7 +446,7 @@ def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: py
 
 def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -> None:
     def known(*families: str) -> bool:
-        return dispatch.settled(LAYER, RUNTIME, box, families=families) is not None
+        return choices.settled(LAYER, RUNTIME, box, families=families) is not None
 
     assert not known()
     box.add(slab(6, 50.0, stage="trial", raced="slabs"))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.choices import GUESSES
 from tilewright.device import ARCHITECTURES, for_architecture
-from tilewright.dispatch import GUESSES
 from tilewright.errors import CompileError
 from tilewright.kernels import family, word
 from tilewright.kernels.direct_work import wavefronts

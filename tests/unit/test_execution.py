@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.family import Blueprint, Config
+from tilewright.kernels.adapted import AnyReference
+from tilewright.kernels.family import Blueprint, Buffer, Config
 from tilewright.kernels.reference import numpy_conv, problem_of, reference_f64, sizes
 from tilewright.kernels.source import full_source, source_key
 from tilewright.problem import Problem
@@ -62,6 +64,29 @@ def test_read_only_and_unaligned_inputs_are_used_in_place(plan: Plan) -> None:
     memory = plan.runtime.wrap(moved)
     assert memory.address == moved.ctypes.data
     assert Memory(4, 20, None).aligned is False and Memory(4, 32, None).aligned is True
+
+
+def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = AnyReference.blueprint
+
+    def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
+        more = () if aligned else (Buffer("copied", 64),)
+        counts = Buffer("counts", 8, zeroed=not aligned)
+        return replace(plain(kind, *given, aligned), workspace=(Buffer("partial", 64), counts, *more))
+
+    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    plan = Plan.make(open_runtime("numpy"), LAYER, REFERENCE)
+    x, w, b = _arrays()
+    held = np.empty(x.size + 1, np.float32)
+    moved = held[1:].reshape(x.shape)
+    moved[:] = x
+    np.testing.assert_array_equal(plan(moved, plan.pack(w), b), plan(x, plan.pack(w), b))
+    assert plan._unaligned is not None
+    first, second = plan._aligned.workspace, plan._unaligned.workspace
+    assert set(second) == {"partial", "copied", "counts"} and second["partial"] is first["partial"]
+    assert second["counts"] is not first["counts"], "that one need not hold zeros"
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ ORDER = (
     ("tuning.worker",),
     ("tuning.ahead", "tuning.finals", "tuning.spending"),
     ("tuning.tuner",),
+    ("choices",),
     ("dispatch", "arrays"),
     ("arguments", "layer"),
     ("api", "export", "profiling"),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tilewright import shapes
+from tilewright.choices import GUESSES
 from tilewright.device import for_architecture, tensor_macs
-from tilewright.dispatch import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import tilewright
 from tilewright import shapes
+from tilewright.choices import GUESSES
 from tilewright.device import ARCHITECTURES, for_architecture
-from tilewright.dispatch import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
@@ -84,6 +85,23 @@ def test_an_array_that_is_not_aligned_may_spill() -> None:
     if any(used.local_bytes for used in built.resources.values()):  # as the compiler has it
         with pytest.raises(CompileError, match="spilled"):
             compile_cuda(recipe, HOME)
+
+
+def test_winners_find_room_in_shared_memory_for_arrays_that_are_not_aligned() -> None:
+    """Nothing asks the rules again before that variant is launched: what they allow must fit both ways."""
+    fitted = set()
+    for text, chosen in committed():
+        problem, config = Problem.parse(text), Config.parse(chosen)
+        kind = family(config.family)
+        for arch in ARCHITECTURES:
+            device = for_architecture(arch)
+            with suppress(ConfigError):
+                kind.check(problem, device, config)
+                recipe = kind.blueprint(problem, device, config, aligned=False)
+                for launch in recipe.launches:
+                    assert launch.shared_bytes <= device.shared_per_block, f"{text}, {config} for {arch}"
+                fitted.add((text, chosen))
+    assert len(fitted) == len(committed())
 
 
 def compiles_everywhere(problem: Problem, config: Config) -> None:

@@ -73,7 +73,7 @@ def _make(to: Path) -> None:
 
 
 def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:
-    from tilewright.dispatch import UNVERIFIED
+    from tilewright.choices import UNVERIFIED
     from tilewright.export.bundle import bundle
 
     runtime = options.open_device(device)
@@ -86,8 +86,8 @@ def _for_device(problem: Problem, device: str | None, given: Config | None, dete
 
 def _for_architecture(problem: Problem, arch: str, given: Config | None, deterministic: bool) -> Bundle:
     """Compile for a GPU that is not here: of the likely winners the first that compiles."""
+    from tilewright.choices import UNVERIFIED, foreseen
     from tilewright.device import for_architecture
-    from tilewright.dispatch import UNVERIFIED, foreseen
     from tilewright.export.bundle import bundle
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 

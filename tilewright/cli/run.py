@@ -38,7 +38,7 @@ def run(
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "run")
     options.room([named], runtime)
-    from tilewright.dispatch import UNVERIFIED
+    from tilewright.choices import UNVERIFIED
 
     foretell([named], runtime)
     chosen, note = options.chosen(problem, runtime, deterministic, given)

@@ -1,5 +1,5 @@
-// The one place (with tensor.h) where CUDA C++ and OpenCL C differ. A kernel of a CUDA-core family uses only the
-// neutral names below and compiles as either language.
+// Where CUDA C++ and OpenCL C differ; for tensor cores also tensor.h and hopper.h, and a few kernels that ask for
+// __CUDACC__. A kernel of a CUDA-core family uses only the neutral names below and compiles as either language.
 //
 //   KERNEL(name)            entry point; every parameter is GLOBAL type *RESTRICT
 //   BOUNDED_KERNEL(name, threads, blocks)

@@ -68,7 +68,7 @@ class Direct(Family):
     dtypes = DTYPES
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take every strict problem on a device with kernels."""
+        """Take every problem of its dtypes, whatever its math, on a device with kernels."""
         if reason := super().refuses(problem, device):
             return reason
         if device.backend not in ("cuda", "opencl"):

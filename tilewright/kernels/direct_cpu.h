@@ -1,5 +1,5 @@
 // direct on a CPU core:
-//   y[n,k,p,q] = act(bias[k] + sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
+//   y[n,k,p,q] = epilogue(sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s])
 //
 // x, y: nchw or nhwc.  w: packed [group][k tile of TILE_K][c][r][s][TILE_K].  One work-item is one core.
 // Channels c are words of DTYPE (word.h): one each, or four of i8; the copied input is made of words.

@@ -108,12 +108,12 @@ NO_KERNELS = ("zero", "constant")  # names of launches that a runtime carries ou
 class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
 
-    Buffer names: x, w (packed), bias, z, y, or a name in ``Blueprint.workspace``; something unused is
-    bound as a bias or z that the problem does not have. Two names are no kernels: a launch of ``zero`` fills
-    its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into constant memory.
-    A ``chained`` launch may take its place on the device while the kernel before it still runs: its kernel
-    waits (CHAIN). With ``image`` the first argument is no address but the tensor map of what lies there
-    (CUDA; elsewhere the address).
+    Buffer names: x, w (packed), bias, z, scale, y, or a name in ``Blueprint.workspace``; something unused
+    is bound as a bias, z or scale that the problem does not have. Two names are no kernels: a launch of
+    ``zero`` fills its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into
+    constant memory. A ``chained`` launch may take its place on the device while the kernel before it still
+    runs: its kernel waits (CHAIN). With ``image`` the first argument is no address but the tensor map of
+    what lies there (CUDA; elsewhere the address).
     """
 
     kernel: str
@@ -276,7 +276,9 @@ class Family:
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the launches of a legal config.
 
-        ``aligned=False`` gives a variant for tensors whose base pointers are not 16-byte aligned.
+        ``aligned=False`` gives a variant for tensors whose base pointers are not 16-byte aligned. It reads
+        the same packed filter and may need workspace that the other does not. No rule is asked again for it:
+        those of shared memory must cover both.
         """
         raise NotImplementedError
 

@@ -179,7 +179,8 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
         STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
         **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
-        OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 31),
+        # An item and the next one of its thread, THREADS_ALL on, are counted in 32 bits below that.
+        OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 29),
     )  # fmt: skip
 
 

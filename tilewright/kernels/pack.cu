@@ -7,8 +7,6 @@
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
 //   PACK_WINOGRAD 4: the 36 elements of F(4x4), each a group of 1x1 filters: [36][k tile][c][PACK_K]
 //   PACK_CHUNKS: tiles as the mma and hopper families stage them in shared memory, see pack_tensor.h
-//   PACK_SWIZZLED 1: in_t, [group][k tile][c][r * s][PACK_K][128 bytes of channels], 16-byte piece p of filter i
-//                    at place p ^ (i % 8); PACK_C counts runs of 128 bytes
 //
 // So a block reads PACK_K neighbouring filters as one line. Example: K = 100, PACK_K = 64: 2 tiles,
 // the second with 36 filters and 28 columns of zeros. C = 10 of i8: 3 words, the last with 2 zeros.
@@ -25,9 +23,6 @@
 #endif
 #ifndef PACK_WINOGRAD
 #define PACK_WINOGRAD 0
-#endif
-#ifndef PACK_SWIZZLED
-#define PACK_SWIZZLED 0
 #endif
 #define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 4 ? 1 : SIZE_R * SIZE_S)
 #define GROUPS_PACKED (PACK_WINOGRAD == 4 ? 36 : GROUP_COUNT)
@@ -70,25 +65,6 @@ INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
 INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) { return in_load(g + rs); }
 #endif
 
-#if PACK_SWIZZLED
-#define DEEP (128 / (int)sizeof(in_t))
-#define PIECE (16 / (int)sizeof(in_t))
-
-KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL in_t *RESTRICT packed) {
-    FOR_EACH(item, PACKED * DEEP) {
-        int at = item % DEEP;
-        offset_t rest = item / DEEP;
-        int i = rest % PACK_K;
-        rest /= PACK_K;
-        int rs = rest % RS;
-        rest /= RS;
-        int c = (int)(rest % PACK_C) * DEEP + (at / PIECE ^ i % 8) * PIECE + at % PIECE;
-        rest /= PACK_C;
-        int k = (int)(rest % TILES) * PACK_K + i, group = rest / TILES;
-        packed[item] = k < KG && c < CG ? w[((offset_t)(group * KG + k) * CG + c) * RS + rs] : 0;
-    }
-}
-#else
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
         int i = item % PACK_K;
@@ -112,6 +88,5 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
         packed[PACK_FLAT ? ((offset_t)c_word * RS + rs) * (GROUP_COUNT * KG) + group * KG + k : item] = word;
     }
 }
-#endif
 
 #endif

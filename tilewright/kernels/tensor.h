@@ -1,4 +1,4 @@
-// The dialect of tensor cores: beside dialect.h the one place where CUDA C++ and OpenCL C differ.
+// The dialect of tensor cores, for the mma family: beside dialect.h, where CUDA C++ and OpenCL C differ.
 //
 //   shared_t                  a place in shared memory, counted in bytes; TILE_ARRAY(name) declares it all
 //   copy16 copy16_cached      16 bytes into shared memory from global memory (async, zeros unless `keep`), past or

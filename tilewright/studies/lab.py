@@ -9,9 +9,10 @@ from typing import Any
 
 from tilewright import kernels
 from tilewright.bench import Bound
+from tilewright.choices import REFERENCE, UNVERIFIED
 from tilewright.contest import Entered, offered
 from tilewright.device import parse_selector
-from tilewright.dispatch import REFERENCE, UNVERIFIED, dispatch
+from tilewright.dispatch import dispatch
 from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config

@@ -1,0 +1,56 @@
+"""Layers too large for numbers of 32 bits: counted in 64, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+from test_direct_cpu import CORES
+
+from tilewright.device import Device, for_architecture
+from tilewright.kernels import FAMILIES, family
+from tilewright.kernels.family import MOST_PIXELS, too_many
+from tilewright.problem import Problem
+from tilewright.tuning.search import rank
+
+H100 = for_architecture("sm_90")
+LARGE = {  # families that take a layer but for its size: of that many images, or filters of the whole image
+    "n{}c64h128w128k64r3s3p1-f32": ("direct", "winograd", "winograd4", "im2col", "textbook"),
+    "n{}c64h128w128k64r1s1-f32": ("gemm",),
+    "n{}c64h128w128k64r3s3p1g64-f32": ("grouped",),
+    "n{}c3h128w128k8r3s3p1-f32": ("small",),
+    "n{}c64h128w128k64r3s3p1-f16-nhwc": ("mma", "hopper"),
+    "n{}c64h128w128k64r3s3p1-tf32-nhwc": ("mma", "hopper"),
+    "n{}c64h128w128k64r3s3p1-f8": ("adapted",),
+    "n1c1h{0}w{0}k1r{0}s{0}-f32": ("gemv",),
+}
+
+
+def test_every_family_but_the_reference_has_a_case() -> None:
+    assert {name for names in LARGE.values() for name in names} == {f.name for f in FAMILIES} - {"reference"}
+
+
+@pytest.mark.parametrize("text", LARGE)
+def test_more_than_2_to_the_30_pixels_are_left_to_the_reference(text: str) -> None:
+    sizes = (33, 40_000) if "{0}" in text else (1, 65_537)
+    small, large = (Problem.parse(text.format(size)) for size in sizes)
+    for name in LARGE[text]:
+        assert family(name).refuses(small, H100) is None, name
+        assert "more than 1,073,741,824 pixels" in (family(name).refuses(large, H100) or ""), name
+    for device in (H100, CORES):
+        assert [f.name for f in FAMILIES if f.refuses(large, device) is None] == ["reference"]
+
+
+def test_the_pixels_of_the_output_count_too() -> None:
+    assert Problem.parse("n65536c1h128w128k1r1s1-f32").n * 128 * 128 == MOST_PIXELS
+    assert too_many(Problem.parse("n65536c1h128w128k1r1s1-f32")) is None
+    assert too_many(Problem.parse("n65536c1h128w128k1r2s2p1-f32"))
+
+
+@pytest.mark.parametrize("device", (H100, CORES), ids=("gpu", "cpu"))
+@pytest.mark.parametrize(("images", "wide"), ((511, 0), (512, 1)))
+def test_grouped_counts_in_64_bits_before_an_item_and_a_step_overflow(
+    device: Device, images: int, wide: int
+) -> None:
+    kind, problem = family("grouped"), Problem.parse(f"n{images}c64h128w128k64r1s1g64-f32")
+    config = rank(problem, device, kind, 1)[0][0]
+    for aligned in (True, False):
+        assert dict(kind.blueprint(problem, device, config, aligned).defines)["OFFSET64"] == wide
