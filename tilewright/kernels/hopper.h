@@ -1,4 +1,4 @@
-// The dialect of Hopper's tensor cores and copy engine: beside dialect.h and tensor.h the one place where CUDA C++
+// The dialect of Hopper's tensor cores and copy engine, beside dialect.h and tensor.h: where CUDA C++
 // and OpenCL C differ.
 //
 //   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
