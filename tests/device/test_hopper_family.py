@@ -174,6 +174,9 @@ def _used(problem: Problem, runtime: Runtime) -> Runtime:
     ("n40c64h10w10k128r3s3p1g4-tf32-nhwc", dict(batch=9, bn=48, chunks=4, wn=3, xs=1)),
     ("n33c48h13w11k264r1s1u2-i8-nhwc", dict(bn=8, chunks=4, wm=2, wn=3, xs=1)),
     ("n30c72h14w9k200r2s3p1-f16-nhwc+relu", dict(batch=6, bn=8, mb=2, stages=3, tall=1, wm=2, wn=2, xs=4)),
+    ("n70c64h14w15k136r1s1-f16-nhwc+bias", dict(batch=2, bn=8, mb=2, stages=8, wm=3, xs=1)),
+    ("n70c64h14w15k136r1s1-tf32-nhwc+bias", dict(bn=64, chunks=8, stages=6, wm=2, xs=1)),
+    ("n24c32h29w23k200r3s3p1-i8-nhwc", dict(batch=9, bn=8, stages=4, tall=1, wm=3, wn=2, xs=1)),
 ])  # fmt: skip
 def test_blocks_that_stay(device: str, text: str, change: dict[str, int], runtime: Runtime) -> None:
     """They store one tile while the next one's data come."""

@@ -460,6 +460,22 @@ def test_where_blocks_stay(text: str, change: dict[str, int], stays: bool) -> No
             assert 0 < compile_cuda(program, "sm_90").registers <= 255
 
 
+def test_buffers_for_tiles_ahead_where_blocks_may_stay() -> None:
+    """R8 has two batches of a tile; of few tiles, or of sums that a cluster shares, more would stay empty."""
+    base = dict(wm=2, wn=1, bn=64, mb=2, chunks=8, pieces=1, sc=1)
+    for text, stages, change, rule in (
+        (STAYING, 4, {}, None), (STAYING, 8, dict(mb=1), None), (STAYING, 9, dict(mb=1, bn=32), "stages"),
+        (STAYING.replace("n32", "n2"), 3, {}, "stages"), (STAYING, 3, dict(cm=2), "useless_stages"),
+        (STAYING.replace("-nhwc", "-nhwc2nchw"), 3, {}, "stages"),
+    ):  # fmt: skip
+        config = _config(**(base | dict(stages=stages) | change))
+        if rule is None:
+            HOPPER.check(Problem.parse(text), H100, config)
+        else:
+            with pytest.raises(ConfigError, match=f"'{rule}'"):
+                HOPPER.check(Problem.parse(text), H100, config)
+
+
 def test_the_model_hides_the_first_data_of_tiles_that_follow() -> None:
     problem, config = Problem.parse(STAYING), _config(
         wm=2, wn=1, bn=96, mb=2, chunks=8, pieces=1, stages=2, sc=1
