@@ -11,6 +11,7 @@ import typer
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, wrote
 from tilewright.errors import StoreError, count
+from tilewright.problem import Problem
 from tilewright.report.table import Table, time_text
 from tilewright.shapes import Layer
 
@@ -60,7 +61,7 @@ def model_report(
     if not replays:
         raise StoreError(
             f"model-report: of none of these layers two right configs are recorded on {facts.name}; "
-            "tune some first, with a larger budget"
+            f"{_recorded(known)}tune some first, with a larger budget"
         )
     from tilewright.tuning.replay import COUNTS, mean_shares
 
@@ -90,6 +91,13 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
         return trials.read(file)
     facts, store = options.open_device(device).device, options.store(remembers=False)
     return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
+
+
+def _recorded(known: list[Record]) -> str:
+    """Say of which kinds and layouts there are trials."""
+    problems = [Problem.parse(text) for text in {record.problem for record in known}]
+    kinds = sorted({f"{one.kind} in {one.layout_in}" for one in problems})
+    return f"there are trials of {', '.join(kinds)}: choose by --dtype and --layout, or " if kinds else ""
 
 
 def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, seed: int) -> Replay | None:
