@@ -252,9 +252,16 @@ def as_store(store: Store | None) -> Store | None:
     return store
 
 
-def default_store() -> Store:
-    """Return the user's own store; where it cannot be read, with a warning, one of this process alone."""
-    return _store(os.environ.get("TILEWRIGHT_CACHE"))
+def default_store() -> Store | None:
+    """Return the user's own store.
+
+    Where it cannot be read, with a warning, one of this process alone; None where there is no room for that.
+    """
+    try:
+        return _store(os.environ.get("TILEWRIGHT_CACHE"))
+    except StoreError as error:
+        cache.forgets(error)
+        return None
 
 
 @lru_cache(maxsize=8)
@@ -262,10 +269,11 @@ def _store(folder: str | None) -> Store:
     try:
         found = Store()
         found.database.use(lambda db: None)
-        return found
     except StoreError as error:
-        cache.forgets(error)
-        return Store(cache.scratch() / "records.sqlite")
+        if "locked" not in str(error.__cause__):  # by another process, for a while
+            cache.forgets(error)
+            return Store(cache.scratch() / "records.sqlite")
+    return found
 
 
 def _open(device: str | None) -> Runtime:

@@ -7,7 +7,7 @@ import warnings
 
 def how_to_get(extra: str) -> str:
     """Say how to install what an extra of pyproject.toml names; tilewright is installed from its checkout."""
-    return f"in tilewright's folder run pip install '.[{extra}]'"
+    return f"in tilewright's folder run pip install -e '.[{extra}]'"
 
 
 def count(number: int, what: str) -> str:

@@ -57,9 +57,11 @@ class Plan:
         self.runtime, self.problem, self.family, self.config = runtime, problem, family, config
         self.note = note or str(getattr(runtime, "note", ""))
         self.blueprint = family.blueprint(problem, runtime.device, config)
-        self._buffers: dict[Buffer, Memory] = {}
+        self._lent: dict[Buffer, Memory] = {}  # what the variant for other arrays need not allocate
         self._aligned = self._variant(self.blueprint)
-        self._unaligned: _Variant | None = None
+        self._lent = {buffer: self._aligned.workspace[buffer.name] for buffer in self.blueprint.workspace}
+        self._recipe: Blueprint | None = None
+        self._unaligned: dict[int | None, _Variant] = {}
         self._nothing: Memory | None = None
         self._packer: tuple[Loaded, Launch] | None = None
         self._names: dict[Any, str] = {}  # of the libraries' dtypes; to look it up is quicker than to ask
@@ -107,15 +109,13 @@ class Plan:
         return sum(buffer.nbytes for buffer in self.blueprint.workspace)
 
     @property
-    def keeps(self) -> bool:
-        """Whether a run, on arrays aligned or not, writes to a workspace or to constant memory.
+    def of_one_stream(self) -> bool:
+        """Whether a run writes to a workspace or to constant memory; else streams may share the plan.
 
-        Such a plan is for one stream; any other one streams may share.
+        What arrays need that are not aligned, each stream has for itself in any case.
         """
-        unaligned = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
-        both = (self.blueprint, unaligned)
-        fills = any(launch.kernel == "constant" for one in both for launch in one.launches)
-        return fills or any(buffer.nbytes for one in both for buffer in one.workspace)
+        fills = any(launch.kernel == "constant" for launch in self.blueprint.launches)
+        return fills or self.workspace_bytes > 0
 
     def pack(self, w: Any, stream: int | None = None) -> Memory:
         """Pack a kcrs filter for this plan, on the device, once.
@@ -179,7 +179,7 @@ class Plan:
             return
         bound = {"x": x, "w": packed_w, "y": y}
         bound |= {name: memory or self._unused() for name, memory in given.items()}
-        variant = self._variant_for(bound)
+        variant = self._variant_for(bound, stream)
         for launch in variant.blueprint.launches:
             memories = [bound.get(name) or variant.workspace[name] for name in launch.args]
             self.runtime.launch(variant.loaded[launch.kernel], launch, memories, stream)
@@ -249,23 +249,28 @@ class Plan:
             self._nothing = self.runtime.alloc(64)
         return self._nothing
 
-    def _variant_for(self, bound: Mapping[str, Memory]) -> _Variant:
+    def _variant_for(self, bound: Mapping[str, Memory], stream: int | None) -> _Variant:
         if all(memory.aligned for memory in bound.values()):
             return self._aligned
-        if self._unaligned is None:
-            recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
+        if self._recipe is None:
+            self._recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
+        if self._recipe == self.blueprint:
+            return self._aligned
+        whose = stream if self._recipe.workspace else None
+        if whose not in self._unaligned:
             # Nobody has tuned this one: it may spill, where the aligned one must not.
-            self._unaligned = self._aligned if recipe == self.blueprint else self._variant(recipe, True)
-        return self._unaligned
+            self._unaligned[whose] = self._variant(self._recipe, spills=True)
+        return self._unaligned[whose]
 
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
         runtime = self.runtime
         built = tuple(runtime.compile(program, spills) for program in blueprint.programs)
-        # Both variants use a buffer that they have alike, since runs of a plan come one after the other.
-        fresh = {buffer: self._alloc(buffer) for buffer in blueprint.workspace if buffer not in self._buffers}
+        # Variants share buffers that are alike: a plan that has some is of one stream, its runs come in turn.
+        workspace = {
+            buffer.name: self._lent[buffer] if buffer in self._lent else self._alloc(buffer)
+            for buffer in blueprint.workspace
+        }
         runtime.synchronize()
-        self._buffers |= fresh
-        workspace = {buffer.name: self._buffers[buffer] for buffer in blueprint.workspace}
         loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
         main = next(iter(loaded.values()))
         loaded |= dict.fromkeys(NO_KERNELS, main)

@@ -257,14 +257,13 @@ class LayerPlan:
         """Return what a stream has of its own; the default stream takes what was made with the plan.
 
         A plan that writes to nothing but the output is shared by all: it has no workspace, and fills no
-        constant memory, of which a loaded program has one. An array that is not aligned may need a
-        workspace where others need none (mma, hopper: a copy of x).
+        constant memory, of which a loaded program has one.
         """
         if self.device.backend != "cuda" or stream is None:
             return self._lanes[0]
         if stream not in self._lanes:
             runtime, plan = self.plan.runtime, self.plan
-            if plan.keeps:
+            if plan.of_one_stream:
                 plan = Plan.make(runtime, plan.problem, plan.config, plan.note)
             self._lanes[stream] = _Lane(plan)
         return self._lanes[stream]

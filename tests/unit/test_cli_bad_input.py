@@ -266,8 +266,8 @@ def test_missing_libraries(
         monkeypatch.setitem(sys.modules, name, None)
     check(["tune", GOOD, "--device", "opencl:0"], capsys, "pip install")
     check(["tune", GOOD, "--device", "cuda"], capsys, "pip install")
-    check(["run", GOOD, "--device", "numpy"], capsys, "NumPy", "pip install '.[opencl]'")
-    check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "pip install '.[plot]'")
+    check(["run", GOOD, "--device", "numpy"], capsys, "NumPy", "pip install -e '.[opencl]'")
+    check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "pip install -e '.[plot]'")
     runtime._open.cache_clear()
 
 

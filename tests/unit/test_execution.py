@@ -83,10 +83,29 @@ def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
     moved = held[1:].reshape(x.shape)
     moved[:] = x
     np.testing.assert_array_equal(plan(moved, plan.pack(w), b), plan(x, plan.pack(w), b))
-    assert plan._unaligned is not None
-    first, second = plan._aligned.workspace, plan._unaligned.workspace
+    first, second = plan._aligned.workspace, plan._unaligned[None].workspace
     assert set(second) == {"partial", "copied", "counts"} and second["partial"] is first["partial"]
     assert second["counts"] is not first["counts"], "that one need not hold zeros"
+
+
+def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = AnyReference.blueprint
+
+    def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
+        found = plain(kind, *given, aligned)
+        return found if aligned else replace(found, workspace=(Buffer("copied", 64),))
+
+    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    plan = Plan.make(open_runtime("numpy"), LAYER, REFERENCE)
+    assert not plan.of_one_stream
+    x, w, b = _arrays()
+    held = np.empty(x.size + 1, np.float32)
+    moved = held[1:].reshape(x.shape)
+    moved[:] = x
+    for stream in (5, 6, 5):
+        np.testing.assert_array_equal(plan(moved, plan.pack(w), b, stream=stream), plan(x, plan.pack(w), b))
+    assert {*plan._unaligned} == {5, 6}
+    assert plan._unaligned[5].workspace["copied"] is not plan._unaligned[6].workspace["copied"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Its index arithmetic runs on a CPU in tests/device/test_hopper_family.py; its an
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import random
@@ -460,13 +461,33 @@ def test_where_blocks_stay(text: str, change: dict[str, int], stays: bool) -> No
             assert 0 < compile_cuda(program, "sm_90").registers <= 255
 
 
+@pytest.mark.parametrize("change", [
+    dict(wm=2, wn=2, bn=128, mb=1), dict(wm=4, bn=128, mb=1), dict(mb=2, wm=2, wn=2, bn=56),
+])  # fmt: skip
+def test_where_sums_fill_the_registers_stores_spill_nothing(change: dict[str, int]) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    base = dict(wn=1, chunks=8, pieces=1, stages=2, sc=1)
+    for stages in (4, 3, 2):  # as many as there is room for: then a unit holds no more blocks, and these stay
+        config = Config.make("hopper", BASE | base | dict(stages=stages) | change)
+        with contextlib.suppress(ConfigError):
+            HOPPER.check(Problem.parse(STAYING), H100, config)
+            break
+    found = HOPPER.blueprint(Problem.parse(STAYING), H100, config)
+    assert dict(found.defines)["STAYS"] and dict(found.defines)["TIGHT"]
+    for program in found.programs:  # what spills is an error
+        assert 0 < compile_cuda(program, "sm_90").registers <= 128
+
+
 def test_buffers_for_tiles_ahead_where_blocks_may_stay() -> None:
     """R8 has two batches of a tile; of few tiles, or of sums that a cluster shares, more would stay empty."""
     base = dict(wm=2, wn=1, bn=64, mb=2, chunks=8, pieces=1, sc=1)
     for text, stages, change, rule in (
         (STAYING, 4, {}, None), (STAYING, 8, dict(mb=1), None), (STAYING, 9, dict(mb=1, bn=32), "stages"),
         (STAYING.replace("n32", "n2"), 3, {}, "stages"), (STAYING, 3, dict(cm=2), "useless_stages"),
-        (STAYING.replace("-nhwc", "-nhwc2nchw"), 3, {}, "stages"),
+        (STAYING.replace("-nhwc", "-nhwc2nchw"), 3, {}, "stages"), (STAYING + "+add", 3, {}, "stages"),
+        (STAYING.replace("k256", "k250"), 3, {}, "stages"),
     ):  # fmt: skip
         config = _config(**(base | dict(stages=stages) | change))
         if rule is None:

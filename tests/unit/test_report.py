@@ -253,7 +253,7 @@ def test_svg_without_ratios_or_matplotlib(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(StoreError, match="nothing to draw"):
         plot.draw(results.parse({"device": {}, "rows": []}), tmp_path / "a.svg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DeviceError, match=r"pip install '\.\[plot\]'"):
+    with pytest.raises(DeviceError, match=r"pip install -e '\.\[plot\]'"):
         plot.draw(results.parse(DOCUMENT), tmp_path / "a.svg")
 
 

@@ -8,6 +8,7 @@ error keeps its traceback.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -96,6 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (closed by the shell: >&-)
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # of a locale that has no ±
     try:
         status = typer.main.get_command(app).main(args or ["--help"], "tilewright", standalone_mode=False)
         sys.stdout.flush()

@@ -69,10 +69,14 @@ def clear(
         raise options.OptionError(f"cache clear: would forget all, {held}; say --yes, or name layers")
     if not yes and not typer.confirm(f"Forget all, {held}, and the compiled kernels?"):
         return
+    forgotten = store.clear()
     kernels = list(folder().joinpath("kernels").glob("*.bin"))
-    for path in kernels:
-        path.unlink(missing_ok=True)
-    print(f"forgot {count(store.clear(), 'record')} and {count(len(kernels), 'compiled kernel')}")
+    try:
+        for path in kernels:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"cache clear: {path}: {error.strerror}") from None
+    print(f"forgot {count(forgotten, 'record')} and {count(len(kernels), 'compiled kernel')}")
 
 
 @app.command("export")

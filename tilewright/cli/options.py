@@ -212,7 +212,7 @@ def store(remembers: bool) -> Store:
     from tilewright.store import Store
 
     if not remembers:
-        return default_store()
+        return default_store() or Store()
     own = Store()
     own.require_writable()
     return own

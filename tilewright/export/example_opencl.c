@@ -36,7 +36,11 @@ static cl_device_id device_at(unsigned wanted) {
     cl_platform_id platforms[16];
     cl_device_id found[64];
     cl_uint count = 0, here;
-    TRY(clGetPlatformIDs(16, platforms, &count));
+    if (clGetPlatformIDs(16, platforms, &count) || !count) {
+        fprintf(stderr, "no OpenCL platform: install a driver, or set OCL_ICD_VENDORS to the library of one (pyopencl's own: "
+                        "pyopencl/.libs/libpocl-*.so)\n");
+        exit(1);
+    }
     for (cl_uint i = 0; i < count && i < 16; i++) {
         if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 64, found, &here)) continue;
         if (wanted < here && wanted < 64) return found[wanted];

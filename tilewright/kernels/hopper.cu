@@ -238,6 +238,9 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
  const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived X_MOVED_PARAM) {
     TILE_ARRAY(shared);
+#ifdef __CUDACC__
+    static_assert(BARS_FROM + 16 * (STAGES + X_BARS) + 16 + 1024 <= SHARED_BYTES, "hopper_tile.py: sizes");
+#endif
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
     sum_up(y, bias, z, w, shared, &b);

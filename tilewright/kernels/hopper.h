@@ -37,6 +37,7 @@
 //   write_transposed            four matrices of 8 x 8 numbers of 2 bytes, transposed: lanes 8i to 8i + 7 say where rows
 //                               of matrix i go
 //   TEAMS_SYNC                  all that multiply wait for each other
+//   MATES_SYNC (hopper_own.h)   so do those of the same pixels: barriers 3 to 2 + WN
 //   GROUP_ARRIVE GROUP_SYNC     what the warp that sends need not wait for, and the others do: barriers are there
 //   CLUSTER_ARRIVE CLUSTER_WAIT the blocks of a cluster wait for each other
 //

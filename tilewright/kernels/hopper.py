@@ -5,7 +5,18 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels import fallback, halves
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work, too_many
+from tilewright.kernels.family import (
+    MOST_PIXELS,
+    Blueprint,
+    Buffer,
+    Config,
+    Family,
+    Launch,
+    Param,
+    Rule,
+    Work,
+    too_many,
+)
 from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper_sum import (
     AS_IS,
@@ -36,6 +47,8 @@ from tilewright.kernels.hopper_tile import (
     finish,
     k_group,
     raster,
+    registers,
+    registers_at_most,
     run,
     sizes,
 )
@@ -59,6 +72,7 @@ WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 MOST_FILTER = 15  # rows or columns
 FEWEST = 8  # channels of one of several groups
+LEAST_ROOM = 8  # registers beside those that are counted, for a loop of stores to be unrolled
 
 
 class Hopper(Family):
@@ -78,6 +92,8 @@ class Hopper(Family):
             return f"the filter has more than {MOST_FILTER} rows or columns"
         if reason := too_many(problem) or too_few(problem):
             return reason
+        if raster(problem) > MOST_PIXELS:
+            return f"its raster has more than {MOST_PIXELS:,} places"
         if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"
         return None
@@ -231,6 +247,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
     most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = sz.view
     kind = products(pr, cf["x"])
+    room = registers_at_most(sz.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
     return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | dict(
         PROMOTED=PROMOTED.get(kind, 0),
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
@@ -243,7 +260,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
         **_shape(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
         Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
-        OFFSET64=int(most_bytes >= 1 << 31),
+        OFFSET64=int(most_bytes >= 1 << 31), TIGHT=int(room < LEAST_ROOM),
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc
             write_transposed(write + (px - from) * OWN_PITCH, words);
         }
         MATES_SYNC(mates);
-        UNROLL for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
+        UNROLL_BY(TIGHT ? 1 : 64) for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {  // unrolled it takes registers
             const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * 8;
             const int px = mates * WG_N + from + at, out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
             acc_t four[4];

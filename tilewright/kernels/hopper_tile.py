@@ -305,9 +305,11 @@ def stays(pr: Problem, cf: Values, tiles: int, shared: int) -> bool:
 
 def tiles_ahead(pr: Problem, cf: Values) -> int:
     """Tiles whose data there may be buffers for: one, or more where so many are left that blocks may stay."""
+    if pr.layout_out != "nhwc" or pr.kg % 8 or pr.epilogue.add:
+        return 1
     images, p_tiles, q_tiles = _tiles(pr, cf)
     tiles = pr.groups * ceil_div(pr.kg, 64 * cf["wm"]) * images * p_tiles * q_tiles
-    return MOST_AHEAD if pr.layout_out == "nhwc" and tiles > UNITS * cf["mb"] else 1
+    return MOST_AHEAD if tiles > UNITS * cf["mb"] else 1
 
 
 def _places(pr: Problem, cf: Values, of_block: int, shared: int) -> int:

@@ -45,7 +45,7 @@ FIRST = 0.47  # of the usual time to the first data, where the copy engine is se
 SENDING_MORE = 50.0  # for another copy that the same barrier waits for (guess)
 MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory takes as long as
 MEETING_FOURS = 1250.0  # where each thread sends its sums itself (A/B of both)
-NARROW = 1.5  # of a sector's usual time, of outputs of 4 bytes: 32 bytes are stored side by side, not 128
+NARROW = 1.5  # of a sector's usual time, where 4 bytes are stored from registers: 32 bytes side by side
 BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
 ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
@@ -65,6 +65,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
+    own_words = out_bytes == 4 and finish(pr, cf) == OWN
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
     x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
@@ -85,7 +86,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
         epilogue=40.0 + _storing(pr, cf, runs),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
-        store_sectors=tile * out_bytes / 32 / cf["sc"] * (NARROW if out_bytes == 4 else 1.0),
+        store_sectors=tile * out_bytes / 32 / cf["sc"] * (NARROW if own_words else 1.0),
         dram_bytes=float(least_bytes(pr, device) - pr.w_bytes + filters),
         first=FIRST if sz.image else 1.0, stays=sz.stays,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``

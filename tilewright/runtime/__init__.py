@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.errors import DeviceError, how_to_get
+from tilewright.errors import DeviceError, StoreError, how_to_get
 from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 
 __all__ = [
@@ -75,7 +75,7 @@ def list_devices() -> list[Device | DeviceError]:
             found += [_open(kind, index).device for index in range(count)]
             if not count:
                 found.append(DeviceError(f"{kind}: the driver has no device"))
-        except DeviceError as error:
+        except (DeviceError, StoreError) as error:  # OpenCL needs a folder to write to
             found.append(DeviceError(f"{kind}: {error}"))
     return found
 

@@ -57,8 +57,15 @@ def writable_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def scratch() -> Path:
-    """Return a folder of this process and its children, removed at its end."""
-    path = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    """Return a folder of this process, removed at its end.
+
+    Raises:
+        StoreError: there is no room for temporary files either.
+    """
+    try:
+        path = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    except OSError as error:
+        raise StoreError(f"no folder can be written to, not even for a while: {error}; {_FIX}") from error
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
