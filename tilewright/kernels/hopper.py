@@ -72,7 +72,7 @@ WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 MOST_FILTER = 15  # rows or columns
 FEWEST = 8  # channels of one of several groups
-LEAST_ROOM = 8  # registers beside those that are counted, for a loop of stores to be unrolled
+LEAST_ROOM = (8, 28)  # registers beside those counted, to unroll a loop of stores; of one that divides too
 
 
 class Hopper(Family):
@@ -247,6 +247,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
     most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = sz.view
     kind = products(pr, cf["x"])
+    divides = cf["tall"] or (sz.rows.extent, sz.columns.extent) != (view.p, view.q)  # to find a pixel
     room = registers_at_most(sz.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
     return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | dict(
         PROMOTED=PROMOTED.get(kind, 0),
@@ -260,7 +261,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
         **_shape(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
         Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
-        OFFSET64=int(most_bytes >= 1 << 31), TIGHT=int(room < LEAST_ROOM),
+        OFFSET64=int(most_bytes >= 1 << 31), TIGHT=int(room < LEAST_ROOM[divides]),
     )  # fmt: skip
 
 

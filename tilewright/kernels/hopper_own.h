@@ -35,6 +35,11 @@ INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const ac
     }
 }
 
+#if TIGHT
+#define STORE_LOOP NO_UNROLL  // unrolled it takes registers, which sums have here
+#else
+#define STORE_LOOP UNROLL
+#endif
 #define PIECES (KB / 8)   // of 16 bytes, of a row
 #define MATES (128 * WM)  // threads that have the same pixels, those of `mates`; `mate` is a thread's number among them
 #define MATES_SYNC(mates) asm volatile("bar.sync %0, %1;" ::"r"(3 + (mates)), "n"(MATES) : "memory")
@@ -56,7 +61,7 @@ INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc
             write_transposed(write + (px - from) * OWN_PITCH, words);
         }
         MATES_SYNC(mates);
-        UNROLL_BY(TIGHT ? 1 : 64) for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {  // unrolled it takes registers
+        STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
             const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * 8;
             const int px = mates * WG_N + from + at, out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
             acc_t four[4];
