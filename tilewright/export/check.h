@@ -3,6 +3,7 @@
 #pragma once
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "layer.h"
@@ -42,6 +43,23 @@ static double load(const void *at, size_t i, int dtype) {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
     double size = exponent == 31 ? INFINITY : exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24);
     return bits & 0x8000 ? -size : size;
+}
+
+// Fill every input, those too that this layer has not (no kernel reads them), and hand it to `upload`.
+static void give_inputs(void (*upload)(int buffer, const void *host)) {
+    const int inputs[][2] = {
+        {TW_BUF_X, TW_DTYPE}, {TW_BUF_W, TW_DTYPE}, {TW_BUF_BIAS, TW_ADDED_DTYPE}, {TW_BUF_Z, TW_ADDED_DTYPE},
+#ifdef TW_SCALED
+        {TW_BUF_SCALE, F32},
+#endif
+    };
+    for (size_t input = 0; input < sizeof inputs / sizeof *inputs; input++) {
+        const int buffer = inputs[input][0], dtype = inputs[input][1];
+        void *host = malloc(TW_BYTES[buffer]);
+        for (size_t i = 0; i < TW_BYTES[buffer] / ELEMENT_BYTES[dtype]; i++) store(host, i, dtype, number(i));
+        upload(buffer, host);
+        free(host);
+    }
 }
 
 // ---------------------------------------------------------------------------- what y should be

@@ -102,13 +102,7 @@ static void enqueue(const tw_launch *launch, CUfunction kernel) {
     TRY(cuLaunchKernelEx(&config, kernel, arguments, 0));
 }
 
-static void give(int buffer, int dtype) {
-    void *host = malloc(TW_BYTES[buffer]);
-    size_t count = TW_BYTES[buffer] / ELEMENT_BYTES[dtype];
-    for (size_t i = 0; i < count; i++) store(host, i, dtype, number(i));
-    TRY(cuMemcpyHtoD(buffers[buffer], host, TW_BYTES[buffer]));
-    free(host);
-}
+static void upload(int buffer, const void *host) { TRY(cuMemcpyHtoD(buffers[buffer], host, TW_BYTES[buffer])); }
 
 int main(void) {
     enum { RUNS = 20 };
@@ -125,13 +119,7 @@ int main(void) {
         TRY(cuMemAlloc(&buffers[i], TW_BYTES[i]));
         TRY(cuMemsetD8(buffers[i], TW_ZEROED[i] ? 0 : 0xff, TW_BYTES[i]));
     }
-    give(TW_BUF_X, TW_DTYPE);
-    give(TW_BUF_W, TW_DTYPE);
-    give(TW_BUF_BIAS, TW_ADDED_DTYPE);
-    give(TW_BUF_Z, TW_ADDED_DTYPE);
-#ifdef TW_SCALED
-    give(TW_BUF_SCALE, F32);
-#endif
+    give_inputs(upload);
 
     for (int i = 0; i < TW_PACK_LAUNCHES; i++) enqueue(&TW_PACK[i], function(&TW_PACK[i]));
     for (int i = 0; i < TW_RUN_LAUNCHES; i++) kernels[i] = function(&TW_RUN[i]);

@@ -95,11 +95,8 @@ static void enqueue(const tw_launch *launch, cl_kernel kernel) {
     TRY(clEnqueueNDRangeKernel(queue, kernel, 3, 0, total, block, 0, 0, 0));
 }
 
-static void give(int buffer, int dtype) {
-    void *host = malloc(TW_BYTES[buffer]);
-    for (size_t i = 0; i < TW_BYTES[buffer] / ELEMENT_BYTES[dtype]; i++) store(host, i, dtype, number(i));
+static void upload(int buffer, const void *host) {
     TRY(clEnqueueWriteBuffer(queue, buffers[buffer], CL_TRUE, 0, TW_BYTES[buffer], host, 0, 0, 0));
-    free(host);
 }
 
 static double now_us(void) {
@@ -122,13 +119,7 @@ int main(int count, char **words) {
         attempt(status, "clCreateBuffer");
         fill(i, TW_ZEROED[i] ? 0 : 0xff);
     }
-    give(TW_BUF_X, TW_DTYPE);
-    give(TW_BUF_W, TW_DTYPE);
-    give(TW_BUF_BIAS, TW_ADDED_DTYPE);
-    give(TW_BUF_Z, TW_ADDED_DTYPE);
-#ifdef TW_SCALED
-    give(TW_BUF_SCALE, F32);
-#endif
+    give_inputs(upload);
 
     for (int i = 0; i < TW_PACK_LAUNCHES; i++) enqueue(&TW_PACK[i], kernel_of(&TW_PACK[i]));
     for (int i = 0; i < TW_RUN_LAUNCHES; i++) kernels[i] = kernel_of(&TW_RUN[i]);
