@@ -164,6 +164,14 @@ INLINE void atomic_most(int *p, int v) {
     atomicMax(p, v);
 }
 INLINE acc_t load_fresh(const acc_t *p) { return __ldcg(p); }      // what another block has written
+INLINE void atomic_turn(unsigned *p, unsigned most) {              // one more; behind `most` comes 0
+    asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(p), "r"(most) : "memory");
+}
+INLINE unsigned load_acquire(const unsigned *p) {                  // and all that it wrote before
+    unsigned v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
 INLINE void vec_add_fresh(vec *a, const acc_t *p) {
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
 }
@@ -208,12 +216,17 @@ INLINE acc_t cluster_load(const acc_t *p, int rank) { return *p; }
 #endif
 
 // Copies of one word, or of four that are aligned to 16 bytes; where `keep` is 0, zeros are put there.
-INLINE void async_copy_word(acc_t *to, const acc_t *from, int keep) {
+INLINE void async_copy1(acc_t *to, const acc_t *from, int keep) {
     unsigned shared_to = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_to), "l"(from), "n"(ACC_BYTES),
                  "r"(keep ? ACC_BYTES : 0));
 }
-INLINE void async_copy_quad(acc_t *to, const acc_t *from, int keep) {
+INLINE void async_copy2(acc_t *to, const acc_t *from, int keep) {
+    unsigned shared_to = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_to), "l"(from), "n"(2 * ACC_BYTES),
+                 "r"(keep ? 2 * ACC_BYTES : 0));
+}
+INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) {
     unsigned shared_to = (unsigned)__cvta_generic_to_shared(to);
     UNROLL for (int i = 0; i < 4 * ACC_BYTES; i += 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_to + i),
@@ -346,10 +359,13 @@ INLINE ushort float_half(float v) {
 #define load4(to, from) copy_run4(to, from)
 #define store4(to, from) copy_run4(to, from)
 #define load_once16(to, from) vstore4(vload4(0, (const __global uint *)(from)), 0, to)
-INLINE void async_copy_word(__local acc_t *to, const __global acc_t *from, int keep) {
+INLINE void async_copy1(__local acc_t *to, const __global acc_t *from, int keep) {
     *to = keep ? *from : 0;
 }
-INLINE void async_copy_quad(__local acc_t *to, const __global acc_t *from, int keep) {
+INLINE void async_copy2(__local acc_t *to, const __global acc_t *from, int keep) {
+    vstore2(keep ? vload2(0, from) : (TW_JOIN(ACC, 2))(0), 0, to);
+}
+INLINE void async_copy4(__local acc_t *to, const __global acc_t *from, int keep) {
     vstore4(keep ? vload4(0, from) : (TW_JOIN(ACC, 4))(0), 0, to);
 }
 #define ASYNC_COMMIT()

@@ -5,8 +5,6 @@ Source of the idea: E. Barton, "C Split Globally", University of Utah, UUCS-22-0
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilewright.device import Device
 from tilewright.kernels import direct_cpu
 from tilewright.kernels.direct_tile import (
@@ -33,7 +31,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     windows,
-    zero_sums,
+    zeros_before,
 )
 from tilewright.kernels.word import as_words, word_bytes, word_channels, word_registers, words
 from tilewright.problem import DTYPES, Problem
@@ -45,7 +43,7 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
     # Of arrays that are not aligned channels are read one by one: their tile may be the larger one.
     geo = geometry(problem, cf)
-    block = max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]}) + 64
+    block = max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]}) + 128
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
@@ -134,7 +132,8 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
               "blocks that a unit holds at once (bounds the registers of a thread)"),
         Param("cs", (1, 2, 3, 4, 8, 16, 32, 64), "channels staged per step, or words of 4 (i8)"),
         Param("x", (0, 1), "input from global memory or staged in shared memory", ("global", "shared")),
-        Param("f", (0, 1), "filter from global memory or staged in shared memory", ("global", "shared")),
+        Param("f", (0, 1, 2), "filter from global memory, or staged by threads or by the copy engine",
+              ("global", "shared", "engine")),
         Param("stages", (1, 2, 3, 4, 6, 8), "buffers of the staging pipeline"),
         Param("sc", clusters, "shares of C across a cluster, summed in distributed shared memory"),
         Param("sg", SHARES, "shares of C across the grid"),
@@ -182,6 +181,8 @@ RULES = (
          lambda problem, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x: x == 0 or cv == 1 or _copies(
              problem, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x)
          ) <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
+    Rule("f_engine", lambda device, f: f < 2 or (device.backend == "cuda" and device.max_cluster > 1),
+         "only Hopper and later have a copy engine"),
     Rule("f_vector", lambda v, tk, bk, f: f == 0 or v * tk * bk % 4 == 0,
          "the filter is staged 16 bytes at a time"),
     Rule(
@@ -253,7 +254,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
     blocks = geo.tiles * geo.view.n * pr.groups * cf["sc"] * cf["sg"]
     shared = shared_bytes(pr, cf, geo)
     c_padded = geo.steps * cf["cs"] * cf["sc"] * cf["sg"]
-    launches, workspace = _launches(pr, cf, geo, blocks, shared, tile)
+    launches, workspace = _launches(pr, device, cf, geo, blocks, shared, tile)
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, geo, c_padded, shared, aligned).items()),
@@ -265,28 +266,27 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
 
 
 def _launches(
-    pr: Problem, cf: dict[str, int], geo: Geometry, blocks: int, shared: int, tile: int
+    pr: Problem, device: Device, cf: dict[str, int], geo: Geometry, blocks: int, shared: int, tile: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     all_tiles = blocks // (cf["sc"] * cf["sg"])
     target = "partial" if combine == TWO_PASS else "y"
     partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: all_tiles * cf["sg"] * tile}.get(combine, 0)
+    counters = {ATOMIC: all_tiles, LAST: all_tiles * cf["sc"]}.get(combine, 0)
     main = Launch(
         "direct", (blocks, 1, 1), (geo.threads, 1, 1), ("x", "w", "bias", "z", target, "partial", "arrived"),
         shared_bytes=shared, cluster=cf["sc"],
     )  # fmt: skip
     workspace = (
         Buffer("partial", word_bytes(pr) * partial),
-        Buffer("arrived", 4 * (all_tiles * cf["sc"] if combine == LAST else 0), zeroed=True),
+        Buffer("arrived", 4 * counters, zeroed=True),
     )
-    if combine == ATOMIC:
-        return (zero_sums(pr), replace(main, chained=True)), workspace
     if combine == TWO_PASS:
         groups = ceil_div(pr.y_elements, SUM_THREADS)
         block, args = (SUM_THREADS, 1, 1), ("partial", "bias", "z", "y")
         second = Launch("sum_shares", (groups, 1, 1), block, args, chained=True)
         return (main, second), workspace
-    return (main,), workspace
+    return (*zeros_before(device, combine), main), workspace
 
 
 def _defines(
@@ -313,7 +313,7 @@ def _defines(
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(x_nhwc), **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
-        F_FLOATS=geo.f_floats, X_VECTOR=int(xs.vector), X_COPIES=xs.copies, X_ITEMS=xs.items,
+        F_FLOATS=geo.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,
         Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,

@@ -23,6 +23,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     up_to,
+    zeros_before,
 )
 from tilewright.kernels.word import as_words, filter_bytes, issue_slots, word_bytes, word_registers, words
 from tilewright.problem import DTYPES, Problem
@@ -172,7 +173,7 @@ def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
     geo = geometry(pr, cf)
     workers, c_padded = WORKERS * device.units, geo.share * cf["sg"]
-    launches, workspace = _launches(pr, cf, geo, workers)
+    launches, workspace = _launches(pr, device, cf, geo, workers)
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, geo, workers).items()),
@@ -184,7 +185,7 @@ def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
 
 
 def _launches(
-    pr: Problem, cf: Values, geo: Geometry, workers: int
+    pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     tiles = geo.blocks // cf["sg"]
@@ -196,13 +197,11 @@ def _launches(
     )  # fmt: skip
     counters = 2 + (tiles if combine == LAST else 0)  # 2: the workers take tiles in turn
     workspace = (Buffer("partial", geo.word * partial), Buffer("arrived", 4 * counters, zeroed=True))
-    if combine == ATOMIC:
-        return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)), main), workspace
     if combine == TWO_PASS:
         groups = ceil_div(pr.y_elements, SUM_THREADS)
         second = Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), ("partial", "bias", "z", "y"))
         return (main, second), workspace
-    return (main,), workspace
+    return (*zeros_before(device, combine), main), workspace
 
 
 def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int) -> Values:

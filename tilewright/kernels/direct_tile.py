@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.kernels.tile import NONE, View, ceil_div, tiles_along
+from tilewright.kernels.tile import NONE, View, along, ceil_div, row_runs, tiles_along
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
+FEW_CHANNELS = 4  # of nhwc, that are staged as they lie in memory
 
 
 @dataclass(frozen=True)
@@ -63,38 +64,45 @@ def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
 
 @dataclass(frozen=True)
 class Staging:
-    """How a block stages its input tile (see stage.h): strides and extent in words, copies of a thread."""
+    """How a block stages its input tile (see stage.h): strides and extent in words, copies of a thread.
+
+    A copy takes a run of words; ``lead`` of them lie before the first that is needed.
+    """
 
     strides: tuple[int, int, int]
     xw: int
     size: int
-    vector: bool
     copies: int
     items: int
+    run: int = 1
+    lead: int = 0
 
 
 def staging(pr: Problem, cf: dict[str, int], geo: Geometry, aligned: bool = True) -> Staging:
     """Lay out the staged input tile."""
     if not cf["x"]:
-        return Staging((0, 0, 0), geo.xw, 0, False, 0, 0)
-    xw = geo.xw if cf["cv"] == 4 else ceil_div(geo.xw, 4) * 4
-    pixels, small = geo.xh * xw, pr.c * geo.view.h * geo.view.w < 1 << 31
+        return Staging((0, 0, 0), geo.xw, 0, 0, 0)
+    small = pr.c * geo.view.h * geo.view.w < 1 << 31
     if cf["cv"] == 4:
+        pitch, pixels = cf["cs"] + 4, geo.xh * geo.xw
         items = pixels * cf["cs"] // 4
+        copies = ceil_div(items, geo.threads) if small else 0
+        return Staging((1, geo.xw * pitch, pitch), geo.xw, pixels * pitch, copies, items, run=4)
+    nchw, few = pr.layout_in == "nchw", cf["cs"] == pr.c == pr.cg <= FEW_CHANNELS and pr.dtype != "i8"
+    if small and (nchw or few):
+        many = 1 if nchw else pr.c  # numbers of a pixel in a row
+        step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), geo.wb))
+        run, lead = row_runs(pr, geo.view.w * many, step, first - pr.pad[2] * many, aligned)
+        xw = ceil_div(lead + geo.xw * many, 4) * 4
+        items = geo.xh * xw * cf["cs"] // (run * many)
         copies = ceil_div(items, geo.threads)
-        return Staging((1, xw * (cf["cs"] + 4), cf["cs"] + 4), xw, pixels * (cf["cs"] + 4), True,
-                       copies if small else 0, items)  # fmt: skip
-    plain = pr.r * pr.s == 1 and geo.view.h == 1 and pr.stride == (1, 1) and not any(pr.pad)
-    nchw = pr.layout_in == "nchw"
-    quads = geo.view.w % 4 == 0 and geo.wb % 4 == 0 and pr.dtype != "i8"
-    vector = plain and nchw and quads and aligned and small
-    items = pixels * cf["cs"] // (4 if vector else 1)
-    copies = ceil_div(items, geo.threads)
-    if nchw and small and (vector or copies <= MOST_COPIES):
-        size = copies * geo.threads * (4 if vector else 1)
-        return Staging((pixels, xw, 1), xw, ceil_div(size, 4) * 4, vector, copies, items)
+        if copies <= MOST_COPIES:
+            size, plane = ceil_div(copies * geo.threads * run, 4) * 4, geo.xh * xw if nchw else 1
+            return Staging((plane, xw, many), xw, size, copies, items, run, lead)
+    xw = ceil_div(geo.xw, 4) * 4
+    pixels = geo.xh * xw
     plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
-    return Staging((plane, xw, 1), xw, ceil_div(cf["cs"] * plane + 4, 4) * 4, False, 0, items)
+    return Staging((plane, xw, 1), xw, ceil_div(cf["cs"] * plane + 4, 4) * 4, 0, pixels * cf["cs"])
 
 
 def registers(pr: Problem, cf: dict[str, int]) -> int:
@@ -111,7 +119,8 @@ def registers(pr: Problem, cf: dict[str, int]) -> int:
 
 def shared_bytes(pr: Problem, cf: dict[str, int], geo: Geometry) -> int:
     """Shared memory of a block: the staged tiles, reused by the output tile."""
-    staged = (staging(pr, cf, geo).size + geo.f_floats) * cf["stages"]
+    size = max(staging(pr, cf, geo, aligned).size for aligned in (True, False))
+    staged = (size + geo.f_floats) * cf["stages"]
     slow, fast = (geo.hb * geo.wb, geo.kb) if pr.layout_out == "nhwc" else (geo.kb, geo.hb * geo.wb)
     out = slow * (fast + cf["pad"]) * cf["sb"] if out_shared(cf) else 0
     return word_bytes(pr) * max(staged, out, 4)

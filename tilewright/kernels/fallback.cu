@@ -67,7 +67,7 @@ INLINE void stage(SHARED acc_t *to, const GLOBAL acc_t *x, const GLOBAL acc_t *w
     UNROLL for (int i = 0; i < STAGED; i++) {
         const int row = (THREAD(0) + i * THREADS) / DEPTH, term = THREAD(0) % DEPTH, t = step * DEPTH + term;
         const int keep = t < TERMS && k0 + row < K;
-        async_copy_word(to + term * PITCH + row, w + (keep ? (offset_t)(group * K + k0 + row) * TERMS + t : 0), keep);
+        async_copy1(to + term * PITCH + row, w + (keep ? (offset_t)(group * K + k0 + row) * TERMS + t : 0), keep);
     }
     UNROLL for (int i = 0; i < STAGED; i++) {
         const int term = STAGED_TERM(i), t = step * DEPTH + term, tap = t / C;
@@ -75,7 +75,7 @@ INLINE void stage(SHARED acc_t *to, const GLOBAL acc_t *x, const GLOBAL acc_t *w
         const int h = at.p + tap / S * DIL_H, v = at.q + tap % S * DIL_W;
         const int keep = t < TERMS && (unsigned)h < H && (unsigned)v < W;
         const offset_t place = keep ? X_AT(at.n, group * C + t % C, h, v) : 0;
-        async_copy_word(to + (DEPTH + term) * PITCH + STAGED_COLUMN(i), x + place, keep);
+        async_copy1(to + (DEPTH + term) * PITCH + STAGED_COLUMN(i), x + place, keep);
     }
     ASYNC_COMMIT();
 }

@@ -112,14 +112,31 @@ INLINE void advance(Reader *from, const SHARED float *shared, Lane me, int run) 
     from->x = shared + from->slot * STAGE_FLOATS + me.x;
 }
 
+INLINE offset_t y_at(int k, int px) {
+    if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
+    return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
+                  : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
+}
+
+// Put zeros where the shares of the tile will be added.
+INLINE void zero_outputs(GLOBAL float *y, GLOBAL unsigned *arrived, Place at) {
+    if (!ZEROES_TILE(at)) return;
+    for (int e = THREAD(0); e < KB * PB; e += THREADS) {
+        int k = at.k0 + (Y_NHWC ? e % KB : e / PB), px = at.q0 + (Y_NHWC ? e / KB : e % PB);
+        if (k < K && px < PIXELS) y[y_at(at.group * K + k, px)] = 0;
+    }
+    zeros_written(arrived, at);
+}
+
 // Sum up a tile's steps from `first` to before `last`.
-INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x, const GLOBAL float *w, Place at,
-                   Lane me, int first, int last) {
+INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x, const GLOBAL float *w,
+                   GLOBAL float *y, GLOBAL unsigned *arrived, Place at, Lane me, int first, int last) {
     float a[FRAGMENTS][KT], b[FRAGMENTS][PT * CV];
     Source source = find_source(x, w, at, first);
     Reader from = {shared, shared, -1};
     UNROLL for (int i = 0; i < KT; i++) UNROLL for (int j = 0; j < TP; j++) vec_zero(&acc[i][j]);
     UNROLL for (int i = 0; i < STAGES - 1; i++) stage(shared + i * STAGE_FLOATS, &source, at, first + i, last);
+    zero_outputs(y, arrived, at);
     advance(&from, shared, me, CHANNELS);
     if (FRAGMENTS == 2) {
         load_w(a[0], from.w);
@@ -159,12 +176,6 @@ INLINE void pick(float v[OUT], vec acc[KT][TP], int g) {
         if (OUT == 4) store4(to, v);      \
         else vec_store(to, vec_pack(v));  \
     } while (0)
-
-INLINE offset_t y_at(int k, int px) {
-    if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
-    return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
-                  : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
-}
 
 // Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
 INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int px,
@@ -212,7 +223,9 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
 #endif
         vec acc[KT][TP];
-        sum_up(acc, shared, x, w, at, me, first, last);
+        sum_up(acc, shared, x, w, y, arrived, at, me, first, last);
+        zeros_awaited(arrived, at);
+        if (COMBINE == ATOMIC && SB == 1) BARRIER();
 
         // the shares of a block meet in shared memory; each finishes some outputs
         float mine[OUTS / SB][OUT];

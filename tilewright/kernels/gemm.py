@@ -6,8 +6,6 @@ Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.gemm_product import (
@@ -34,7 +32,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     up_to,
-    zero_sums,
+    zeros_before,
 )
 from tilewright.problem import Problem
 
@@ -196,7 +194,7 @@ def blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool = T
     sz = sizes(pd, cf, aligned or pd.columns)
     c_padded = ceil_div(sz.turns * cf["cs"], pr.r * pr.s)
     blocks = grid(device, sz, cf)
-    launches, workspace = _launches(pr, pd, sz, cf, blocks)
+    launches, workspace = _launches(pr, device, pd, sz, cf, blocks)
     return Blueprint(
         source="gemm.cu",
         defines=tuple(_defines(pr, pd, sz, cf, blocks, c_padded * pr.r * pr.s, aligned).items()),
@@ -206,7 +204,7 @@ def blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool = T
 
 
 def _launches(
-    pr: Problem, pd: Product, sz: Sizes, cf: dict[str, int], blocks: int
+    pr: Problem, device: Device, pd: Product, sz: Sizes, cf: dict[str, int], blocks: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, y_floats = cf["combine"], pr.z_elements
     main = Launch(
@@ -218,15 +216,13 @@ def _launches(
     partial = {TWO_PASS: cf["sg"] * y_floats, LAST: parts}.get(combine, 0)
     workspace = (
         Buffer("partial", 4 * partial),
-        Buffer("arrived", 4 * (sz.tiles if combine == LAST else 0), zeroed=True),
+        Buffer("arrived", 4 * (sz.tiles if combine in (ATOMIC, LAST) else 0), zeroed=True),
     )
-    if combine == ATOMIC:
-        return (zero_sums(pr), replace(main, chained=True)), workspace
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         second = Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True)
         return (main, second), workspace
-    return (main,), workspace
+    return (*zeros_before(device, combine), main), workspace
 
 
 def _defines(

@@ -105,6 +105,16 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     image = image < N - IMAGES ? image : N - IMAGES;
     const GLOBAL in_t *xr = x + (offset_t)image * C;
 
+#if COMBINE == ATOMIC
+    if (ZEROES_TILE(at)) {
+        for (int e = THREAD(0); e < KB * IMAGES; e += THREADS) {
+            int k = at.k0 + e % KB, n = at.n * IMAGES + e / KB;
+            if (k < K && n < N) y[(offset_t)n * K + k] = 0;
+        }
+        zeros_written(arrived, at);
+    }
+#endif
+
     // the input, where it is shared
 #if X_SHARED
     for (int b = 0; b < IMAGES; b++)
@@ -129,6 +139,8 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
         }
     }
 #endif
+
+    zeros_awaited(arrived, at);
 
     // the lanes of a team meet in shared memory, by halves
     BARRIER();

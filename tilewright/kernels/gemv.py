@@ -6,8 +6,6 @@ its bytes are in flight.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
 from tilewright.kernels.tile import (
@@ -23,7 +21,7 @@ from tilewright.kernels.tile import (
     image_defines,
     may_combine,
     up_to,
-    zero_sums,
+    zeros_before,
 )
 from tilewright.kernels.word import issue_slots, word_channels
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
@@ -177,13 +175,12 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     floats = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: blocks * block_rows * cf["images"]}.get(combine, 0)
     target = "partial" if combine == TWO_PASS else "y"
     args = ("x", "w", "bias", "z", target, "partial", "arrived")
-    launches = [Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)]
-    if combine == ATOMIC:
-        launches = [zero_sums(pr), replace(launches[0], chained=True)]
+    main = Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)
+    launches = [*zeros_before(device, combine), main]
     if combine == TWO_PASS:
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
-    counters = tiles if combine == LAST else 0
+    counters = tiles if combine in (ATOMIC, LAST) else 0
     return Blueprint(
         source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
         launches=tuple(launches), packed_bytes=pr.w_bytes,

@@ -59,7 +59,7 @@ INLINE void stage(SHARED float *to, const GLOBAL float *x, int item) {
             UNROLL_BY(8) for (int e = 0; e < LINE; e += 32) {
                 int at = e + lane;
                 if (LINE % 32 == 0 || at < LINE)
-                    async_copy_word(row + (X_NHWC ? at % C * PLANE + at / C : at), from + (keep ? at : 0), keep);
+                    async_copy1(row + (X_NHWC ? at % C * PLANE + at / C : at), from + (keep ? at : 0), keep);
             }
         }
     ASYNC_COMMIT();
@@ -171,7 +171,7 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
     for (int e = THREAD(0); e < STAGES * X_FLOATS; e += THREADS) shared[e] = 0.0f;
     BARRIER();
 #if !F_CONSTANT
-    for (int e = THREAD(0); e < C * R * S * KP; e += THREADS) async_copy_word(filter + e, w + e, 1);
+    for (int e = THREAD(0); e < C * R * S * KP; e += THREADS) async_copy1(filter + e, w + e, 1);
 #endif
     if (STAGES == 2) stage(shared, x, GROUP(0));
 

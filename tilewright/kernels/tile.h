@@ -11,7 +11,7 @@
 #define LAST 3
 #define SPLITS (SC * SG)
 #define EPILOGUE_HERE (COMBINE != TWO_PASS)
-#ifndef WAITS_LATE  // a kernel may read its inputs before the one that zeroes y is done, not after others
+#ifndef WAITS_LATE  // a kernel may read its filter before the one that makes its other inputs is done
 #define WAITS_LATE 0
 #endif
 #ifndef C_ALL  // channels of x
@@ -100,6 +100,40 @@ INLINE void finish(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
 #endif
 }
 
+// Shares that are added up by atomics are added to zeros. The first block of a tile puts them there once its first
+// copies are under way (zero_tile) and says so, and no block of the tile adds before it knows (zeros_awaited, then a
+// barrier): no launch is needed before this one. Blocks start in the order of their numbers, so who is waited for has
+// started. In OpenCL they start in any order, and a memset goes before.
+#if COMBINE == ATOMIC && defined(__CUDACC__)
+#define ZEROES_TILE(at) ((at).sg == 0 && (at).sc == 0)
+INLINE void zeros_written(GLOBAL unsigned *arrived, Place at) {
+    BARRIER();
+    if (THREAD(0)) return;
+    FENCE();
+    atomic_turn(&arrived[at.tile], SPLITS);
+}
+INLINE void zeros_awaited(GLOBAL unsigned *arrived, Place at) {
+    if (THREAD(0)) return;
+    while (load_acquire(&arrived[at.tile]) == 0) {}
+    atomic_turn(&arrived[at.tile], SPLITS);  // once all have been here it is 0: ready for the next run
+}
+// Put zeros where the shares of a tile of HB x WB pixels will be added.
+INLINE void zero_tile(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
+    if (!ZEROES_TILE(at)) return;
+    for (int e = THREAD(0); e < KB * HB * WB; e += THREADS) {
+        int k = at.k0 + (Y_NHWC ? e % KB : e / (HB * WB)), i = Y_NHWC ? e / KB : e % (HB * WB);
+        int p = at.p0 + i / WB, q = at.q0 + i % WB;
+        if (k < K && p < P && q < Q) y[Z_AT(at.n, at.group * K + k, p, q)] = 0;
+    }
+    zeros_written(arrived, at);
+}
+#else
+#define ZEROES_TILE(at) 0
+#define zeros_written(arrived, at)
+#define zeros_awaited(arrived, at)
+#define zero_tile(y, arrived, at)
+#endif
+
 // Count this block in; the last of the blocks that share a tile learns that it is the last.
 INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED int *is_last) {
     FENCE();
@@ -113,15 +147,6 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED in
     FENCE();
     return *is_last;
 }
-
-#if COMBINE == ATOMIC
-// Shares are added to zeros.
-BOUNDED_KERNEL(zero_sums, SUM_THREADS, 1)(GLOBAL y_t *RESTRICT y) {
-    offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
-    CHAIN();
-    if (i < Z_FLOATS) y[i] = 0;
-}
-#endif
 
 #if COMBINE == TWO_PASS
 // The sum over all shares at one element, finished.

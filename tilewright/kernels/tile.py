@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.device import Device
 from tilewright.kernels.family import Launch, Rule
 from tilewright.problem import Problem
 
@@ -60,6 +61,14 @@ def windows(pr: Problem, combine: int, extent: int) -> int:
     return max(0, (extent - pool.size) // pool.stride + 1)
 
 
+def along(pr: Problem, combine: int, extent: int) -> tuple[int, int]:
+    """Sums from one tile of ``extent`` to the next, and the first of all (FORWARD, TILE_START of tile.h)."""
+    pool = pr.epilogue.pool
+    if pool is None or combine == TWO_PASS:
+        return extent, 0
+    return windows(pr, combine, extent) * pool.stride, -pool.pad
+
+
 def tiles_along(pr: Problem, combine: int, sums: int, outputs: int, extent: int) -> int:
     """Tiles of ``extent`` sums along one side of an image of so many sums and outputs."""
     if pr.epilogue.pool is None or combine == TWO_PASS:
@@ -83,6 +92,22 @@ def image_defines(pr: Problem, view: View) -> dict[str, int]:
     )  # fmt: skip
 
 
-def zero_sums(pr: Problem) -> Launch:
-    """The launch that fills y with zeros, for shares to be added to."""
-    return Launch("zero_sums", (ceil_div(pr.z_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1), ("y",))
+def row_runs(
+    pr: Problem, width: int, step: int, first: int, aligned: bool, most: int = 4
+) -> tuple[int, int]:
+    """How a row of an image is staged: neighbours that one copy takes, and numbers staged before the first.
+
+    Tiles begin at numbers ``first``, ``first + step``, ... of a row, which has ``width`` of them. A run lies
+    inside the image or in the padding, never in both, and is as aligned in memory as in the staged row.
+    """
+    if pr.dtype == "i8" or not aligned:
+        return 1, 0
+    run = next(run for run in (4, 2, 1) if run <= most and width % run == step % run == 0)
+    return run, first % run
+
+
+def zeros_before(device: Device, combine: int) -> tuple[Launch, ...]:
+    """The launch that fills y with zeros for shares to be added to, where blocks do not do so (tile.h)."""
+    if combine != ATOMIC or device.backend == "cuda":
+        return ()
+    return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)),)

@@ -33,7 +33,6 @@
         UNROLL for (int a = 0; a < TK; a++)             \
             UNROLL for (int i = 0; i < TT; i++)
 
-#define WAITS_LATE (COMBINE == ATOMIC)
 #include "tile.h"
 #include "stage.h"
 
@@ -42,7 +41,7 @@ INLINE void transform_input(SHARED float *to, const SHARED float *xs) {
     for (int item = THREAD(0); item < CS * TILES; item += THREADS) {
         int c = X_NHWC ? item % CS : item / TILES;
         int t = X_NHWC ? item / CS : item % TILES;
-        const SHARED float *d = xs + c * TX_C + t / WT * 2 * TX_H + t % WT * 2 * TX_W;
+        const SHARED float *d = xs + c * TX_C + t / WT * 2 * TX_H + t % WT * 2 * TX_W + X_LEAD;
         float rows[4][4];
         UNROLL for (int j = 0; j < 4; j++) {
             float d0 = d[j * TX_W], d1 = d[TX_H + j * TX_W], d2 = d[2 * TX_H + j * TX_W], d3 = d[3 * TX_H + j * TX_W];
@@ -89,7 +88,7 @@ INLINE void transform_output(GLOBAL float *y, const GLOBAL float *bias, const GL
 
 BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
- const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
+ const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
 
     // block and thread
@@ -103,23 +102,17 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
     FOR_ACC(e, a, i) vec_zero(&acc[e][a][i]);
 
     // main loop
-    Source from = find_source(at);
-    UNROLL for (int i = 0; i < STAGES - 1; i++) stage(shared + i * STAGE_FLOATS, x, filter, at, from, at.c0 + i * CS, i < STEPS);
+    PIPE(pipe);
+    Source from = stage_first(pipe, shared, x, filter, at);
+    zero_tile(y, arrived, at);
     NO_UNROLL for (int step = 0; step < STEPS; step++) {
-        int c0 = at.c0 + step * CS, last = step + STAGES - 1;
-#if STAGES == 1
-        if (step > 0) BARRIER();
-        stage(shared, x, filter, at, from, c0, 1);
-        ASYNC_WAIT(0);
-        BARRIER();
-#else
-        ASYNC_WAIT(STAGES - 2);
-        BARRIER();
-#endif
-        const SHARED float *xs = shared + step % STAGES * STAGE_FLOATS;
+        if (STAGES == 1 && step > 0) BARRIER();
+        if (STAGES == 1) stage(pipe, shared, x, filter, at, from, step);
+        pipe_full(pipe, step);
+        const SHARED float *xs = BUFFER(shared, step);
         const SHARED float *us = xs + X_FLOATS;
         transform_input(vs, xs);
-        if (STAGES > 1) stage(shared + last % STAGES * STAGE_FLOATS, x, filter, at, from, c0 + (STAGES - 1) * CS, last < STEPS);
+        if (STAGES > 1) stage(pipe, shared, x, filter, at, from, step + STAGES - 1);
         BARRIER();
         UNROLL_BY(CHANNEL_UNROLL_BY) for (int c = 0; c < CS; c++)
             UNROLL for (int e = 0; e < EACH; e++) {
@@ -134,7 +127,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
     }
 
     // transform and store, KC channels at a time
-    if (WAITS_LATE) CHAIN_WAIT();
+    zeros_awaited(arrived, at);
     ASYNC_WAIT(0);
     UNROLL for (int a = 0; a < TK; a++) {
         BARRIER();

@@ -5,7 +5,7 @@ Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import MOST_COPIES
@@ -20,8 +20,9 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     may_combine,
+    row_runs,
     up_to,
-    zero_sums,
+    zeros_before,
 )
 from tilewright.problem import Problem
 
@@ -44,6 +45,8 @@ class Sizes:
     xh: int
     xw: int
     strides: tuple[int, int, int]
+    x_run: int
+    x_lead: int
     x_items: int
     x_copies: int
     x_floats: int
@@ -56,19 +59,21 @@ class Sizes:
         return self.k_tiles * self.p_tiles * self.q_tiles
 
 
-def sizes(pr: Problem, cf: dict[str, int]) -> Sizes:
+def sizes(pr: Problem, cf: dict[str, int], aligned: bool = True) -> Sizes:
     """Work out the sizes of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
     xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
-    xw = 2 * wt + 2 if quads else ceil_div(2 * wt + 2, 4) * 4
-    items = xh * xw * cf["cs"] // (4 if quads else 1)
+    small = pr.c * pr.h * pr.w < 1 << 31
+    run, lead = (4, 0) if quads else row_runs(pr, pr.w, 2 * wt, -pr.pad[2], aligned, most=2)
+    xw = 2 * wt + 2 if quads else ceil_div(lead + 2 * wt + 2, 4) * 4
+    items = xh * xw * cf["cs"] // run
     copies = ceil_div(items, threads)
+    if not quads and (pr.layout_in == "nhwc" or copies > MOST_COPIES or not small):
+        run, lead, copies, xw = 1, 0, 0, ceil_div(2 * wt + 2, 4) * 4
+        items = xh * xw * cf["cs"]
     strides = (1, xw * (cf["cs"] + 4), cf["cs"] + 4) if quads else (xh * xw, xw, 1)
-    plain = pr.layout_in == "nchw" and copies <= MOST_COPIES and pr.c * pr.h * pr.w < 1 << 31
-    if not quads and not plain:
-        copies = 0
-    x_floats = xh * xw * (cf["cs"] + 4) if quads else max(copies * threads, cf["cs"] * xh * xw)
+    x_floats = xh * xw * (cf["cs"] + 4) if quads else max(copies * threads * run, cf["cs"] * xh * xw)
     x_floats, f_floats = ceil_div(x_floats, 4) * 4, cf["cs"] * ELEMENTS * kb
     loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
     store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
@@ -76,7 +81,7 @@ def sizes(pr: Problem, cf: dict[str, int]) -> Sizes:
         kb=kb, tiles=tiles, wt=wt, threads=threads, k_tiles=ceil_div(pr.kg, kb),
         p_tiles=ceil_div(pr.p, 2 * cf["ht"]), q_tiles=ceil_div(pr.q, 2 * wt),
         steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides,
-        x_items=items, x_copies=copies, x_floats=x_floats, f_floats=f_floats,
+        x_run=run, x_lead=lead, x_items=items, x_copies=copies, x_floats=x_floats, f_floats=f_floats,
         shared_bytes=4 * max(loop, store),
     )  # fmt: skip
 
@@ -123,7 +128,7 @@ class Winograd(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two when the shares are summed in a second pass."""
-        return _blueprint(problem, config.values if aligned else {**config.values, "cv": 1})
+        return _blueprint(problem, device, config.values if aligned else {**config.values, "cv": 1}, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
@@ -156,7 +161,8 @@ def _registers_fit(device: Device, cf: dict[str, int]) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
-    block = max(sizes(problem, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
+    variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
+    block = max(sz.shared_bytes for sz in variants) + 128
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
@@ -196,19 +202,18 @@ RULES = (
 )  # fmt: skip
 
 
-def _blueprint(pr: Problem, cf: dict[str, int]) -> Blueprint:
-    sz = sizes(pr, cf)
+def _blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool) -> Blueprint:
+    sz = sizes(pr, cf, aligned)
     blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
     c_padded = sz.steps * cf["cs"] * cf["sg"]
     target = "partial" if cf["combine"] == TWO_PASS else "y"
-    args = ("x", "w", "bias", "z", target)
+    args = ("x", "w", "bias", "z", target, "arrived")
     main = Launch("winograd", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
-    launches: tuple[Launch, ...] = (main,)
-    workspace: tuple[Buffer, ...] = ()
-    if cf["combine"] == ATOMIC:
-        launches = (zero_sums(pr), replace(main, chained=True))
+    launches: tuple[Launch, ...] = (*zeros_before(device, cf["combine"]), main)
+    partial = cf["sg"] * pr.z_elements if cf["combine"] == TWO_PASS else 0
+    counters = blocks // cf["sg"] if cf["combine"] == ATOMIC else 0
+    workspace = (Buffer("partial", 4 * partial), Buffer("arrived", 4 * counters, zeroed=True))
     if cf["combine"] == TWO_PASS:
-        workspace = (Buffer("partial", 4 * cf["sg"] * pr.z_elements),)
         groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
         launches = (main, Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
     return Blueprint(
@@ -231,7 +236,7 @@ def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[
         **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)), X_SHARED=1, F_SHARED=1,
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
         TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
-        F_FLOATS=sz.f_floats, X_VECTOR=int(cf["cv"] == 4), X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
+        F_FLOATS=sz.f_floats, X_RUN=sz.x_run, X_LEAD=sz.x_lead, X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
         CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=sz.shared_bytes,
         OFFSET64=int(largest >= 1 << 33),

@@ -1,0 +1,121 @@
+"""How the direct and winograd kernels stage their inputs, and how shares come to zeros: with no device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tilewright.device import for_architecture
+from tilewright.errors import ConfigError
+from tilewright.kernels import family, winograd
+from tilewright.kernels.direct_tile import geometry, shared_bytes, staging
+from tilewright.kernels.family import Config
+from tilewright.kernels.tile import row_runs
+from tilewright.problem import Problem
+
+HOPPER, AMPERE = for_architecture("sm_90"), for_architecture("sm_80")
+OPENCL = replace(HOPPER, backend="opencl", arch="gpu", max_cluster=1)
+R4 = "n1c64h56w56k128r3s3p1u2-f32"
+DIRECT = dict(
+    v=4, tk=1, tw=4, th=1, bk=8, bw=7, bh=1, sw=1, sb=4, cv=1, mb=1, cs=16, x=1, f=1, stages=3, sc=1, sg=1,
+    combine=0, out=1, pad=0, wfast=1,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("width", "step", "first", "runs"),
+    [
+        (56, 56, -1, (4, 3)),  # padding of one: three more columns are staged, and no copy is cut by the edge
+        (28, 8, 0, (4, 0)),
+        (14, 14, -1, (2, 1)),
+        (28, 6, -1, (2, 1)),  # tiles that begin at every second number
+        (7, 7, -1, (1, 0)),
+        (28, 28, -3, (4, 1)),
+    ],
+)
+def test_runs_of_a_row(width: int, step: int, first: int, runs: tuple[int, int]) -> None:
+    layer = Problem.parse(R4)
+    assert row_runs(layer, width, step, first, aligned=True) == runs
+    assert row_runs(layer, width, step, first, aligned=False) == (1, 0)
+    assert row_runs(layer, width, step, first, True, most=2)[0] == min(2, runs[0])
+    assert row_runs(Problem.parse("n1c64h56w56k128r3s3p1u2-i8"), width, step, first, True) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        (R4, {}),
+        ("n1c512h14w14k512r3s3p1u2-f32", dict(tw=7, bw=1, bh=4)),
+        ("n1c3h40w44k32r5s5p2-f32-nhwc", dict(cs=3, sb=1, bh=4, stages=2)),
+        ("n1c3h24w32k32r3s3p1-f16-nhwc+relu+maxpool2", dict(cs=3, sb=1, tw=2, th=2, bw=8, bh=4, stages=2)),
+        ("n1c64h28w28k64r3s3p1-f32+relu+maxpool2", dict(tw=4, th=2, bw=4, bh=2)),
+    ],
+)
+def test_no_run_crosses_the_edge_and_all_that_is_read_is_staged(text: str, change: dict[str, int]) -> None:
+    problem, cf = Problem.parse(text), DIRECT | change
+    geo = geometry(problem, cf)
+    how = staging(problem, cf, geo)
+    many = 1 if problem.layout_in == "nchw" else problem.c
+    assert how.run > 1 and how.xw % how.run == 0
+    assert how.lead + geo.xw * many <= how.xw  # what threads read, behind what is only copied
+    assert how.copies * geo.threads * how.run <= how.size
+    assert how.copies * geo.threads >= how.items == geo.xh * how.xw * cf["cs"] // (many * how.run)
+    pool = problem.epilogue.pool
+    forward, start = (geo.wb, 0) if pool is None else (geo.wb // pool.stride * pool.stride, -pool.pad)
+    for tile in range(geo.q_tiles):
+        first = ((tile * forward + start) * problem.stride[1] - problem.pad[2]) * many - how.lead
+        for column in range(first, first + how.xw, how.run):
+            inside = [0 <= column + i < problem.w * many for i in range(how.run)]
+            assert column % how.run == 0 and len(set(inside)) == 1
+
+
+def test_the_room_is_enough_for_unaligned_arrays_too() -> None:
+    problem = Problem.parse(R4)
+    geo = geometry(problem, DIRECT)
+    sizes = {staging(problem, DIRECT, geo, aligned).size for aligned in (True, False)}
+    assert len(sizes) == 2
+    assert shared_bytes(problem, DIRECT, geo) >= 4 * DIRECT["stages"] * (max(sizes) + geo.f_floats)
+
+
+def test_winograd_takes_two_columns_at_once() -> None:
+    cf = dict(v=2, tk=2, bk=8, tt=4, bt=2, ht=1, eg=16, cs=16, cv=1, mb=1, stages=2, sg=1, combine=0)
+    wide, narrow = (Problem.parse(f"n1c128h{w}w{w}k128r3s3p1-f32") for w in (28, 7))
+    assert (winograd.sizes(wide, cf).x_run, winograd.sizes(wide, cf).x_lead) == (2, 1)
+    assert winograd.sizes(narrow, cf).x_run == winograd.sizes(wide, cf, aligned=False).x_run == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "config"),
+    [
+        ("direct", R4, DIRECT | dict(sg=2, combine=1)),
+        ("winograd", "n1c256h14w14k256r3s3p1-f32",
+         dict(bk=8, bt=2, combine=1, cs=8, cv=1, eg=16, ht=2, mb=2, sg=8, stages=3, tk=2, tt=8, v=2)),
+    ],
+)  # fmt: skip
+def test_blocks_write_the_zeros_that_shares_are_added_to(
+    name: str, text: str, config: dict[str, int]
+) -> None:
+    problem, made = Problem.parse(text), Config.make(name, config)
+    blocks = family(name).blueprint(problem, HOPPER, made)
+    (launch,) = blocks.launches
+    (arrived,) = (buffer for buffer in blocks.workspace if buffer.name == "arrived")
+    assert arrived.zeroed and arrived.nbytes == 4 * launch.grid[0] // config["sg"]  # a counter for each tile
+    elsewhere = family(name).blueprint(problem, OPENCL, made).launches
+    assert [one.kernel for one in elsewhere] == ["zero", name]  # blocks start in any order there
+
+
+def test_only_hopper_has_a_copy_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    direct, problem, config = family("direct"), Problem.parse(R4), Config.make("direct", DIRECT | dict(f=2))
+    for device in (AMPERE, OPENCL):
+        with pytest.raises(ConfigError, match="f_engine"):
+            direct.check(problem, device, config)
+    direct.check(problem, HOPPER, config)
+    built = compile_cuda(direct.blueprint(problem, HOPPER, config), "sm_90")
+    resources = built.resources["direct"]
+    assert resources.shared_bytes >= 8 * DIRECT["stages"] and not resources.local_bytes  # its barriers

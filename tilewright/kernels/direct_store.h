@@ -1,0 +1,134 @@
+// direct: a tile's sums go to memory, or meet those of the other shares of C first (tile.h has the ways to combine).
+
+#if OUT_SHARED
+// One element of the output tile, summed over its shares: of block and cluster, or (pass 1) of the grid.
+INLINE acc_t tile_sum(const SHARED acc_t *shared, const GLOBAL acc_t *parts, Place at, int slow, int fast, int pass) {
+    acc_t sum = 0;
+    if (pass == 1) {
+        UNROLL for (int g = 0; g < SG; g++) sum += load_fresh(parts + (offset_t)g * (KB * PIXELS) + slow * FAST + fast);
+        return sum;
+    }
+    const SHARED acc_t *tile = shared + slow * PITCH + fast;
+    UNROLL for (int rank = 0; rank < SC; rank++)
+        UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++) sum += cluster_load(tile + g * SLOW * PITCH, (rank + at.sc) % SC);
+    return sum;
+}
+
+// Finish the elements under each window of the tile and store what the pool makes of them.
+INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at,
+                         const SHARED acc_t *shared, const GLOBAL acc_t *parts, int warp, int lane) {
+#if POOL_HERE
+    const int fast_count = Y_NHWC ? KB : POOLED_PIXELS, slow_count = Y_NHWC ? POOLED_PIXELS : KB;
+    for (int fast = lane; fast < fast_count; fast += WARP)
+        for (int slow = warp; slow < slow_count; slow += SC * (THREADS / WARP)) {
+            int k = Y_NHWC ? fast : slow, window = Y_NHWC ? slow : fast, k_all = at.group * K + at.k0 + k, count = 0;
+            int h = window / WINDOWS(WB), w = window % WINDOWS(WB);
+            int p = (at.p0 + POOL_PAD) / POOL_STRIDE + h, q = (at.q0 + POOL_PAD) / POOL_STRIDE + w;
+            if (at.k0 + k >= K || p >= YP || q >= YQ) continue;
+            acc_t pooled = POOL_NOTHING;
+            UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
+                int i = h * POOL_STRIDE + e / POOL_SIZE, j = w * POOL_STRIDE + e % POOL_SIZE, pixel = i * WB + j;
+                if ((unsigned)(at.p0 + i) < P && (unsigned)(at.q0 + j) < Q) {
+                    acc_t sum = tile_sum(shared, parts, at, Y_NHWC ? pixel : k, Y_NHWC ? k : pixel, COMBINE == LAST);
+                    pool_take(&pooled, before_pool(sum, bias, k_all, z, Z_AT(at.n, k_all, at.p0 + i, at.q0 + j)));
+                    count++;
+                }
+            }
+            y[Y_AT(at.n, k_all, p, q)] = y_of(pool_mean(pooled, count));
+        }
+#endif
+}
+
+// The shares of block and cluster meet in shared memory, behind the staged tiles' last use.
+INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
+                       vec acc[TK][TH][TW]) {
+    if (STAGED) ASYNC_WAIT(0);
+    BARRIER();
+    if (me.in_warp == 0) FOR_TILE(a, b, i) {
+        acc_t one[VECTOR];
+        vec_unpack(one, acc[a][b][i]);
+        UNROLL for (int v = 0; v < VECTOR; v++) {
+            int k = a * (BK * VECTOR) + me.k + v, pixel = (me.h + b) * WB + me.w + i;
+            shared[me.in_block * SLOW * PITCH + (Y_NHWC ? pixel * PITCH + k : k * PITCH + pixel)] = one[v];
+        }
+    }
+    if (SB > 1 && SC > 1) {
+        BARRIER();
+        for (int e = THREAD(0); e < SLOW * PITCH; e += THREADS) {
+            acc_t sum = shared[e];
+            UNROLL for (int g = 1; g < SB; g++) sum += shared[g * SLOW * PITCH + e];
+            shared[e] = sum;
+        }
+    }
+    CLUSTER_BARRIER();
+    int warp = at.sc * (THREADS / WARP) + THREAD(0) / WARP, lane = THREAD(0) % WARP;
+    GLOBAL acc_t *parts = partial + (offset_t)at.tile * SG * (KB * PIXELS);
+    UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
+        if (pass == 1) {
+            if (SC > 1) CLUSTER_BARRIER();
+            if (!arrive_last(arrived, at, SG, is_last)) return;
+        }
+        if (POOL_HERE && pass == (COMBINE == LAST)) {
+            store_pooled(y, bias, z, at, shared, parts, warp, lane);
+            continue;
+        }
+        for (int fast = lane; fast < FAST; fast += WARP)
+            UNROLL_BY(4) for (int slow = warp; slow < SLOW; slow += SC * (THREADS / WARP)) {
+                int k = Y_NHWC ? fast : slow, pixel = Y_NHWC ? slow : fast;
+                acc_t sum = tile_sum(shared, parts, at, slow, fast, pass);
+                if (COMBINE == LAST && pass == 0) parts[(offset_t)at.sg * (KB * PIXELS) + slow * FAST + fast] = sum;
+                else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum);
+            }
+    }
+    if (SC > 1 && COMBINE != LAST) CLUSTER_BARRIER();  // a block's shared memory outlives its readers
+}
+
+#else  // every thread stores its own
+INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
+                       vec acc[TK][TH][TW]) {
+#if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
+    GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * PIXELS) + me.team * VECTOR;
+#define PART(g, a, b, i) (mine + ((offset_t)(g) * (TK * TH * TW) + ((a) * TH + (b)) * TW + (i)) * (TEAM * VECTOR))
+    if (me.in_warp == 0) FOR_TILE(a, b, i) vec_store(PART(at.sg, a, b, i), acc[a][b][i]);
+    if (!arrive_last(arrived, at, SG, is_last)) return;
+    FOR_TILE(a, b, i) {
+        vec_zero(&acc[a][b][i]);
+        UNROLL for (int g = 0; g < SG; g++) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
+    }
+#endif
+#if Y_ROWS  // nchw, rows of 16-byte aligned quads
+    if (me.in_warp == 0) UNROLL for (int i = 0; i < TW; i += 4) UNROLL for (int a = 0; a < TK; a++) UNROLL for (int b = 0; b < TH; b++) {
+        acc_t quad[4][VECTOR];
+        UNROLL for (int j = 0; j < 4; j++) vec_unpack(quad[j], acc[a][b][i + j]);
+        UNROLL for (int v = 0; v < VECTOR; v++) {
+            int k = at.k0 + a * (BK * VECTOR) + me.k + v, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
+            if (k >= K || p >= P || q >= Q) continue;
+            k += at.group * K;
+            offset_t to = Z_AT(at.n, k, p, q);
+            acc_t one[4];
+            UNROLL for (int j = 0; j < 4; j++) one[j] = epilogue(quad[j][v], bias, k, z, to + j);
+            Y_STORE(4, y + SHARE_AT(at) + to, one);
+        }
+    }
+#else
+    if (me.in_warp == 0) FOR_TILE(a, b, i) {
+        acc_t one[VECTOR];
+        vec_unpack(one, acc[a][b][i]);
+#if Y_VECTOR
+        int k = at.k0 + a * (BK * VECTOR) + me.k, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
+        if (k < K && p < P && q < Q) {
+            k += at.group * K;
+            offset_t to = Z_AT(at.n, k, p, q);
+            UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, k + v, z, to + v);
+            Y_STORE(VECTOR, y + SHARE_AT(at) + to, one);
+        }
+#else
+        UNROLL for (int v = 0; v < VECTOR; v++)
+            finish(y, bias, z, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v]);
+#endif
+    }
+#endif
+}
+#endif
