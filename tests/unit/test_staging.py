@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.device import for_architecture
+from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family, winograd
 from tilewright.kernels.direct_tile import geometry, shared_bytes, staging
@@ -119,3 +119,27 @@ def test_only_hopper_has_a_copy_engine(tmp_path: Path, monkeypatch: pytest.Monke
     built = compile_cuda(direct.blueprint(problem, HOPPER, config), "sm_90")
     resources = built.resources["direct"]
     assert resources.shared_bytes >= 8 * DIRECT["stages"] and not resources.local_bytes  # its barriers
+
+
+@pytest.mark.parametrize(
+    ("device", "text", "change", "fits"),
+    [
+        # A second launch pools: the tile begins elsewhere and takes more room than one that pools itself.
+        (HOPPER, "n1c16h48w48k64r3s3p1-f16+relu+maxpool3u2p1",
+         dict(v=2, tk=2, tw=2, th=2, bw=4, bh=8, sw=2, sb=1, stages=6, combine=2, out=0, wfast=0), False),
+        (AMPERE, "n1c64h112w112k64r3s3p1-f16+relu+maxpool3u1p1",
+         dict(v=1, tk=2, tw=4, th=4, bk=4, bw=1, bh=3, sw=8, sb=1, cs=32, stages=6, combine=2, out=0,
+              wfast=0), False),
+        (HOPPER, "n1c16h48w48k64r3s3p1-f16+relu+maxpool3u2p1",
+         dict(v=2, tk=2, tw=2, th=2, bw=4, bh=8, sw=2, sb=1, stages=4, combine=2, out=0, wfast=0), True),
+    ],
+)  # fmt: skip
+def test_the_rules_know_who_pools(device: Device, text: str, change: dict[str, int], fits: bool) -> None:
+    direct, problem, config = family("direct"), Problem.parse(text), Config.make("direct", DIRECT | change)
+    if not fits:
+        with pytest.raises(ConfigError, match="more shared memory than a block may have"):
+            direct.check(problem, device, config)
+        return
+    direct.check(problem, device, config)
+    (main, _) = direct.blueprint(problem, device, config).launches
+    assert main.shared_bytes + 128 <= device.shared_per_block

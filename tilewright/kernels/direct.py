@@ -41,10 +41,16 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the
 
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
-    # Of arrays that are not aligned channels are read one by one: their tile may be the larger one.
-    geo = geometry(problem, cf)
-    block = max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]}) + 128
+    # Of arrays that are not aligned channels are read one by one: their tile may be the larger one. Where
+    # ``combine`` is not chosen yet, the block may pool or a second launch: one of the two must fit.
+    ways = (cf["combine"],) if "combine" in cf else (NONE, TWO_PASS)
+    block = min(_most_shared(problem, cf | dict(combine=way)) for way in ways) + 128
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _most_shared(problem: Problem, cf: dict[str, int]) -> int:
+    geo = geometry(problem, cf)
+    return max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]})
 
 
 def _copies(problem: Problem, cf: dict[str, int]) -> int:
@@ -223,10 +229,10 @@ RULES = (
     Rule("out_pad", lambda out, pad: out == 1 or pad == 0, "only the shared output tile is padded"),
     Rule("shared",
          lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x, f, stages, mb, sc, sg,
-         out, pad:
+         combine, out, pad:
          _fits_shared(problem, device, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb,
                                             cs=cs, cv=cv, x=x, f=f, stages=stages, mb=mb, sc=sc, sg=sg,
-                                            out=out, pad=pad)),
+                                            combine=combine, out=out, pad=pad)),
          "more shared memory than a block may have"),
 )  # fmt: skip
 

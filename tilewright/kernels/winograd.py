@@ -261,7 +261,7 @@ def _work(pr: Problem, cf: dict[str, int]) -> Work:
         shared_loads=channels * each * (vk + cf["tt"]), global_loads=0.0,
         staging=(transform + staged) * sz.steps,
         epilogue=each * vk * cf["tt"] * 2.0 + sz.tiles * sz.kb / sz.threads * 90.0,
-        wavefronts=warps * loads + sz.steps * (x_step + f_step) / 32 + channels * sz.tiles,
+        wavefronts=warps * loads + sz.steps * (4.0 * sz.x_items + f_step) / 32 + channels * sz.tiles,
         load_bytes=4.0 * sz.steps * (x_step + f_step),
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
         dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, cluster=1, shares=cf["sg"],

@@ -42,6 +42,7 @@ class Coefficients:
         cluster_us: the launch and the barriers of a cluster.
         peer_bytes_per_cycle: bytes a unit reads from the shared memory of its cluster a cycle.
         arrival_us: one round trip of the last-arriver protocol.
+        atomic_us: zeros for atomics to add to, written and waited for, and the adds beside their bytes.
         launch_us: each launch after the first.
         memory_share: share of the calibrated read bandwidth that a kernel reaches.
         gangs: of clusters of 4 and of 8 blocks, the share of a GPU's units that they reach: each lies within
@@ -62,6 +63,7 @@ class Coefficients:
     cluster_us: float = 9.0
     peer_bytes_per_cycle: float = 20.2
     arrival_us: float = 3.12
+    atomic_us: float = 2.8
     launch_us: float = 3.21
     memory_share: float = 0.592
     gangs: tuple[float, float] = (0.94, 0.91)
@@ -172,7 +174,7 @@ def _combine_us(device: Device, work: Work, k: Coefficients, per_unit: int) -> f
     if work.cluster > 1:
         cost += k.cluster_us + work.tile_bytes * per_unit / (k.peer_bytes_per_cycle * device.clock_ghz * 1e3)
     if work.combine == "atomic":
-        cost += k.launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
+        cost += k.atomic_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
     elif work.combine == "two_pass":
         cost += 1.5 * k.launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
     elif work.combine == "last":
