@@ -311,17 +311,33 @@ def test_the_opencl_example_works(layer: str, config: str, tmp_path: Path) -> No
         (["R12", "--arch", "sm_90", "--config", "direct:tk=1", "--to", "{tmp}/x"], ["is missing"]),
         (["n0c4h5w5k4r3s3p1", "--arch", "sm_90", "--to", "{tmp}/x"], ["n=0"]),
         (["R12", "--arch", "sm_90"], ["--to"]),
+        (["R12", "--arch", "sm_90", "--to", ""], ["--to '': is empty", "name a folder, or . for"]),
     ],
 )
 def test_mistakes(
-    arguments: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
     assert main(["export", *(word.replace("{tmp}", str(tmp_path)) for word in arguments)]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ") and len(shown.splitlines()) == 1
     assert all(word in shown for word in words)
-    assert not (tmp_path / "x").exists()
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_the_current_folder_is_named_by_a_dot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = SimpleNamespace(files=lambda: {"layer.h": b"text"}, config="direct", note="")
+    monkeypatch.setattr(export, "_for_architecture", lambda *_: found)
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "R12", "--arch", "sm_90", "--to", "."]) == 0
+    assert capsys.readouterr().out == "layer.h\n" and (tmp_path / "layer.h").read_bytes() == b"text"
 
 
 def test_a_folder_that_cannot_be_made(

@@ -16,7 +16,7 @@ from tilewright.problem import Problem
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
 
-To = Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
+To = Annotated[str, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
 Arch = Annotated[
     str | None,
     typer.Option("--arch", metavar="ARCH", help="Compile for sm_80, sm_90 or sm_120; needs no GPU."),
@@ -43,7 +43,7 @@ def export(
     given = options.config(config, problem)
     if problem.n == 0:
         raise ProblemError(f"{problem}: n=0 leaves nothing to export; give a batch of 1 or more")
-    _folder(to)
+    folder = _folder(to)
     if arch is not None and device is not None:
         raise options.OptionError("--arch and --device: give one of them")
     found = (
@@ -51,18 +51,23 @@ def export(
         if arch is None
         else _for_architecture(problem, arch, given, deterministic)
     )
-    _make(to)
+    _make(folder)
     for name, data in found.files().items():
-        outputs.write(to / name, data, "--to")
-        print(to / name)
+        outputs.write(folder / name, data, "--to")
+        print(folder / name)
     remark(f"{found.config}: {found.note}")
 
 
-def _folder(to: Path) -> None:
+def _folder(given: str) -> Path:
+    """Read --to. An empty one, as of a variable that is not set, is not taken for the current folder."""
+    if not given:
+        raise options.OptionError("--to '': is empty; name a folder, or . for the current one")
+    to = Path(given)
     if outputs.is_stdout(to) or to.is_file():
         what = "standard output" if outputs.is_stdout(to) else "a file"
         raise options.OptionError(f"--to {to}: is {what}; name a folder")
     outputs.check({"--to": to / "layer.h" if to.is_dir() else to})
+    return to
 
 
 def _make(to: Path) -> None:
