@@ -1,0 +1,75 @@
+"""What a worker makes of one config after another, on NumPy with runs that are late or wrong when told to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from test_verify import CONFIG, PROBLEM, Host
+
+from tilewright.tuning import trial
+from tilewright.tuning.job import Job
+from tilewright.tuning.trial import Trials
+
+LATE_S = 1.2 * trial._LEAST_SLOW_US / 1e6
+HOUR_US = 3.6e9  # against that nothing here is slow
+
+
+@dataclass
+class Planted:
+    """What each run does beside its work, for as long as it is set."""
+
+    late: bool = False
+    fault: Callable[[Any, Any], None] | None = None  # y, x
+
+    def __call__(self, run: int, y: Any, x: Any) -> None:
+        time.sleep(LATE_S if self.late else 0.0)
+        if self.fault:
+            self.fault(y, x)
+
+
+def write_x(y: Any, x: Any) -> None:
+    x[0] += 1
+
+
+def write_y(y: Any, x: Any) -> None:
+    y[0] = 1e6
+
+
+@pytest.fixture
+def planted() -> Planted:
+    return Planted()
+
+
+@pytest.fixture
+def trials(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> Trials:
+    monkeypatch.setattr(trial, "open_runtime", lambda kind, index: Host(planted))
+    return Trials(Job(str(PROBLEM), "numpy"), lambda stage: None)
+
+
+def test_after_one_that_is_too_slow_the_next_is_judged_by_itself(trials: Trials, planted: Planted) -> None:
+    planted.late = True
+    slow, spoilt = trials.run(CONFIG, 1.0, "quick")
+    assert (slow.outcome, spoilt, slow.check, slow.measurement) == ("timeout", False, None, None)
+    assert slow.reason.startswith("a run took ") and "too long after 20000 us" in slow.reason
+
+    planted.late = False
+    right, spoilt = trials.run(CONFIG, HOUR_US, "quick")
+    assert (right.outcome, spoilt, right.reason) == ("correct", False, "")
+    assert right.check and right.check.ok and right.measurement
+
+    planted.fault = write_y
+    wrong, spoilt = trials.run(CONFIG, HOUR_US, "quick")
+    assert (wrong.outcome, spoilt) == ("correctness", False)
+    assert wrong.check and not wrong.check.ok and "too long" not in wrong.reason
+
+
+def test_one_that_is_too_slow_and_writes_where_it_must_not_leaves_a_device_not_to_be_trusted(
+    trials: Trials, planted: Planted
+) -> None:
+    planted.late, planted.fault = True, write_x
+    slow, spoilt = trials.run(CONFIG, 1.0, "quick")
+    assert (slow.outcome, spoilt) == ("timeout", True)
