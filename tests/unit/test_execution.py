@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,8 @@ from tilewright.kernels.family import Blueprint, Buffer, Config
 from tilewright.kernels.reference import numpy_conv, problem_of, reference_f64, sizes
 from tilewright.kernels.source import full_source, source_key
 from tilewright.problem import Problem
-from tilewright.runtime import Memory, list_devices, open_runtime
+from tilewright.runtime import Built, Memory, list_devices, open_runtime
+from tilewright.runtime.host import NumpyRuntime
 from tilewright.tuning.inputs import exact_inputs
 
 REFERENCE = Config.parse("reference:v=1")
@@ -106,6 +108,43 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
         np.testing.assert_array_equal(plan(moved, plan.pack(w), b, stream=stream), plan(x, plan.pack(w), b))
     assert {*plan._unaligned} == {5, 6}
     assert plan._unaligned[5].workspace["copied"] is not plan._unaligned[6].workspace["copied"]
+
+
+class Spilling(NumpyRuntime):
+    """Its compiler finds that some programs spill, and refuses those of them that must not."""
+
+    def __init__(self, spills: Callable[[Blueprint], bool]) -> None:
+        super().__init__()
+        self.spills = spills
+        self.allowed: list[bool] = []  # whether each program that was compiled might spill
+
+    def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
+        self.allowed.append(spills)
+        if self.spills(blueprint) and not spills:
+            raise CompileError(f"{blueprint.source} spills")
+        return super().compile(blueprint, spills)
+
+
+def test_only_what_takes_arrays_that_are_not_aligned_may_spill(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = AnyReference.blueprint
+
+    def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
+        found = plain(kind, *given, aligned)
+        return replace(found, defines=(*found.defines, ("BY_ITEMS", int(not aligned))))
+
+    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    runtime = Spilling(lambda program: ("BY_ITEMS", 1) in program.defines)
+    plan = Plan.make(runtime, LAYER, REFERENCE)
+    x, w, b = _arrays()
+    want = plan(x, plan.pack(w), b)
+    assert runtime.allowed == [False]
+    held = np.empty(x.size + 1, np.float32)
+    moved = held[1:].reshape(x.shape)
+    moved[:] = x
+    np.testing.assert_array_equal(plan(moved, plan.pack(w), b), want)
+    assert runtime.allowed == [False, True]
+    with pytest.raises(CompileError, match=r"reference\.cu spills"):
+        Plan.make(Spilling(lambda program: True), LAYER, REFERENCE)
 
 
 @pytest.mark.parametrize(
