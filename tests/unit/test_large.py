@@ -6,8 +6,9 @@ import pytest
 from test_direct_cpu import CORES
 
 from tilewright.device import Device, for_architecture
-from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.family import MOST_PIXELS, too_many
+from tilewright.kernels import FAMILIES, family, gemm
+from tilewright.kernels.family import MOST_PIXELS, Config, too_many
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.tuning.search import rank
 
@@ -54,3 +55,27 @@ def test_grouped_counts_in_64_bits_before_an_item_and_a_step_overflow(
     config = rank(problem, device, kind, 1)[0][0]
     for aligned in (True, False):
         assert dict(kind.blueprint(problem, device, config, aligned).defines)["OFFSET64"] == wide
+
+
+# Tiles of 64 outputs by 64 pixels.
+TILES = Config.parse(
+    "gemm:combine=0.cs=8.cv=1.fd=1.lk=8.mb=4.sb=1.sg=1.stages=2.stream=0.tk=1.tp=4.v=4.wk=2.wp=1"
+).values
+LARGEST = {  # what is largest: the problem, a size just below 2^33 bytes and the next, the config
+    "x": ("n{}c64h128w128k32r1s1-f32", 2047, 2048, {}),
+    "y": ("n{}c32h128w128k64r1s1-f32", 2047, 2048, {}),
+    "shares of y": ("n{}c32h128w128k64r1s1-f32", 1023, 1024, dict(sg=2, combine=TWO_PASS)),
+    "tiles of shares": ("n{}c32h128w128k32r1s1-f32", 1023, 1024, dict(sg=2, combine=LAST)),
+    "filter": ("n1c{}h1w1k32768r1s1-f32", 65_528, 65_536, {}),
+    "columns": ("n{}c64h128w128k32r3s3p1-f32", 227, 228, {}),
+}
+
+
+@pytest.mark.parametrize("what", LARGEST)
+def test_gemm_counts_in_64_bits_from_2_to_the_31_numbers_on(what: str) -> None:
+    text, below, limit, changed = LARGEST[what]
+    config = {**TILES, "combine": NONE, **changed}
+    for size, wide in ((below, 0), (limit, 1)):
+        problem = Problem.parse(text.format(size))
+        for aligned in (True, False):
+            assert dict(gemm.blueprint(problem, H100, config, aligned).defines)["OFFSET64"] == wide
