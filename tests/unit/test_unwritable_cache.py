@@ -1,4 +1,4 @@
-"""A cache folder without permission to write: what reads goes on and warns; what remembers says so."""
+"""A cache folder without permission to write: what only reads goes on and warns; what remembers says so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright import api
 from tilewright.errors import StoreError
 from tilewright.store import Store
 
-LAYER = "n1c4h5w5k4r3s3p1-f32"
+LAYER, OTHER = "n1c4h5w5k4r3s3p1-f32", "n1c4h5w5k4r1s1-f32"
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def cache(tmp_path: Path) -> Iterator[Path]:
     folder.chmod(0o700)
 
 
-def run(cache: Path, line: str) -> subprocess.CompletedProcess[str]:
+def run(cache: Path, line: str, mode: int = 0o500) -> subprocess.CompletedProcess[str]:
     """Run a command line; as root without root's right to write everywhere."""
     command = [sys.executable, "-m", "tilewright", *line.split()]
     if os.geteuid() == 0:
         if (setpriv := shutil.which("setpriv")) is None:
             pytest.skip("root may write everywhere, and there is no setpriv")
         command = [setpriv, "--bounding-set=-dac_override,-dac_read_search", *command]
-    cache.chmod(0o500)
+    cache.chmod(mode)
     hidden = ("POCL_CACHE_DIR", "TILEWRIGHT_CACHE")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment |= {"TILEWRIGHT_CACHE": str(cache), "TMPDIR": str(cache.parent)}
@@ -75,6 +75,21 @@ def test_what_remembers_says_that_it_cannot(line: str, held: bool, cache: Path) 
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"error: nothing tuned could be remembered: store {cache}")
     assert "TILEWRIGHT_CACHE" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_winners_that_are_there_need_no_writing(cache: Path) -> None:
+    """The cache is that of a machine whose layer was tuned, and whose folder was then made read-only."""
+    assert run(cache, f"tune {LAYER} --device cpu --budget 1trials", 0o700).returncode == 0
+    (cache / "records-1.sqlite").chmod(0o400)
+    for line in ("tune {}", "bench {} --peers none"):
+        done = run(cache, line.format(LAYER) + " --device cpu")
+        assert done.returncode == 0 and LAYER in done.stdout, done.stderr
+        assert done.stderr.count("warning: ") == done.stderr.count("nothing new is remembered: ") == 1
+        assert str(cache) in done.stderr and "TILEWRIGHT_CACHE" in done.stderr and "tried" not in done.stderr
+    for line in (f"tune {LAYER} --again", f"tune {LAYER} {OTHER}", f"bench {LAYER} --family im2col"):
+        done = run(cache, line + " --device cpu")
+        assert done.returncode == 2 and done.stdout == ""
+        assert f"error: nothing tuned could be remembered: store {cache}" in done.stderr
 
 
 def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

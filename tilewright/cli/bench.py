@@ -81,8 +81,10 @@ def bench(
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     source = outputs.to_resume(json_file) if resume else None
-    store = options.store(remembers=not no_tune)
-    runtime = options.open_device(device)
+    if no_tune:
+        store, runtime = options.store(remembers=False), options.open_device(device)
+    else:
+        store, runtime = options.store_and_device(found, device, again, deterministic, families)
     rivals, before = _peers(peers, runtime.device), held(source, runtime.device.key)
     options.room(found, runtime)
     options.measure(runtime)

@@ -14,7 +14,7 @@ import typer
 
 from tilewright import shapes
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError, TilewrightError
+from tilewright.errors import DeviceError, ProblemError, StoreError, TilewrightError
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, NAMES, Problem
 from tilewright.tuning.budget import Budget
@@ -216,6 +216,46 @@ def store(remembers: bool) -> Store:
     own = Store()
     own.require_writable()
     return own
+
+
+def store_and_device(
+    found: list[shapes.Layer], device: str | None, again: bool, deterministic: bool, named: tuple[str, ...]
+) -> tuple[Store, Runtime]:
+    """Open the user's store and the device for a command that tunes.
+
+    A store that cannot be written is only warned of where every layer's winner is in it: none is tuned then.
+
+    Raises:
+        StoreError: it cannot be written, and some layer is to be tuned.
+    """
+    from tilewright.choices import settled
+    from tilewright.runtime import cache
+
+    own, refused = _store_to_tune(found, again)
+    runtime = open_device(device)
+    if refused is not None:
+        if any(settled(one.problem, runtime, own, deterministic, named) is None for one in found):
+            raise refused
+        cache.forgets(refused.__context__)  # why it cannot be written
+    return own, runtime
+
+
+def _store_to_tune(found: list[shapes.Layer], again: bool) -> tuple[Store, StoreError | None]:
+    """Open the user's store; give why it cannot be written, if it has records of every layer all the same.
+
+    Whether they are of the device is seen once that is open.
+    """
+    from tilewright.store import Store
+
+    own = Store()
+    try:
+        own.require_writable()
+    except StoreError as refused:
+        with suppress(StoreError):  # it cannot be read either
+            if not again and all(own.records(one.problem) for one in found):
+                return own, refused
+        raise
+    return own, None
 
 
 def config(text: str | None, problem: Problem) -> Config | None:
