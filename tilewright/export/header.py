@@ -45,6 +45,7 @@ def _about(bundle: Bundle) -> str:
             "Every kernel parameter is a pointer, in the order of tw_launch.argument. Buffers start at a",
             "multiple of 16 bytes. A launch of no program fills its one buffer with zero bytes. A chained",
             "launch may begin while the one before it still runs (programmatic stream serialization).",
+            "A workspace serves one run at a time: streams side by side need one each.",
             "An OpenCL global size is grid * block; shared memory is declared in the source there, which is",
             "built with -cl-std=CL1.2.",
             *(_MAPPED if bundle.images else ()),
