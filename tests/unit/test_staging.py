@@ -12,7 +12,7 @@ from tilewright.errors import ConfigError
 from tilewright.kernels import family, winograd
 from tilewright.kernels.direct_tile import geometry, shared_bytes, staging
 from tilewright.kernels.family import Config
-from tilewright.kernels.tile import row_runs
+from tilewright.kernels.tile import DECLARED_SHARED, row_runs
 from tilewright.problem import Problem
 
 HOPPER, AMPERE = for_architecture("sm_90"), for_architecture("sm_80")
@@ -142,4 +142,4 @@ def test_the_rules_know_who_pools(device: Device, text: str, change: dict[str, i
         return
     direct.check(problem, device, config)
     (main, _) = direct.blueprint(problem, device, config).launches
-    assert main.shared_bytes + 128 <= device.shared_per_block
+    assert main.shared_bytes + DECLARED_SHARED <= device.shared_per_block

@@ -22,6 +22,7 @@ from tilewright.kernels.tile import (
     ATOMIC,
     ATOMIC_SUMS,
     COMBINE_NAMES,
+    DECLARED_SHARED,
     LAST,
     NONE,
     SUM_THREADS,
@@ -44,7 +45,7 @@ def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
     # Of arrays that are not aligned channels are read one by one: their tile may be the larger one. Where
     # ``combine`` is not chosen yet, the block may pool or a second launch: one of the two must fit.
     ways = (cf["combine"],) if "combine" in cf else (NONE, TWO_PASS)
-    block = min(_most_shared(problem, cf | dict(combine=way)) for way in ways) + 128
+    block = min(_most_shared(problem, cf | dict(combine=way)) for way in ways) + DECLARED_SHARED
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 

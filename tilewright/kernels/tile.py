@@ -11,6 +11,7 @@ from tilewright.problem import Problem
 NONE, ATOMIC, TWO_PASS, LAST = range(4)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 SUM_THREADS = 256
+DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
 ATOMIC_SUMS = Rule(
     "atomic_sums",
     lambda problem, combine: combine != ATOMIC or problem.dtype not in ("f16", "bf16"),

@@ -13,6 +13,7 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.tile import (
     ATOMIC,
     COMBINE_NAMES,
+    DECLARED_SHARED,
     NONE,
     SUM_THREADS,
     TWO_PASS,
@@ -162,7 +163,7 @@ def _registers_fit(device: Device, cf: dict[str, int]) -> bool:
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
     variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
-    block = max(sz.shared_bytes for sz in variants) + 128
+    block = max(sz.shared_bytes for sz in variants) + DECLARED_SHARED
     return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
 
 
