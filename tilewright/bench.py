@@ -122,7 +122,7 @@ class Bench:
         """The floor, by rates that are no lower than what our kernel was just seen to do."""
         if figure is None:
             return floor_us(problem, self.runtime.device)
-        return outdone(self.runtime, problem, figure.cold_us, family(ours.family).multiplies)
+        return outdone(self.runtime, problem, figure.cold_us, family(ours.family).multiplies(problem))
 
     def _applicable(self) -> list[Peer]:
         """The wanted peers that are made for this kind of device; an OpenCL GPU has none."""

@@ -19,6 +19,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError, EmptySpace
 from tilewright.execution import Plan, wanted
 from tilewright.kernels import FAMILIES
+from tilewright.kernels import family as family_of
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
@@ -85,6 +86,8 @@ SHAPES = (
     "n2c3h11w9k36r3s3p1u2-i8-nhwc+maxpool2+requant",
     "n2c40h8w7k21r1s1-i8+bias+requant",
     "n1c64h7w7k50r3s3p1g2-i8-nhwc2nchw+maxpool3u2p1+requant",
+    "n1c17h12w13k18r5s5p2-f32+bias+relu+maxpool2",  # tiles of 2x2 outputs, and of 4x2
+    "n2c16h9w10k19r3s5p1-f32-nhwc2nchw+add",
 )
 COUNT = 3  # configs of a family on a shape
 
@@ -172,6 +175,18 @@ def test_awkward_shapes(family: Family, text: str, runtime: Runtime) -> None:
         pytest.skip(str(error))
     assert configs
     for config in configs:
+        _agrees(Plan.make(runtime, problem, config))
+
+
+@pytest.mark.parametrize("text", ("n1c40h9w8k36r1s1-f32-nhwc+bias", "n2c64h7w5k70r1s1-f32+add"))
+def test_shares_of_a_block_that_do_not_divide_its_outputs(text: str, runtime: Runtime) -> None:
+    problem, gemm = Problem.parse(text), family_of("gemm")
+    space, rng = Space(gemm, problem, runtime.device), random.Random(5)
+    sampled = [space.sample(rng) for _ in range(400)]
+    runs = {c: 4 * c["tk"] * c["tp"] // (1 if problem.layout_out == "nchw" else 4) for c in sampled}
+    odd = [c for c, outputs in runs.items() if outputs % c["sb"]]
+    assert len(odd) >= COUNT
+    for config in odd[:COUNT]:
         _agrees(Plan.make(runtime, problem, config))
 
 

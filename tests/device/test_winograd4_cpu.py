@@ -26,6 +26,11 @@ LAYERS = (
     "n2c20h13w11k24r3s3-f32{}+bias+maxpool2",
     "n1c16h9w70k16r3s3p1-f32{}+avgpool2",  # more than one vector of tiles in a row
     "n3c16h40w36k32r3s3p1-f32{}",  # several runs of rows
+    "n1c16h6w6k16r5s5-f32",  # tiles of 2x2 outputs: one of them
+    "n2c19h13w11k37r5s5p2-f32{}+bias+relu",
+    "n2c19h13w38k33r5s5p2.1.0.3-f32{}+bias+add+maxpool2",
+    "n1c16h9w70k20r3s5p1-f32{}",
+    "n1c20h19w15k16r5s3p1-f32{}+bias+avgpool2",
 )
 LAYOUTS = ("", "-nhwc", "-nchw2nhwc", "-nhwc2nchw")
 
@@ -87,7 +92,8 @@ def test_other_vectors(runtime: Runtime) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ("n1c16h8w8k16r3s3p1u2-f32", "n1c16h8w8k16r3s3p2d2-f32", "n1c16h8w8k16r5s5p2-f32",
+    ("n1c16h8w8k16r3s3p1u2-f32", "n1c16h8w8k16r3s3p2d2-f32", "n1c16h8w8k16r7s7p3-f32",
+     "n1c16h8w8k16r1s5p1-f32", "n1c16h12w12k16r5s5-f32+maxpool4",
      "n1c8h8w8k16r3s3p1-f32", "n1c32h8w8k32r3s3p1g2-f32", "n1c16h8w8k16r3s3p1-f16",
      "n1c16h8w8k16r3s3p1-f32+maxpool3u2p1", "n0c16h8w8k16r3s3p1-f32",
      "n1c16h4w20000k16r3s3p1-f32"),

@@ -76,7 +76,7 @@ def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> 
         "cold_us": figure.cold_us,
         "ci95_us": figure.ci95_us,
         "warm_us": figure.warm_us,
-        "floor_us": outdone(runtime, problem, figure.cold_us, candidate.plan.family.multiplies),
+        "floor_us": outdone(runtime, problem, figure.cold_us, candidate.plan.family.multiplies(problem)),
         "error_over_bound": check.worst,
         "workspace_bytes": candidate.plan.workspace_bytes,
         "noisy": figure.noisy,

@@ -99,7 +99,9 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "cold_us": record.measurement.cold_us,
         "ci95_us": record.measurement.ci95_us,
         "warm_us": record.measurement.warm_us,
-        "floor_us": outdone(runtime, problem, record.measurement.cold_us, family(record.family).multiplies),
+        "floor_us": outdone(
+            runtime, problem, record.measurement.cold_us, family(record.family).multiplies(problem)
+        ),
         "worst": record.check.worst,
         "workspace_bytes": record.workspace_bytes,
         "deterministic": record.deterministic,

@@ -244,7 +244,6 @@ class Family:
     tunable: bool = True  # the model knows it, and so can a search
     races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
-    multiplies: float = 1.0  # multiplications that it does for each that the formula has
     exact: bool = True  # small integers give whole answers, bit by bit
     spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
 
@@ -285,6 +284,10 @@ class Family:
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the work of a legal config, for the model."""
         raise NotImplementedError
+
+    def multiplies(self, problem: Problem) -> float:
+        """Multiplications that it does for each that the formula has."""
+        return 1.0
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """What ``explain`` adds of a config's workspace, by name."""

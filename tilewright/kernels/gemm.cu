@@ -37,6 +37,8 @@
 #define PIXELS (N * P * Q)
 #define OUT (Y_NHWC ? 4 : VECTOR)           // neighbours in y that a thread holds
 #define OUTS (KT * PT / OUT)
+#define MINE ((OUTS + SB - 1) / SB)         // outputs that a thread finishes; of the last ones there may be fewer than shares
+#define FINISHES(me, g) (OUTS % SB == 0 || (g) * SB + (me).share < OUTS)
 
 #include "tile.h"
 
@@ -228,7 +230,7 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         if (COMBINE == ATOMIC && SB == 1) BARRIER();
 
         // the shares of a block meet in shared memory; each finishes some outputs
-        float mine[OUTS / SB][OUT];
+        float mine[MINE][OUT];
 #if SB > 1
         ASYNC_WAIT(0);
         BARRIER();
@@ -239,9 +241,9 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
             STORE_OUT(to, v);
         }
         BARRIER();
-        UNROLL for (int g = 0; g < OUTS / SB; g++) {
+        UNROLL for (int g = 0; g < MINE; g++) {
             UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
-            UNROLL for (int s = 0; s < SB; s++)
+            if (FINISHES(me, g)) UNROLL for (int s = 0; s < SB; s++)
                 UNROLL for (int i = 0; i < OUT; i++)
                     mine[g][i] += shared[((s * OUTS + g * SB + me.share) * TEAM + me.team) * OUT + i];
         }
@@ -254,21 +256,22 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 #if COMBINE == LAST
         if (parts > 1) {
             GLOBAL float *own = partial + (me.share * TEAM + me.team) * OUT, *to = own + (offset_t)part * (KB * PB);
-            UNROLL for (int g = 0; g < OUTS / SB; g++) STORE_OUT(to + g * (SB * TEAM * OUT), mine[g]);
+            UNROLL for (int g = 0; g < MINE; g++)
+                if (FINISHES(me, g)) STORE_OUT(to + g * (SB * TEAM * OUT), mine[g]);
             whole = arrive_last(arrived, at, parts, is_last);
             if (whole) {
-                UNROLL for (int g = 0; g < OUTS / SB; g++) UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
+                UNROLL for (int g = 0; g < MINE; g++) UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
                 NO_UNROLL for (int s = 0; s < parts; s++) {
                     const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
-                    UNROLL for (int g = 0; g < OUTS / SB; g++)
-                        UNROLL for (int i = 0; i < OUT; i++) mine[g][i] += load_fresh(from + g * (SB * TEAM * OUT) + i);
+                    UNROLL for (int g = 0; g < MINE; g++)
+                        if (FINISHES(me, g)) UNROLL for (int i = 0; i < OUT; i++) mine[g][i] += load_fresh(from + g * (SB * TEAM * OUT) + i);
                 }
             }
         }
 #endif
-        if (whole) UNROLL for (int g = 0; g < OUTS / SB; g++) {
+        if (whole) UNROLL for (int g = 0; g < MINE; g++) {
             int out = g * SB + me.share;
-            finish_out(y, bias, z, at, out_k(me, out), out_px(me, out), mine[g]);
+            if (FINISHES(me, g)) finish_out(y, bias, z, at, out_k(me, out), out_px(me, out), mine[g]);
         }
     }
 }

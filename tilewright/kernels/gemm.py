@@ -147,8 +147,8 @@ RULES = (
     Rule("registers", lambda device, tk, v, tp, wk, wp, sb, mb: _resident(
         device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=1, cv=1)),
         "more registers than a thread or a unit has: the compiler would spill"),
-    Rule("shares_meet", lambda tk, v, tp, sb: tk * v * tp % sb == 0 and tk * tp % sb == 0,
-         "each share of a block finishes as many outputs"),
+    Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
+         "each share of a block finishes some outputs"),
     Rule("fragments", lambda device, tk, v, tp, wk, wp, sb, mb, fd, cv: _resident(
         device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv)),
         "more registers than a thread or a unit has: the compiler would spill"),

@@ -5,7 +5,8 @@
 //   channels 4c .. 4c + 3, the first in the lowest byte, for dot4. PACK_C counts words.
 //   PACK_FLAT 1: [c][r * s][K], all groups side by side
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
-//   PACK_WINOGRAD 4: the 36 elements of F(4x4), each a group of 1x1 filters: [36][k tile][c][PACK_K]
+//   PACK_WINOGRAD 4: the 36 elements of a 3x3 or 5x5 filter transformed for tiles of 6x6 inputs, each a group of 1x1
+//                    filters: [36][k tile][c][PACK_K]
 //   PACK_CHUNKS: tiles as the mma and hopper families stage them in shared memory, see pack_tensor.h
 //
 // So a block reads PACK_K neighbouring filters as one line. Example: K = 100, PACK_K = 64: 2 tiles,
@@ -43,21 +44,23 @@ INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
 
 #elif PACK_WINOGRAD == 4
 
-// Entry of G for F(4x4): the powers of a row's point 1, -1, 2, -2, scaled; computed, since a table that
+// Entry of G for `taps` of a filter: the powers of a row's point 1, -1, 2, -2, scaled; computed, since a table that
 // is indexed at run time lies in local memory.
-INLINE acc_t g4(int i, int j) {
+INLINE acc_t entry(int i, int j, int taps) {
     const acc_t one = 1.0f;
     if (i == 0) return j == 0 ? one / 4 : 0;
-    if (i == 5) return j == 2 ? one : 0;
-    acc_t point = (i < 3 ? one : 2) * (i % 2 ? 1 : -1), scale = i < 3 ? -one / 6 : one / 24;
-    return scale * (j == 0 ? one : j == 1 ? point : point * point);
+    if (i == 5) return j == taps - 1 ? one : 0;
+    acc_t point = (i < 3 ? one : 2) * (i % 2 ? 1 : -1), power = i < 3 ? -one / 6 : one / 24;
+    for (int a = 0; a < j; a++) power *= point;
+    return power;
 }
 
-// Element `part` of G g G', with G of F(4x4) and g a 3x3 filter.
+// Element `part` of G g G', with g a filter of 3 or 5 taps along each side.
 INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
     acc_t sum = 0.0f;
-    UNROLL for (int i = 0; i < 3; i++)
-        UNROLL for (int j = 0; j < 3; j++) sum += g4(part / 6, i) * in_load(g + i * 3 + j) * g4(part % 6, j);
+    UNROLL for (int i = 0; i < SIZE_R; i++)
+        UNROLL for (int j = 0; j < SIZE_S; j++)
+            sum += entry(part / 6, i, SIZE_R) * in_load(g + i * SIZE_S + j) * entry(part % 6, j, SIZE_S);
     return sum;
 }
 

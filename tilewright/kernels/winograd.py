@@ -91,7 +91,6 @@ class Winograd(Family):
     """Winograd's minimal filtering on CUDA cores."""
 
     name = "winograd"
-    multiplies = 16 / 36
     spreads_nonfinite = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -103,6 +102,10 @@ class Winograd(Family):
         if device.lanes != 32:
             return "it is made for the threads of a GPU"
         return None
+
+    def multiplies(self, problem: Problem) -> float:
+        """16 for 4 outputs."""
+        return ELEMENTS / (4 * problem.r * problem.s)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""

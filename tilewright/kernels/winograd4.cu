@@ -1,13 +1,14 @@
-// winograd4: 3x3, stride 1, by F(4x4, 3x3): 36 multiply-adds for 16 outputs where direct takes 144.
+// winograd4: stride 1, by tiles of 6x6 inputs: 3x3 filters by F(4x4, 3x3), 36 multiply-adds for 16 outputs where
+// direct takes 144; 5x5 by F(2x2, 5x5), 36 for 4 where direct takes 100; 3x5 and 5x3 by one of them along each side.
 //
 //   V[e][c][t] = (B' d B)[e]                    transform_input: d is the 6x6 input under tile t
 //   M[e][k][t] = sum over c of U[e][k][c] V[e][c][t]     36 matrix products, by another family
-//   y tile t   = A' M[.][k][t] A                transform_output: 4x4 outputs, finished and stored
+//   y tile t   = A' M[.][k][t] A                transform_output: SIDE_P x SIDE_Q outputs, finished and stored
 //
-//   input     +--+--+--+        V, as an image of 36 C channels      tiles step by 4 and
+//   input     +--+--+--+        V, as an image of 36 C channels      tiles of 3x3 step by 4 and
 //             | t0  |  |        and TILES pixels, in the input's     overlap by 2: each input
-//             +--+--+--+  --->  layout; M in the output's. So the    is read 2.25 times,
-//             |  | t1  |        products are a 1x1 convolution       from the cache
+//             +--+--+--+  --->  layout; M in the output's. So the    is read 2.25 times (of 5x5
+//             |  | t1  |        products are a 1x1 convolution       9 times), from the cache
 //             +--+--+--+        of 36 groups.
 //
 // x, y: nchw or nhwc.  U: packed and transformed by pack.cu.  A thread transforms one tile of one
@@ -25,7 +26,7 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
     CHAIN();
     if (item >= (offset_t)SIZE_C * TILES_ALL) return;
     int c = X_NHWC ? item % SIZE_C : item / TILES_ALL, t = X_NHWC ? item / SIZE_C : item % TILES_ALL;
-    int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * 4 - PAD_TOP, w0 = t % TILES_Q * 4 - PAD_LEFT;
+    int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP, w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
     float d[6][6], half_way[6][6], v[6];
     UNROLL for (int i = 0; i < 6; i++)
         UNROLL for (int j = 0; j < 6; j++) {
@@ -44,10 +45,10 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
 
 // One tile of sums, finished and stored; a pool's windows lie within it.
 INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
-                       float sums[4][4]) {
+                       float sums[SIDE_P][SIDE_Q]) {
 #if POOL
-    UNROLL for (int i = 0; i < 4; i += POOL_SIZE)
-        UNROLL for (int j = 0; j < 4; j += POOL_SIZE) {
+    UNROLL for (int i = 0; i < SIDE_P; i += POOL_SIZE)
+        UNROLL for (int j = 0; j < SIDE_Q; j += POOL_SIZE) {
             if ((p0 + i) / POOL_SIZE >= SIZE_YP || (q0 + j) / POOL_SIZE >= SIZE_YQ) continue;
             acc_t pooled = POOL_NOTHING;
             UNROLL for (int a = 0; a < POOL_SIZE; a++)
@@ -56,15 +57,15 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
             y[Y_AT(n, k, (p0 + i) / POOL_SIZE, (q0 + j) / POOL_SIZE)] = pool_mean(pooled, POOL_SIZE * POOL_SIZE);
         }
 #else
-    UNROLL for (int i = 0; i < 4; i++) {
+    UNROLL for (int i = 0; i < SIDE_P; i++) {
         if (p0 + i >= SIZE_P) return;
         offset_t at = Z_AT(n, k, p0 + i, q0);
         int apart = Y_NHWC ? SIZE_K : 1;
-        float row[4];
-        UNROLL for (int j = 0; j < 4; j++)
+        float row[SIDE_Q];
+        UNROLL for (int j = 0; j < SIDE_Q; j++)
             row[j] = q0 + j < SIZE_Q ? before_pool(sums[i][j], bias, k, z, at + j * apart) : 0.0f;
-        if (ROWS) store4(y + at, row);
-        else UNROLL for (int j = 0; j < 4; j++) if (q0 + j < SIZE_Q) y[at + j * apart] = row[j];
+        if (ROWS) store_run(SIDE_Q, y + at, row);
+        else UNROLL for (int j = 0; j < SIDE_Q; j++) if (q0 + j < SIZE_Q) y[at + j * apart] = row[j];
     }
 #endif
 }
@@ -76,17 +77,17 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     CHAIN();
     if (item >= (offset_t)SIZE_K * TILES_ALL) return;
     int k = Y_NHWC ? item % SIZE_K : item / TILES_ALL, t = Y_NHWC ? item / SIZE_K : item % TILES_ALL;
-    float half_way[4][6], sums[4][4], column[4];
+    float half_way[SIDE_P][6], sums[SIDE_P][SIDE_Q], column[SIDE_P];
     UNROLL for (int j = 0; j < 6; j++) {
         float m[6];
         UNROLL for (int i = 0; i < 6; i++) {
             int e = i * 6 + j;
             m[i] = products[Y_NHWC ? ((offset_t)t * 36 + e) * SIZE_K + k : ((offset_t)e * SIZE_K + k) * TILES + t];
         }
-        transform4(column, m[0], m[1], m[2], m[3], m[4], m[5]);
-        UNROLL for (int i = 0; i < 4; i++) half_way[i][j] = column[i];
+        transform_back(SIDE_P, column, m[0], m[1], m[2], m[3], m[4], m[5]);
+        UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
     }
-    UNROLL for (int i = 0; i < 4; i++)
-        transform4(sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
-    store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, t / TILES_Q % TILES_P * 4, t % TILES_Q * 4, sums);
+    UNROLL for (int i = 0; i < SIDE_P; i++)
+        transform_back(SIDE_Q, sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
+    store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, t / TILES_Q % TILES_P * SIDE_P, t % TILES_Q * SIDE_Q, sums);
 }

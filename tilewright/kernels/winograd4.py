@@ -1,6 +1,8 @@
-"""The winograd4 family: 3x3, stride 1, in 36 multiply-adds for 16 outputs instead of 144, in three kernels.
+"""The winograd4 family: 3x3 and 5x5, stride 1, by tiles of 6x6 inputs, in three kernels.
 
-Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(4x4, 3x3).
+A 3x3 filter takes 36 multiply-adds for 16 outputs instead of 144, a 5x5 filter 36 for 4 instead of 100.
+Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(4x4, 3x3);
+the same points give F(2x2, 5x5).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 ELEMENTS = 36  # of a transformed tile
+TAPS = (3, 5)  # of a filter along a side, which make 4 and 2 outputs of 6 inputs
 THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
 GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
@@ -36,7 +39,7 @@ def products(pr: Problem, slab: int = 0) -> Problem:
     On CPU cores they are those of ``slab`` rows of tiles, in the layouts that their kernel is best at.
     """
     cores, rows = slab > 0, slab or _rows(pr)
-    tiles = ceil_div(rows * ceil_div(pr.q, 4), 4) * 4
+    tiles = ceil_div(rows * _columns(pr), 4) * 4
     return Problem(
         n=1, c=ELEMENTS * pr.c, h=1, w=tiles, k=ELEMENTS * pr.k, r=1, s=1, groups=ELEMENTS,
         layout_in="nchw" if cores else pr.layout_in, layout_out="nhwc" if cores else pr.layout_out,
@@ -44,24 +47,24 @@ def products(pr: Problem, slab: int = 0) -> Problem:
 
 
 class Winograd4(Family):
-    """Winograd's minimal filtering with tiles of 4x4, its matrix products by the kernel of another family."""
+    """Winograd's minimal filtering with tiles of 6x6, its matrix products by the kernel of another family."""
 
     name = "winograd4"
     exact = False
-    multiplies = 36 / 144
     spreads_nonfinite = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take 3x3 filters of stride 1 and channels enough for the transforms' error to average out."""
+        """Take 3x3 and 5x5 filters of stride 1 with channels enough to average out the transforms' error."""
         if reason := super().refuses(problem, device):
             return reason
-        if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
-            return "the filter is not 3x3 with stride 1 and no dilation"
+        if not {problem.r, problem.s} <= set(TAPS) or (problem.stride, problem.dilation) != ((1, 1), (1, 1)):
+            return "the filter is not 3x3 or 5x5 with stride 1 and no dilation"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
         pool = problem.epilogue.pool
-        if pool and (pool.size != pool.stride or pool.pad or pool.size not in (2, 4)):
-            return "the pool's windows do not tile a tile of 4x4"
+        down, across = _sides(problem)
+        if pool and (pool.size != pool.stride or pool.pad or down % pool.size or across % pool.size):
+            return "the pool's windows do not tile the outputs of a tile of 6x6 inputs"
         if not problem.n:
             return "the batch is empty"
         if device.lanes != 32 and problem.q > MOST_COLUMNS:
@@ -73,6 +76,11 @@ class Winograd4(Family):
         """Offer the tunables of the matrix products."""
         half, by = _half(problem, device)
         return by.params(half, device)
+
+    def multiplies(self, problem: Problem) -> float:
+        """36 for each tile of outputs."""
+        down, across = _sides(problem)
+        return ELEMENTS / (problem.r * problem.s * down * across)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The matrix products."""
@@ -119,14 +127,24 @@ def _half(problem: Problem, device: Device) -> tuple[Problem, Family]:
     return products(problem, _slab(problem, device)), DIRECT
 
 
+def _sides(pr: Problem) -> tuple[int, int]:
+    """Outputs of a tile, down and across."""
+    return 7 - pr.r, 7 - pr.s
+
+
 def _rows(pr: Problem) -> int:
     """Rows of tiles of all images."""
-    return pr.n * ceil_div(pr.p, 4)
+    return pr.n * ceil_div(pr.p, _sides(pr)[0])
+
+
+def _columns(pr: Problem) -> int:
+    """Tiles of a row."""
+    return ceil_div(pr.q, _sides(pr)[1])
 
 
 def _slab(pr: Problem, device: Device) -> int:
     """Rows of tiles that pass through the three launches at once, so that a cache holds what passes."""
-    row = 4 * ELEMENTS * (pr.c + pr.k) * ceil_div(pr.q, 4)
+    row = 4 * ELEMENTS * (pr.c + pr.k) * _columns(pr)
     slabs = ceil_div(row * _rows(pr), max(row, int(SLAB_SHARE * device.l2_bytes)))
     return ceil_div(_rows(pr), slabs)
 
@@ -138,11 +156,11 @@ def _by(config: Config) -> Family:
 def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Blueprint:
     half = products(pr)
     inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
-    tiles = pr.n * ceil_div(pr.p, 4) * ceil_div(pr.q, 4)
+    tiles = _rows(pr) * _columns(pr)
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
-    rows = pr.layout_out == "nchw" and pr.q % 4 == 0 and aligned and pr.epilogue.pool is None
+    rows = pr.layout_out == "nchw" and pr.q % _sides(pr)[1] == 0 and aligned and pr.epilogue.pool is None
     defines = sizes(pr) | dict(
-        THREADS=THREADS, TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=ceil_div(pr.q, 4), ROWS=int(rows),
+        THREADS=THREADS, TILES=half.w, TILES_P=_rows(pr) // pr.n, TILES_Q=_columns(pr), ROWS=int(rows),
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q, OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles"))
@@ -160,10 +178,10 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     slab = _slab(pr, device)
     half = products(pr, slab)
     inner = DIRECT.blueprint(half, device, config)
-    workers, tiles_q = WORKERS * device.units, ceil_div(pr.q, 4)
+    workers, tiles_q = WORKERS * device.units, _columns(pr)
     defines = sizes(pr) | dict(
         VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
-        TILES=half.w, TILES_P=ceil_div(pr.p, 4), TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
+        TILES=half.w, TILES_P=_rows(pr) // pr.n, TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
         RUN_C=ceil_div(pr.c, RUNS * device.units), RUN_ROWS=min(slab, max(1, RUN_INPUTS // tiles_q)),
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),

@@ -1,4 +1,4 @@
-// winograd4 on CPU cores: F(4x4, 3x3) as in winograd4.cu, its transforms in vectors of VECTOR lanes.
+// winograd4 on CPU cores: as in winograd4.cu, the transforms in vectors of VECTOR lanes.
 //
 //   V[e][c][t] = (B' d B)[e]      transform_input: t is innermost, so that the products broadcast neighbours
 //   M[t][e][k] = sum over c of U[e][k][c] V[e][c][t]     36 matrix products, by another family
@@ -11,15 +11,15 @@
 //   x nchw   an item is RUN_C channels and RUN_ROWS rows of tiles. The columns go through B' first, whole
 //            vectors of them; then every fourth value of a line is a lane:
 //               line   a0 a1 a2 a3 | b0 b1 b2 b3 | c0 ...     0 of tiles a b c ..., 1 of them, 2, 3;
-//               4 and 5 of a tile are 0 and 1 of the next one
+//               4 and 5 of a tile are 0 and 1 of the next one  (5 taps: every second value)
 //   x nhwc   an item is VECTOR tiles of VECTOR channels; lanes are channels, and are turned at the end
-//   y        an item is RUN_TILES tiles of RUN_K channels. nchw: the four values of a row of a tile are
+//   y        an item is RUN_TILES tiles of RUN_K channels. nchw: the values of a row of a tile are
 //            gathered by shuffles
 //
 // Channels that hang over (19 = 16 + 3) are done again: the last vector starts at 19 - 16.
 // Example: Y12 (34x34, C = 256, K = 512) nchw, 4 cores: 32 items in, 8 channels each; 11 * 8 items out.
 
-#define LINE (TILES_Q * 4 + 6 * VECTOR)  // of transformed columns: what hangs over is never used
+#define LINE (TILES_Q * SIDE_Q + 6 * VECTOR)  // of transformed columns: what hangs over is never used
 #define SLAB_TILES (SLAB_ROWS * TILES_Q)
 #define DIVIDE(a, b) (((a) + (b) - 1) / (b))
 #define SLABS DIVIDE(TILES_ALL, SLAB_TILES)
@@ -35,6 +35,7 @@ typedef wide value_t;
 typedef int whole __attribute__((ext_vector_type(VECTOR)));
 typedef float quad __attribute__((ext_vector_type(4), aligned(4)));
 #include "winograd4.h"
+typedef float some __attribute__((ext_vector_type(SIDE_Q), aligned(4)));  // a row of a tile
 
 // Of two vectors one after the other: every other lane; and their lanes by turns, of both lower or upper halves.
 #if VECTOR == 16
@@ -83,11 +84,11 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *
 
 // One tile of sums, finished and stored; a pool's windows lie within it.
 INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
-                       wide sums[4][4]) {
-    UNROLL for (int i = 0; i < 4; i += STEP) {
+                       wide sums[SIDE_P][SIDE_Q]) {
+    UNROLL for (int i = 0; i < SIDE_P; i += STEP) {
         if ((p0 + i) / STEP >= SIZE_YP) return;
-        wide row[4];
-        UNROLL for (int j = 0; j < 4; j += STEP) {
+        wide row[SIDE_Q];
+        UNROLL for (int j = 0; j < SIDE_Q; j += STEP) {
             if ((q0 + j) / STEP >= SIZE_YQ) continue;
 #if POOL
             wide pooled = (wide)(POOL_NOTHING);
@@ -103,20 +104,24 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         }
         GLOBAL float *to = y + Y_AT(n, k, (p0 + i) / STEP, q0 / STEP);
 #if Y_NHWC
-        UNROLL for (int j = 0; j < 4 / STEP; j++)
+        UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
             if (q0 / STEP + j < SIZE_YQ) *(GLOBAL wide *)(to + j * SIZE_K) = row[j];
 #elif STEP == 1
+        float turned[VECTOR * SIDE_Q];  // [k][columns]
+#if SIDE_Q == 4
         wide low02 = LOW(row[0], row[2]), high02 = HIGH(row[0], row[2]);
         wide low13 = LOW(row[1], row[3]), high13 = HIGH(row[1], row[3]);
-        float turned[VECTOR * 4];  // [k][4 columns]
         ((wide *)turned)[0] = LOW(low02, low13), ((wide *)turned)[1] = HIGH(low02, low13);
         ((wide *)turned)[2] = LOW(high02, high13), ((wide *)turned)[3] = HIGH(high02, high13);
+#else
+        ((wide *)turned)[0] = LOW(row[0], row[1]), ((wide *)turned)[1] = HIGH(row[0], row[1]);
+#endif
         UNROLL for (int u = 0; u < VECTOR; u++) {
-            if (q0 + 4 <= SIZE_Q) *(GLOBAL quad *)(to + u * (SIZE_YP * SIZE_YQ)) = *(quad *)(turned + u * 4);
-            else for (int j = 0; q0 + j < SIZE_Q; j++) to[u * (SIZE_YP * SIZE_YQ) + j] = turned[u * 4 + j];
+            if (q0 + SIDE_Q <= SIZE_Q) *(GLOBAL some *)(to + u * (SIZE_YP * SIZE_YQ)) = *(some *)(turned + u * SIDE_Q);
+            else for (int j = 0; q0 + j < SIZE_Q; j++) to[u * (SIZE_YP * SIZE_YQ) + j] = turned[u * SIDE_Q + j];
         }
 #else
-        UNROLL for (int j = 0; j < 4 / STEP; j++)
+        UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
             if (q0 / STEP + j < SIZE_YQ)
                 UNROLL for (int u = 0; u < VECTOR; u++) to[u * (SIZE_YP * SIZE_YQ) + j] = row[j][u];
 #endif
@@ -132,17 +137,17 @@ INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL floa
         int k = at < SIZE_K - VECTOR ? at : SIZE_K - VECTOR;
         NO_UNROLL for (int t = t0; t < t1; t++) {
             const GLOBAL float *from = products + (offset_t)t * 36 * SIZE_K + k;
-            wide half_way[4][6], sums[4][4], column[4];
+            wide half_way[SIDE_P][6], sums[SIDE_P][SIDE_Q], column[SIDE_P];
             UNROLL for (int j = 0; j < 6; j++) {
                 wide m[6];
                 UNROLL for (int i = 0; i < 6; i++) m[i] = *(const GLOBAL wide *)(from + (i * 6 + j) * SIZE_K);
-                transform4(column, m[0], m[1], m[2], m[3], m[4], m[5]);
-                UNROLL for (int i = 0; i < 4; i++) half_way[i][j] = column[i];
+                transform_back(SIDE_P, column, m[0], m[1], m[2], m[3], m[4], m[5]);
+                UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
             }
-            UNROLL for (int i = 0; i < 4; i++)
-                transform4(sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
+            UNROLL for (int i = 0; i < SIDE_P; i++)
+                transform_back(SIDE_Q, sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
             int all = first + t;
-            store_tile(y, bias, z, all / TILES_IMAGE, k, all / TILES_Q % TILES_P * 4, all % TILES_Q * 4, sums);
+            store_tile(y, bias, z, all / TILES_IMAGE, k, all / TILES_Q % TILES_P * SIDE_P, all % TILES_Q * SIDE_Q, sums);
         }
     }
 }

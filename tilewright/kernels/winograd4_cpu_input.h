@@ -17,7 +17,7 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
     wide done[36][VECTOR];  // [e][tile]: lanes are channels
     NO_UNROLL for (int u = 0; u < VECTOR && u < count; u++) {
         int t = first + t0 + u, n = t / TILES_IMAGE;
-        int h0 = t / TILES_Q % TILES_P * 4 - PAD_TOP, w0 = t % TILES_Q * 4 - PAD_LEFT;
+        int h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP, w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
         wide half_way[6][6], v[6];
         UNROLL for (int i = 0; i < 6; i++) {
             wide d[6];
@@ -61,6 +61,15 @@ INLINE wide load_columns(const GLOBAL float *x, offset_t row, int w) {
     return column >= 0 && column < SIZE_W ? v : (wide)(0);
 }
 
+// The columns of a line by turns, a lane for each tile.
+INLINE void every_second(wide d[2], const wide *from) { d[0] = EVEN(from[0], from[1]), d[1] = ODD(from[0], from[1]); }
+INLINE void every_fourth(wide d[4], const wide *from) {
+    wide low[2], high[2];
+    every_second(low, from);
+    every_second(high, from + 2);
+    d[0] = EVEN(low[0], high[0]), d[1] = EVEN(low[1], high[1]), d[2] = ODD(low[0], high[0]), d[3] = ODD(low[1], high[1]);
+}
+
 INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
     int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
     int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C;
@@ -70,9 +79,9 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
     float done[36][RUN_ROWS * TILES_Q + VECTOR];  // stored in runs: 36 open lines far apart share few sets of a cache
     NO_UNROLL for (int c = c0; c < c1; c++) {
         NO_UNROLL for (int row = row0; row < row1; row++) {
-            int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * 4 - PAD_TOP;
+            int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * SIDE_P - PAD_TOP;
             offset_t image = X_AT(n, c, 0, 0);
-            NO_UNROLL for (int w = 0; w < TILES_Q * 4 + 2; w += VECTOR) {
+            NO_UNROLL for (int w = 0; w < (TILES_Q - 1) * SIDE_Q + 6; w += VECTOR) {
                 wide d[6], v[6];
                 UNROLL for (int i = 0; i < 6; i++) {
                     d[i] = (wide)(0);
@@ -83,12 +92,14 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
             }
             NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
                 NO_UNROLL for (int i = 0; i < 6; i++) {
-                    const wide *from = (const wide *)(&lines[i][q * 4]), *next = (const wide *)(&lines[i][q * 4 + 4]);
-                    wide v[6], even0 = EVEN(from[0], from[1]), even1 = EVEN(from[2], from[3]);
-                    wide odd0 = ODD(from[0], from[1]), odd1 = ODD(from[2], from[3]);
-                    transform6(v, EVEN(even0, even1), EVEN(odd0, odd1), ODD(even0, even1), ODD(odd0, odd1),
-                               EVEN(EVEN(next[0], next[1]), EVEN(next[2], next[3])),
-                               EVEN(ODD(next[0], next[1]), ODD(next[2], next[3])));
+                    wide v[6], d[8];
+                    const float *from = &lines[i][q * SIDE_Q];
+#if SIDE_Q == 4
+                    UNROLL for (int j = 0; j < 8; j += 4) every_fourth(d + j, (const wide *)(from + j));
+#else
+                    UNROLL for (int j = 0; j < 6; j += 2) every_second(d + j, (const wide *)(from + j));
+#endif
+                    transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
                     UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by the next row
                         *(wide *)(&done[i * 6 + j][(row - row0) * TILES_Q + q]) = v[j];
                 }
