@@ -178,6 +178,21 @@ def test_awkward_shapes(family: Family, text: str, runtime: Runtime) -> None:
         _agrees(Plan.make(runtime, problem, config))
 
 
+@pytest.mark.parametrize(
+    "text", ("n3c16h22w21k16r3s3p1-f32", "n1c17h12w13k18r5s5p2-f32-nhwc2nchw+bias+relu+maxpool2")
+)
+def test_slabs_that_do_not_divide_the_tiles(
+    text: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, kind = Problem.parse(text), family_of("winograd4")
+    whole = Plan.make(runtime, problem, _configs(kind, problem, runtime)[0])
+    monkeypatch.setattr("tilewright.kernels.winograd4.SLAB_BYTES", 120_000)
+    plan = Plan.make(runtime, problem, _configs(kind, problem, runtime)[0])
+    assert plan.workspace_bytes < whole.workspace_bytes
+    assert len(plan.blueprint.launches) >= 2 * len(whole.blueprint.launches)
+    _agrees(plan)
+
+
 @pytest.mark.parametrize("text", ("n1c40h9w8k36r1s1-f32-nhwc+bias", "n2c64h7w5k70r1s1-f32+add"))
 def test_shares_of_a_block_that_do_not_divide_its_outputs(text: str, runtime: Runtime) -> None:
     problem, gemm = Problem.parse(text), family_of("gemm")

@@ -7,13 +7,13 @@ import random
 import pytest
 from test_direct_cpu import AVX2, CORES
 
-from tilewright.device import Device
+from tilewright.device import Device, for_architecture
 from tilewright.kernels import family
 from tilewright.problem import Problem
 from tilewright.tuning import model
 from tilewright.tuning.space import space
 
-FAMILY = family("winograd4")
+FAMILY, H100 = family("winograd4"), for_architecture("sm_90")
 
 
 def _best_us(name: str, problem: Problem) -> float:
@@ -43,6 +43,14 @@ def test_what_passes_between_the_launches_fits_the_last_cache() -> None:
     assert held["tiles"] + held["products"] <= CORES.l2_bytes // 2
     slabs = sum(launch.kernel == "transform_input" for launch in print_.launches)
     assert slabs * held["tiles"] >= 4 * 36 * 32 * 68 * 68
+
+
+def test_what_passes_between_the_launches_is_no_more_than_a_gpu_should_give() -> None:
+    for text in ("n1c256h228w228k256r5s5-f32+relu+maxpool2", "n64c64h136w136k128r3s3p1-f32-nhwc"):
+        problem = Problem.parse(text)
+        print_ = FAMILY.blueprint(problem, H100, space(FAMILY, problem, H100).sample(random.Random(0)))
+        held = {buffer.name: buffer.nbytes for buffer in print_.workspace}
+        assert 200 << 20 < held["tiles"] + held["products"] <= 512 << 20
 
 
 def test_the_model_ranks_it_as_measured() -> None:

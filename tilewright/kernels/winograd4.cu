@@ -11,6 +11,9 @@
 //             |  | t1  |        products are a 1x1 convolution       9 times), from the cache
 //             +--+--+--+        of 36 groups.
 //
+// Where V and M would take too much memory the three are launched for one slab of SLAB_TILES tiles after the other:
+// `drawn` counts the blocks of transform_output, and so the slabs.
+//
 // x, y: nchw or nhwc.  U: packed and transformed by pack.cu.  A thread transforms one tile of one
 // channel. The order of the adds differs from the direct sum and a NaN in x spreads over its tile.
 // Example: Y12 (34x34, C = 256, K = 512): 9 * 9 tiles, 36 products of 512 x 81 x 256.
@@ -20,12 +23,18 @@
 typedef float value_t;
 #include "winograd4.h"
 
+// The first tile of the slab.
+INLINE int first_tile(const GLOBAL unsigned *drawn) {
+    return SLABS == 1 ? 0 : (int)(*(const volatile GLOBAL unsigned *)drawn / BLOCKS_OUT) * SLAB_TILES;
+}
+
 BOUNDED_KERNEL(transform_input, THREADS, 1)
-(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles) {
+(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, const GLOBAL unsigned *drawn) {
     offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
     CHAIN();
-    if (item >= (offset_t)SIZE_C * TILES_ALL) return;
-    int c = X_NHWC ? item % SIZE_C : item / TILES_ALL, t = X_NHWC ? item / SIZE_C : item % TILES_ALL;
+    int c = X_NHWC ? item % SIZE_C : item / SLAB_TILES, in_slab = X_NHWC ? item / SIZE_C : item % SLAB_TILES;
+    int t = first_tile(drawn) + in_slab;
+    if (item >= (offset_t)SIZE_C * SLAB_TILES || t >= TILES_ALL) return;
     int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP, w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
     float d[6][6], half_way[6][6], v[6];
     UNROLL for (int i = 0; i < 6; i++)
@@ -38,7 +47,7 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
         transform6(v, half_way[0][j], half_way[1][j], half_way[2][j], half_way[3][j], half_way[4][j], half_way[5][j]);
         UNROLL for (int i = 0; i < 6; i++) {
             int e = i * 6 + j;
-            tiles[X_NHWC ? ((offset_t)t * 36 + e) * SIZE_C + c : ((offset_t)e * SIZE_C + c) * TILES + t] = v[i];
+            tiles[X_NHWC ? ((offset_t)in_slab * 36 + e) * SIZE_C + c : ((offset_t)e * SIZE_C + c) * TILES + in_slab] = v[i];
         }
     }
 }
@@ -72,17 +81,22 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
 
 BOUNDED_KERNEL(transform_output, THREADS, 1)
 (const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z,
- GLOBAL float *RESTRICT y) {
+ GLOBAL float *RESTRICT y, GLOBAL unsigned *drawn) {
     offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
     CHAIN();
-    if (item >= (offset_t)SIZE_K * TILES_ALL) return;
-    int k = Y_NHWC ? item % SIZE_K : item / TILES_ALL, t = Y_NHWC ? item / SIZE_K : item % TILES_ALL;
+    int k = Y_NHWC ? item % SIZE_K : item / SLAB_TILES, in_slab = Y_NHWC ? item / SIZE_K : item % SLAB_TILES;
+    int t = first_tile(drawn) + in_slab;
+#if SLABS > 1
+    BARRIER();  // all know their slab before this block counts
+    if (THREAD(0) == 0 && atomic_count(drawn) == SLABS * BLOCKS_OUT - 1) *drawn = 0;  // ready for the next run
+#endif
+    if (item >= (offset_t)SIZE_K * SLAB_TILES || t >= TILES_ALL) return;
     float half_way[SIDE_P][6], sums[SIDE_P][SIDE_Q], column[SIDE_P];
     UNROLL for (int j = 0; j < 6; j++) {
         float m[6];
         UNROLL for (int i = 0; i < 6; i++) {
             int e = i * 6 + j;
-            m[i] = products[Y_NHWC ? ((offset_t)t * 36 + e) * SIZE_K + k : ((offset_t)e * SIZE_K + k) * TILES + t];
+            m[i] = products[Y_NHWC ? ((offset_t)in_slab * 36 + e) * SIZE_K + k : ((offset_t)e * SIZE_K + k) * TILES + in_slab];
         }
         transform_back(SIDE_P, column, m[0], m[1], m[2], m[3], m[4], m[5]);
         UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];

@@ -28,18 +28,18 @@ RUN_TILES, RUN_K = 8, 64  # outputs that a core transforms at once: tiles, chann
 RUN_INPUTS = 128  # tiles of a channel, about, and for each core so many
 RUNS = 8  # runs of channels
 MOST_COLUMNS = 1 << 14
-SLAB_SHARE = 0.5  # of the last cache, for the transformed inputs and outputs of one slab
+SLAB_SHARE = 0.5  # of a CPU's last cache, for the transformed inputs and outputs of one slab
+SLAB_BYTES = 512 << 20  # of a GPU's memory, likewise: half as much costs 1 to 4% (H100)
 GEMM, DIRECT = Gemm(), Direct()
 
 
 @lru_cache(maxsize=4096)
-def products(pr: Problem, slab: int = 0) -> Problem:
+def products(pr: Problem, slab: int = 0, cores: bool = False) -> Problem:
     """The 36 matrix products, as a 1x1 convolution of 36 groups over one row of tiles.
 
-    On CPU cores they are those of ``slab`` rows of tiles, in the layouts that their kernel is best at.
+    They are those of ``slab`` rows of tiles; on CPU cores in the layouts that their kernel is best at.
     """
-    cores, rows = slab > 0, slab or _rows(pr)
-    tiles = ceil_div(rows * _columns(pr), 4) * 4
+    tiles = ceil_div((slab or _rows(pr)) * _columns(pr), 4) * 4
     return Problem(
         n=1, c=ELEMENTS * pr.c, h=1, w=tiles, k=ELEMENTS * pr.k, r=1, s=1, groups=ELEMENTS,
         layout_in="nchw" if cores else pr.layout_in, layout_out="nhwc" if cores else pr.layout_out,
@@ -104,7 +104,7 @@ class Winograd4(Family):
         """Count the matrix products, and what the transforms move."""
         half, by = _half(problem, device)
         work = by.work(half, device, config)
-        slabs = 1 if device.lanes == 32 else ceil_div(_rows(problem), _slab(problem, device))
+        slabs = ceil_div(_rows(problem), _slab(problem, device))
         moved = problem.x_bytes + slabs * (half.x_bytes + half.y_bytes) + problem.y_bytes
         return replace(
             work, blocks=slabs * work.blocks, partial_bytes=slabs * work.partial_bytes,
@@ -122,9 +122,8 @@ class Winograd4(Family):
 
 def _half(problem: Problem, device: Device) -> tuple[Problem, Family]:
     """The matrix products, and what computes them."""
-    if device.lanes == 32:
-        return products(problem), GEMM
-    return products(problem, _slab(problem, device)), DIRECT
+    cores = device.lanes != 32
+    return products(problem, _slab(problem, device), cores), DIRECT if cores else GEMM
 
 
 def _sides(pr: Problem) -> tuple[int, int]:
@@ -143,9 +142,13 @@ def _columns(pr: Problem) -> int:
 
 
 def _slab(pr: Problem, device: Device) -> int:
-    """Rows of tiles that pass through the three launches at once, so that a cache holds what passes."""
+    """Rows of tiles that pass through the three launches at once.
+
+    A CPU's last cache holds what passes; a GPU needs no more workspace than that.
+    """
     row = 4 * ELEMENTS * (pr.c + pr.k) * _columns(pr)
-    slabs = ceil_div(row * _rows(pr), max(row, int(SLAB_SHARE * device.l2_bytes)))
+    most = SLAB_BYTES if device.lanes == 32 else int(SLAB_SHARE * device.l2_bytes)
+    slabs = ceil_div(row * _rows(pr), max(row, most))
     return ceil_div(_rows(pr), slabs)
 
 
@@ -154,29 +157,33 @@ def _by(config: Config) -> Family:
 
 
 def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Blueprint:
-    half = products(pr)
+    slab = _slab(pr, device)
+    half, slabs = products(pr, slab), ceil_div(_rows(pr), slab)
     inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
-    tiles = _rows(pr) * _columns(pr)
+    tiles = slab * _columns(pr)
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
     rows = pr.layout_out == "nchw" and pr.q % _sides(pr)[1] == 0 and aligned and pr.epilogue.pool is None
     defines = sizes(pr) | dict(
         THREADS=THREADS, TILES=half.w, TILES_P=_rows(pr) // pr.n, TILES_Q=_columns(pr), ROWS=int(rows),
-        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q, OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes) >= 1 << 33),
+        SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out, SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
+        OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
-    first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles"))
-    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), ("products", "bias", "z", "y"),
-                  chained=True)
+    first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
+    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1),
+                  ("products", "bias", "z", "y", "drawn"), chained=True)
+    more = (replace(first, chained=True), *_middle(inner), last) * (slabs - 1)
     return Blueprint(
-        source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *_middle(inner), last),
+        source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *_middle(inner), last, *more),
         packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
-        workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes), *inner.workspace),
+        workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
+                   Buffer("drawn", 4 * (slabs > 1), zeroed=True), *inner.workspace),
         parts=(replace(inner, launches=(), workspace=()),),
     )  # fmt: skip
 
 
 def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     slab = _slab(pr, device)
-    half = products(pr, slab)
+    half = products(pr, slab, cores=True)
     inner = DIRECT.blueprint(half, device, config)
     workers, tiles_q = WORKERS * device.units, _columns(pr)
     defines = sizes(pr) | dict(
