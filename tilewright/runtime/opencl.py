@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,12 @@ from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
+from tilewright.runtime.opencl_builtins import DECLARED, UNREAD
 from tilewright.runtime.opencl_facts import facts
 
-OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
+OPTIONS = ("-cl-std=CL1.2", "-w", UNREAD)  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
+_KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
 
 # PoCL 3.0 chooses its built-in library by what the CPU can do, and compiles for the CPU that its LLVM 14
@@ -41,7 +44,8 @@ static inline __attribute__((overloadable, always_inline))
 void tw_vstore16(float16 v, size_t i, SPACE float *p) { *(SPACE tw_float16 *)(p + 16 * i) = v; }
 """
 _PRELUDE = (
-    "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));"
+    DECLARED
+    + "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));"
     + "".join(_ACCESS16.replace("SPACE", space) for space in ("__global", "__local", "__private"))
     + "".join(
         f"#undef {name}16\n#define {name}16 tw_{name}16\n#define {name} tw_{name}\n"
@@ -106,6 +110,7 @@ class OpenclRuntime:
         profiling = self.cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self.cl.CommandQueue(self._context, properties=profiling)
         self._events: list[Any] = []  # of the run that is being timed
+        self._program = lru_cache(maxsize=_KEPT)(self._build_program)
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
@@ -128,21 +133,21 @@ class OpenclRuntime:
 
     def _build(self, key: str, source: str) -> Built:
         start = time.perf_counter()
-        program = self._program(source)
+        program = self._program(source, OPTIONS)
         names = [kernel.function_name for kernel in program.all_kernels()]
         most = int(self._device.max_work_group_size)
         resources = {name: Resources(max_threads=most) for name in names}
         return Built(key, source.encode(), resources, time.perf_counter() - start)
 
-    def _program(self, source: str) -> Any:
+    def _build_program(self, source: str, options: tuple[str, ...]) -> Any:
         try:
-            return self.cl.Program(self._context, source).build(options=list(OPTIONS))
+            return self.cl.Program(self._context, source).build(options=list(options))
         except self.cl.Error as error:
             raise CompileError(f"{self.device.name}: {_first_error(str(error))}") from error
 
     def load(self, built: Built) -> Loaded:
-        """Build for the device; quick where the driver has it in its cache."""
-        program = self._program(built.binary.decode())
+        """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
+        program = self._program(built.binary.decode(), OPTIONS)
         return Loaded(program, {k.function_name: k for k in program.all_kernels()})
 
     def alloc(self, nbytes: int) -> Memory:
