@@ -12,7 +12,7 @@ SHELL := bash
 VENV := .venv
 DEVICE ?= cpu
 DEMO := build/demo
-PYTEST_FLAGS ?= -n auto --maxprocesses 4
+PYTEST_FLAGS ?= -n auto --maxprocesses 4 --dist worksteal
 
 ifdef USE_PYTHON
 PY := $(USE_PYTHON)

@@ -135,6 +135,7 @@ def test_times_as_printed(text: str, us: float | None) -> None:
 # ------------------------------------------------------------------------------------- running
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", engine.NAMES)
 def test_quick_run(name: str, runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
