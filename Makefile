@@ -40,7 +40,7 @@ demo: $(DEMO_READY)
 		--json $(DEMO)/resnet-f32.json --markdown $(DEMO)/resnet-f32.md --plot $(DEMO)/resnet-f32.svg
 
 test: $(TEST_READY)
-	$(PY) -m pytest $(PYTEST_FLAGS)
+	OPENBLAS_NUM_THREADS=1 $(PY) -m pytest $(PYTEST_FLAGS)
 
 check: $(TEST_READY)
 	$(PY) -m ruff check
