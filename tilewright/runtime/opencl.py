@@ -24,10 +24,10 @@ from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
-from tilewright.runtime.opencl_builtins import DECLARED, UNREAD
+from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_facts import facts
 
-OPTIONS = ("-cl-std=CL1.2", "-w", UNREAD)  # strict f32: never -cl-fast-relaxed-math
+OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
@@ -44,8 +44,7 @@ static inline __attribute__((overloadable, always_inline))
 void tw_vstore16(float16 v, size_t i, SPACE float *p) { *(SPACE tw_float16 *)(p + 16 * i) = v; }
 """
 _PRELUDE = (
-    DECLARED
-    + "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));"
+    "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));"
     + "".join(_ACCESS16.replace("SPACE", space) for space in ("__global", "__local", "__private"))
     + "".join(
         f"#undef {name}16\n#define {name}16 tw_{name}16\n#define {name} tw_{name}\n"
@@ -140,6 +139,8 @@ class OpenclRuntime:
         return Built(key, source.encode(), resources, time.perf_counter() - start)
 
     def _build_program(self, source: str, options: tuple[str, ...]) -> Any:
+        if self._device.platform.name == "Portable Computing Language":
+            source, options = quick(source, options)
         try:
             return self.cl.Program(self._context, source).build(options=list(options))
         except self.cl.Error as error:

@@ -1,15 +1,20 @@
 """The functions of OpenCL C that kernels call, as clang's opencl-c.h declares them.
 
 That header has 18,000 lines, which PoCL reads anew for each program: 0.3 s of a core, several times what most
-kernels take. ``UNREAD`` keeps it out; what a kernel calls and is not declared here is an error.
+kernels take. Without it, what a kernel calls and is not declared here is an error.
 """
 
 from __future__ import annotations
 
-UNREAD = "-D_OPENCL_H_"  # the header's own guard
+_UNREAD = "-D_OPENCL_H_"  # the header's own guard
 _INTEGERS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong")
 _FLOATS = ("float", "double")
 _SPACES = ("__global", "__local", "__private")
+
+
+def quick(source: str, options: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return a program and options that build it without the header."""
+    return _DECLARED + source, (*options, _UNREAD)
 
 
 def _declared() -> list[str]:
@@ -33,10 +38,10 @@ def _declared() -> list[str]:
     return found
 
 
-DECLARED = (
+_DECLARED = (
     "#define ANY __attribute__((overloadable))\n"
     "#define CONST __attribute__((overloadable, const))\n"
     "#define PURE __attribute__((overloadable, pure))\n"
     + "\n".join(_declared())
-    + "\n#undef ANY\n#undef CONST\n#undef PURE\n"
-)  # fmt: skip
+    + "\n#undef ANY\n#undef CONST\n#undef PURE\n#line 1\n"
+)
