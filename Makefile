@@ -12,7 +12,7 @@ SHELL := bash
 VENV := .venv
 DEVICE ?= cpu
 DEMO := build/demo
-PYTEST_FLAGS ?= -n auto --maxprocesses 4
+PYTEST_FLAGS ?= -n auto --maxprocesses 4 --dist worksteal
 
 ifdef USE_PYTHON
 PY := $(USE_PYTHON)
@@ -40,7 +40,7 @@ demo: $(DEMO_READY)
 		--json $(DEMO)/resnet-f32.json --markdown $(DEMO)/resnet-f32.md --plot $(DEMO)/resnet-f32.svg
 
 test: $(TEST_READY)
-	$(PY) -m pytest $(PYTEST_FLAGS)
+	OPENBLAS_NUM_THREADS=1 $(PY) -m pytest $(PYTEST_FLAGS)
 
 check: $(TEST_READY)
 	$(PY) -m ruff check

@@ -11,6 +11,11 @@ from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: none of the processes is left with one when the others are done."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache."""

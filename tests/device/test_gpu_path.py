@@ -27,6 +27,7 @@ from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
+from tilewright.runtime.opencl import OPTIONS
 from tilewright.tuning.space import Space
 
 GPU = dict(
@@ -102,7 +103,7 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             pytest.skip(str(error))
         return
     found: Runtime = request.getfixturevalue("cpu")
-    monkeypatch.setattr("tilewright.runtime.opencl.OPTIONS", ("-cl-std=CL1.2", "-w", "-cl-opt-disable"))
+    monkeypatch.setattr("tilewright.runtime.opencl.OPTIONS", (*OPTIONS, "-cl-opt-disable"))
     before = found.device
     found.device = dataclasses.replace(before, **GPU)
     yield found

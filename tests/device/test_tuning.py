@@ -33,6 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     yield Store(folder / "records.sqlite", shipped=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_layer_is_tuned_and_resumed(backend: str, store: Store) -> None:
     first = tune(PROBLEM, backend, "4trials", "random", seed=1, store=store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tuning_fakes import outcome
 from tilewright import trials
 from tilewright.device import for_architecture
 from tilewright.kernels import family
+from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.tuning import model, search
 from tilewright.tuning.experience import KEPT, NEAREST, Experience, Lesson, learn, shipped
@@ -24,19 +26,25 @@ THERE = Problem.parse("n1c128h28w28k128r3s3p1-f32")
 TRIALS = Path(__file__).parents[2] / "tilewright" / "data" / "experience" / "h100.jsonl.gz"
 
 
+@cache
+def ranked(problem: Problem) -> list[Config]:
+    """The model's first choices; to find them takes seconds."""
+    return [config for config, _ in search.rank(problem, DEVICE, DIRECT, 101)]
+
+
 def lesson(problem: Problem, factor: float, count: int = 20) -> Lesson:
     """Trials that were ``factor`` times slower than the model's estimate."""
-    configs = [config for config, _ in search.rank(problem, DEVICE, DIRECT, count)]
+    configs = ranked(problem)[:count]
     times = [(c, factor * model.estimate(DIRECT, problem, DEVICE, c).total_us) for c in configs]
     return Lesson(problem, "direct", tuple(times))
 
 
-@pytest.fixture(scope="module")
-def configs() -> list:
-    return [config for config, _ in search.rank(HERE, DEVICE, DIRECT, 10)]
+@pytest.fixture
+def configs() -> list[Config]:
+    return ranked(HERE)[:10]
 
 
-def test_nothing_is_known_without_trials(configs: list) -> None:
+def test_nothing_is_known_without_trials(configs: list[Config]) -> None:
     assert not Experience().of(DIRECT, HERE, DEVICE).errors(configs).any()
     assert not shipped(for_architecture("sm_80").key).lessons
     other = Experience([lesson(THERE, 2.0)])
@@ -44,7 +52,7 @@ def test_nothing_is_known_without_trials(configs: list) -> None:
     assert not other.of(DIRECT, Problem.parse(str(HERE).replace("f32", "f16")), DEVICE).errors(configs).any()
 
 
-def test_an_error_elsewhere_is_expected_here_in_part(configs: list) -> None:
+def test_an_error_elsewhere_is_expected_here_in_part(configs: list[Config]) -> None:
     near = Experience([lesson(THERE, 2.0)]).of(DIRECT, HERE, DEVICE).errors(configs)
     far = Experience([lesson(Problem.parse("n1c3h224w224k64r7s7p3u2-f32"), 2.0)])
     assert (near > 0.0).all() and (near < math.log(2.0)).all()
@@ -53,7 +61,7 @@ def test_an_error_elsewhere_is_expected_here_in_part(configs: list) -> None:
     assert (same > near).all() and same.max() == pytest.approx(math.log(2.0), rel=0.1)
 
 
-def test_only_the_nearest_layers_are_looked_at(configs: list) -> None:
+def test_only_the_nearest_layers_are_looked_at(configs: list[Config]) -> None:
     near = [lesson(HERE, 1.0, 2)] * NEAREST
     with_far = Experience([lesson(Problem.parse("n1c3h224w224k64r7s7p3u2-f32"), 9.0), *near])
     assert np.allclose(with_far.of(DIRECT, HERE, DEVICE).errors(configs), 0.0)
@@ -65,16 +73,16 @@ def test_a_layer_is_kept_from_its_own_trials_in_any_layout() -> None:
 
 
 def test_the_fastest_and_some_others_are_learnt() -> None:
-    configs = [config for config, _ in search.rank(HERE, DEVICE, DIRECT, 100)]
+    *configs, last = ranked(HERE)
     records = [outcome(config, 10.0 + i, HERE) for i, config in enumerate(configs)]
-    records.append(outcome(search.rank(HERE, DEVICE, DIRECT, 101)[-1][0], None, HERE))
+    records.append(outcome(last, None, HERE))
     (learnt,) = learn(records).lessons
     times = [us for _, us in learnt.times_us]
     assert len(times) <= KEPT and times[: KEPT // 2] == [10.0 + i for i in range(KEPT // 2)]
     assert times == sorted(times) and times[-1] > 90.0
 
 
-def test_the_search_expects_what_it_was_taught(configs: list) -> None:
+def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     """A config that was three times slower than estimated on a like layer falls behind."""
     bad = configs[0]
     slow = Lesson(HERE, "direct", ((bad, 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us),))

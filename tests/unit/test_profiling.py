@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -88,10 +89,18 @@ def test_limiter_of_nothing() -> None:
     assert limiter({"L2 cache": 12.0}, {}, {}) == "L2 cache: 12% of its peak"
 
 
+PROBLEM, DEVICE = Problem.parse("n1c64h56w56k64r3s3p1-f32"), for_architecture("sm_90")
+
+
+@cache
+def chosen() -> Config:
+    """The model's choice; it takes seconds."""
+    return rank(PROBLEM, DEVICE, family("direct"), 1)[0][0]
+
+
 def test_the_model_says_what_it_is() -> None:
-    problem, device = Problem.parse("n1c64h56w56k64r3s3p1-f32"), for_architecture("sm_90")
-    config = rank(problem, device, family("direct"), 1)[0][0]
-    found = modelled(family("direct"), problem, device, config, "no ncu")
+    problem, device = PROBLEM, DEVICE
+    found = modelled(family("direct"), problem, device, chosen(), "no ncu")
     assert (found.source, found.why) == ("model", "no ncu")
     assert "of the predicted time" in found.kernels[0].limiter
     untold = modelled(family("reference"), problem, device, Config.parse("reference:v=1"), "")
@@ -101,10 +110,11 @@ def test_the_model_says_what_it_is() -> None:
 class GpuPlan:
     """As much of a Plan as profiling looks at."""
 
-    problem = Problem.parse("n1c64h56w56k64r3s3p1-f32")
-    device = for_architecture("sm_90")
-    config = rank(problem, device, family("direct"), 1)[0][0]
-    blueprint = family("direct").blueprint(problem, device, config)
+    problem, device = PROBLEM, DEVICE
+
+    def __init__(self) -> None:
+        self.config = chosen()
+        self.blueprint = family("direct").blueprint(self.problem, self.device, self.config)
 
 
 def with_ncu(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

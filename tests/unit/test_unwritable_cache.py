@@ -77,6 +77,7 @@ def test_what_remembers_says_that_it_cannot(line: str, held: bool, cache: Path) 
     assert "TILEWRIGHT_CACHE" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_winners_that_are_there_need_no_writing(cache: Path) -> None:
     """The cache is that of a machine whose layer was tuned, and whose folder was then made read-only."""
     assert run(cache, f"tune {LAYER} --device cpu --budget 1trials", 0o700).returncode == 0

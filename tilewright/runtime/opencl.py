@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,12 @@ from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
+from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_facts import facts
 
 OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
+_KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
 
 # PoCL 3.0 chooses its built-in library by what the CPU can do, and compiles for the CPU that its LLVM 14
@@ -106,6 +109,7 @@ class OpenclRuntime:
         profiling = self.cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self.cl.CommandQueue(self._context, properties=profiling)
         self._events: list[Any] = []  # of the run that is being timed
+        self._program = lru_cache(maxsize=_KEPT)(self._build_program)
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
@@ -128,21 +132,23 @@ class OpenclRuntime:
 
     def _build(self, key: str, source: str) -> Built:
         start = time.perf_counter()
-        program = self._program(source)
+        program = self._program(source, OPTIONS)
         names = [kernel.function_name for kernel in program.all_kernels()]
         most = int(self._device.max_work_group_size)
         resources = {name: Resources(max_threads=most) for name in names}
         return Built(key, source.encode(), resources, time.perf_counter() - start)
 
-    def _program(self, source: str) -> Any:
+    def _build_program(self, source: str, options: tuple[str, ...]) -> Any:
+        if self._device.platform.name == "Portable Computing Language":
+            source, options = quick(source, options)
         try:
-            return self.cl.Program(self._context, source).build(options=list(OPTIONS))
+            return self.cl.Program(self._context, source).build(options=list(options))
         except self.cl.Error as error:
             raise CompileError(f"{self.device.name}: {_first_error(str(error))}") from error
 
     def load(self, built: Built) -> Loaded:
-        """Build for the device; quick where the driver has it in its cache."""
-        program = self._program(built.binary.decode())
+        """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
+        program = self._program(built.binary.decode(), OPTIONS)
         return Loaded(program, {k.function_name: k for k in program.all_kernels()})
 
     def alloc(self, nbytes: int) -> Memory:

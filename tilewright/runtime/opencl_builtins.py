@@ -1,0 +1,47 @@
+"""The functions of OpenCL C that kernels call, as clang's opencl-c.h declares them.
+
+That header has 18,000 lines, which PoCL reads anew for each program: 0.3 s of a core, several times what most
+kernels take. Without it, what a kernel calls and is not declared here is an error.
+"""
+
+from __future__ import annotations
+
+_UNREAD = "-D_OPENCL_H_"  # the header's own guard
+_INTEGERS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong")
+_FLOATS = ("float", "double")
+_SPACES = ("__global", "__local", "__private")
+
+
+def quick(source: str, options: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return a program and options that build it without the header."""
+    return _DECLARED + source, (*options, _UNREAD)
+
+
+def _declared() -> list[str]:
+    """Return the declarations; attributes follow the name of the type."""
+    found = [f"size_t CONST get_{name}(uint);" for name in ("group_id", "local_id", "num_groups")]
+    found += ["void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);"]
+    found += ["void ANY mem_fence(cl_mem_fence_flags);"]
+    found += [f"{t} CONST {name}({t}, {t});" for name in ("min", "max") for t in _INTEGERS]
+    found += [f"{t} CONST {name}({t});" for name in ("exp", "fabs") for t in _FLOATS]
+    for space in _SPACES[:2]:
+        for t in ("int", "uint"):
+            found += [f"{t} ANY atomic_{name}(volatile {space} {t} *, {t});" for name in ("add", "max")]
+            found += [f"{t} ANY atomic_inc(volatile {space} {t} *);"]
+            found += [f"{t} ANY atomic_cmpxchg(volatile {space} {t} *, {t}, {t});"]
+        for t in ("long", "ulong"):
+            found += [f"{t} ANY atom_cmpxchg(volatile {space} {t} *, {t}, {t});"]
+    for v in (f"{t}{{0}} PURE vload{{0}}(size_t, const {{1}} {t} *);" for t in _INTEGERS + _FLOATS):
+        found += [v.format(n, space) for n in (2, 4, 8, 16) for space in (*_SPACES, "__constant")]
+    for v in (f"void ANY vstore{{0}}({t}{{0}}, size_t, {{1}} {t} *);" for t in _INTEGERS + _FLOATS):
+        found += [v.format(n, space) for n in (2, 4, 8, 16) for space in _SPACES]
+    return found
+
+
+_DECLARED = (
+    "#define ANY __attribute__((overloadable))\n"
+    "#define CONST __attribute__((overloadable, const))\n"
+    "#define PURE __attribute__((overloadable, pure))\n"
+    + "\n".join(_declared())
+    + "\n#undef ANY\n#undef CONST\n#undef PURE\n#line 1\n"
+)
