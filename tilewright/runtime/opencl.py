@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -110,6 +111,7 @@ class OpenclRuntime:
         self._queue = self.cl.CommandQueue(self._context, properties=profiling)
         self._events: list[Any] = []  # of the run that is being timed
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
+        self.quick = self._device.platform.name == "Portable Computing Language"  # until one needs the header
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
@@ -139,12 +141,18 @@ class OpenclRuntime:
         return Built(key, source.encode(), resources, time.perf_counter() - start)
 
     def _build_program(self, source: str, options: tuple[str, ...]) -> Any:
-        if self._device.platform.name == "Portable Computing Language":
-            source, options = quick(source, options)
+        if self.quick:
+            with suppress(self.cl.Error):
+                return self._built(*quick(source, options))
         try:
-            return self.cl.Program(self._context, source).build(options=list(options))
+            program = self._built(source, options)
         except self.cl.Error as error:
             raise CompileError(f"{self.device.name}: {_first_error(str(error))}") from error
+        self.quick = False
+        return program
+
+    def _built(self, source: str, options: tuple[str, ...]) -> Any:
+        return self.cl.Program(self._context, source).build(options=list(options))
 
     def load(self, built: Built) -> Loaded:
         """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""

@@ -1,7 +1,7 @@
 """The functions of OpenCL C that kernels call, as clang's opencl-c.h declares them.
 
 That header has 18,000 lines, which PoCL reads anew for each program: 0.3 s of a core, several times what most
-kernels take. Without it, what a kernel calls and is not declared here is an error.
+kernels take. A program that calls something else, or another PoCL that needs the header, is built with it.
 """
 
 from __future__ import annotations
