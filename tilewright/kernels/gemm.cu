@@ -37,7 +37,7 @@
 #define PIXELS (N * P * Q)
 #define OUT (Y_NHWC ? 4 : VECTOR)           // neighbours in y that a thread holds
 #define OUTS (KT * PT / OUT)
-#define MINE ((OUTS + SB - 1) / SB)         // outputs that a thread finishes; of the last ones there may be fewer than shares
+#define MINE ((OUTS + SB - 1) / SB)         // outputs that a thread finishes, or one fewer
 #define FINISHES(me, g) (OUTS % SB == 0 || (g) * SB + (me).share < OUTS)
 
 #include "tile.h"
@@ -264,7 +264,8 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
                 NO_UNROLL for (int s = 0; s < parts; s++) {
                     const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
                     UNROLL for (int g = 0; g < MINE; g++)
-                        if (FINISHES(me, g)) UNROLL for (int i = 0; i < OUT; i++) mine[g][i] += load_fresh(from + g * (SB * TEAM * OUT) + i);
+                        if (FINISHES(me, g)) UNROLL for (int i = 0; i < OUT; i++)
+                            mine[g][i] += load_fresh(from + g * (SB * TEAM * OUT) + i);
                 }
             }
         }

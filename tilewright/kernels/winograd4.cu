@@ -23,6 +23,10 @@
 typedef float value_t;
 #include "winograd4.h"
 
+// Where V and M have element e of channel c and tile t: images of 36 groups of channels.
+#define PRODUCT_AT(e, c, t, channels, nhwc) (nhwc ? ((offset_t)(t) * 36 + (e)) * (channels) + (c) \
+                                                  : ((offset_t)(e) * (channels) + (c)) * TILES + (t))
+
 // The first tile of the slab.
 INLINE int first_tile(const GLOBAL unsigned *drawn) {
     return SLABS == 1 ? 0 : (int)(*(const volatile GLOBAL unsigned *)drawn / BLOCKS_OUT) * SLAB_TILES;
@@ -47,7 +51,7 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
         transform6(v, half_way[0][j], half_way[1][j], half_way[2][j], half_way[3][j], half_way[4][j], half_way[5][j]);
         UNROLL for (int i = 0; i < 6; i++) {
             int e = i * 6 + j;
-            tiles[X_NHWC ? ((offset_t)in_slab * 36 + e) * SIZE_C + c : ((offset_t)e * SIZE_C + c) * TILES + in_slab] = v[i];
+            tiles[PRODUCT_AT(e, c, in_slab, SIZE_C, X_NHWC)] = v[i];
         }
     }
 }
@@ -96,7 +100,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
         float m[6];
         UNROLL for (int i = 0; i < 6; i++) {
             int e = i * 6 + j;
-            m[i] = products[Y_NHWC ? ((offset_t)in_slab * 36 + e) * SIZE_K + k : ((offset_t)e * SIZE_K + k) * TILES + in_slab];
+            m[i] = products[PRODUCT_AT(e, k, in_slab, SIZE_K, Y_NHWC)];
         }
         transform_back(SIDE_P, column, m[0], m[1], m[2], m[3], m[4], m[5]);
         UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
