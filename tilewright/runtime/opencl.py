@@ -29,6 +29,7 @@ from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_facts import facts
 
 OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
+# Where a core has a last cache of its own beside its neighbours', OpenCL tells of one: each reads its share.
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
@@ -115,7 +116,7 @@ class OpenclRuntime:
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
-        self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
+        self._flusher = Flusher(self, max(2 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     def memory_bytes(self) -> int:
         """All memory of the device."""
