@@ -313,7 +313,15 @@ INLINE acc_t atomic_add(volatile __global acc_t *p, acc_t v) {
 #define bits_float(bits) as_float((uint)(bits))
 #define float_bits(v) as_uint(v)
 #define bits_double(bits) as_double((long)(bits))
-INLINE float half_float(ushort half_bits) {  // by hand: vload_half is a call for each element in PoCL
+#ifdef __F16C__  // an x86 with instructions for it: of many elements at once
+INLINE float half_float(ushort bits) { return __builtin_load_halff((const half *)&bits); }
+INLINE ushort float_half(float v) {
+    ushort bits;
+    __builtin_store_halff(v, (half *)&bits);
+    return bits;
+}
+#else  // by hand: vload_half is a call for each element in PoCL
+INLINE float half_float(ushort half_bits) {
     uint bits = (half_bits & 0x7fffu) << 13, exponent = bits & 0x0f800000u;
     bits += 112u << 23;                              // the bias of f32 in place of that of f16
     if (exponent == 0x0f800000u) bits += 112u << 23; // infinity, NaN
@@ -327,6 +335,7 @@ INLINE ushort float_half(float v) {
     if (size < 0x38800000u) return sign | (as_uint(as_float(size) + 0.5f) - 0x3f000000u);  // denormals
     return sign | (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13;
 }
+#endif
 #define EXP(v) exp(v)
 #define cluster_load(p, rank) (*(p))
 #define CLUSTER_BARRIER() BARRIER()
