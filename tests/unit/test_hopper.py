@@ -20,7 +20,7 @@ from sass import instructions, main_loop
 
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
-from tilewright.kernels import family
+from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config
 from tilewright.kernels.hopper_tile import (
     BY_TILE,
@@ -39,7 +39,7 @@ from tilewright.kernels.tools import pack
 from tilewright.problem import Problem
 from tilewright.tuning import model
 from tilewright.tuning.search import rank
-from tilewright.tuning.space import Space
+from tilewright.tuning.space import Space, usable
 
 H100 = for_architecture("sm_90")
 HOPPER = family("hopper")
@@ -95,6 +95,15 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
         packer = pack(problem, H100, found)
         for program in (*found.programs, *packer.programs):
             assert 0 < compile_cuda(program, H100.arch).registers <= 255
+
+
+def test_no_device_without_tensor_cores_is_offered_the_emulation_of_them() -> None:
+    """A GPU by OpenCL, as ``opencl_facts`` describes it."""
+    device = dataclasses.replace(H100, backend="opencl", arch="OpenCL C 3.0", tensor_macs=0)
+    for kind in ("f16", "i8"):
+        found, _ = usable(FAMILIES, R12.with_dtype(kind), device)
+        assert {"direct"} <= {one.name for one in found}
+        assert not {"hopper", "mma"} & {one.name for one in found}
 
 
 def test_the_main_loop_is_products(tmp_path: Path) -> None:
