@@ -11,11 +11,13 @@ from typing import Any
 from tilewright import __version__, kernels
 from tilewright.device import Device
 from tilewright.kernels import tools
-from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Launch
+from tilewright.kernels.bound import Bound, bound
+from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
+from tilewright.tuning.inputs import stays_exact
 
 _HERE = Path(__file__).parent
 PACKED = "packed"
@@ -53,6 +55,7 @@ class Bundle:
         buffers: all that launches name; ``packed`` is the filter as the kernel reads it.
         pack: the launch that packs a kcrs filter, once; None: it is used as given.
         pack_geometry: sizes of the packed filter (see the header's text).
+        bound: how far y may be from the exact answer, of inputs that are -1, 0 or 1.
         run: the launches of a run, in order; one of ``zero`` is a memset, one of ``constant`` fills the
             constant memory of its program (see ``Launch``).
     """
@@ -65,6 +68,7 @@ class Bundle:
     buffers: tuple[Buffer, ...]
     pack: Launch | None
     pack_geometry: dict[str, int]
+    bound: Bound
     run: tuple[Launch, ...]
 
     @property
@@ -158,9 +162,15 @@ def bundle(
         problem=problem, device=device, config=config, note=note,
         programs=tuple(_programs(blueprints, compiled, device)),
         buffers=_buffers(problem, plan), pack=packer.launches[0] if packer else None,
-        pack_geometry=dict(plan.pack or ()),
+        pack_geometry=dict(plan.pack or ()), bound=_bound(problem, family, config),
         run=tuple(_reads_packed(one) if packer else one for one in launches),
     )  # fmt: skip
+
+
+def _bound(problem: Problem, family: Family, config: Config) -> Bound:
+    """Return the verifier's bound; where sums of whole numbers are exact, what rounding y allows."""
+    found = bound(problem, family.chain(problem, config))
+    return replace(found, slope=0.0) if family.exact and stays_exact(problem) else found
 
 
 def _programs(

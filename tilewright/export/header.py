@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from tilewright import __version__
 from tilewright.export.bundle import Bundle
+from tilewright.kernels.bound import Bound
 from tilewright.kernels.family import Launch
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import STORED, Problem
@@ -25,7 +28,8 @@ def header(bundle: Bundle) -> str:
     """Return the text of ``layer.h``."""
     includes = "#include <cuda.h>\n#include <stddef.h>" if bundle.images else "#include <stddef.h>"
     parts = [_about(bundle), _packing(bundle), f"\n#pragma once\n{includes}", _names(bundle)]
-    parts += [_sizes(bundle.problem), _epilogue(bundle.problem), _buffers(bundle), _launches(bundle)]
+    parts += [_sizes(bundle.problem), _epilogue(bundle.problem), _bound(bundle.bound)]
+    parts += [_buffers(bundle), _launches(bundle)]
     return "\n".join(parts) + "\n"
 
 
@@ -117,6 +121,19 @@ def _epilogue(pr: Problem) -> str:
         + f", TW_POOL_PAD = {pool.pad if pool else 0} }};  // TW_POOL: 0 none 1 max 2 mean",
     ]
     return "\n".join(lines)
+
+
+def _bound(bound: Bound) -> str:
+    values = dict(SLOPE=bound.slope, UNIT=bound.unit, LEAST=bound.least, OVERFLOW=bound.overflow)
+    about = (
+        "\n// Of numbers as in check.h y is off by at most TW_SLOPE * size + TW_UNIT * |y| + TW_LEAST, where",
+        "// size is |alpha| conv(|x|, |w|) + |beta z| + |bias|; from TW_OVERFLOW on y is infinite.",
+    )
+    return "\n".join([*about, *(f"#define TW_{name} {_number(value)}" for name, value in values.items())])
+
+
+def _number(value: float) -> str:
+    return repr(value) if math.isfinite(value) else "INFINITY"
 
 
 def _buffers(bundle: Bundle) -> str:
