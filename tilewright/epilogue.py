@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.errors import ProblemError
@@ -266,14 +266,17 @@ def _number64(bits: int) -> float:
 
 def _text32(value: float) -> str:
     """Return the shortest decimal that is this number in f32."""
-    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
-    return next(text for text in texts if _f32(float(text)) == _f32(value)).replace("e+", "e")
+    return _shortest(value, 9, lambda text: _f32(float(text)) == _f32(value))
 
 
 def _text64(value: float) -> str:
     """Return the shortest decimal that is this number in f64."""
-    texts = (f"{value:.{digits}g}" for digits in range(1, 18))
-    return next(text for text in texts if float(text) == value).replace("e+", "e")
+    return _shortest(value, 17, lambda text: float(text) == value)
+
+
+def _shortest(value: float, digits: int, same: Callable[[str], bool]) -> str:
+    texts = (f"{value:.{count}g}".replace("e+", "e") for count in range(1, digits + 1))
+    return min(filter(same, texts), key=len)
 
 
 NOTHING = Epilogue()
