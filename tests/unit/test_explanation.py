@@ -103,6 +103,9 @@ def test_a_family_that_the_model_does_not_know() -> None:
     assert said["model sees"] == {}
     assert "predicted_us" not in said["predicted against measured"]
     assert said["predicted against measured"]["floor_over_measured"] == pytest.approx(0.676, rel=0.01)
+    guessed = replace(DEVICE, rates=replace(DEVICE.rates, source="default"))
+    said = dict(sections(replace(subject(HISTORY), device=guessed)))
+    assert "floor_over_measured" not in said["predicted against measured"]
 
 
 def test_best_records_are_the_newest_correct_of_each_config() -> None:

@@ -27,7 +27,7 @@ from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
-from tilewright.runtime.base import Built
+from tilewright.runtime.base import Built, Runtime
 from tilewright.runtime.nvrtc import compile_cuda
 from tilewright.tuning.inputs import normal_inputs
 
@@ -202,6 +202,15 @@ def expected_launches(about: dict[str, Any]) -> list[str]:
                 f"{one['shared_bytes']} {one['cluster']} {int(one['chained'])}{state}"
             )
     return found
+
+
+def test_no_program_of_an_earlier_export_is_left(cpu: Runtime, tmp_path: Path) -> None:
+    (tmp_path / "mine.cl").write_text("")
+    left = []
+    for config in ("toy:shared-tile", "reference:v=1"):
+        exported(tmp_path, "n1c20h9w9k24r3s3p1-f32", "--device", "cpu", "--config", config)
+        left.append({file.name for file in tmp_path.glob("*.cl")})
+    assert left[1] == {"mine.cl", "reference.cl"} and len(left[0] - left[1]) > 0
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,11 @@ def test_seconds_are_kept_for_the_finalists(clock: list[float]) -> None:
     assert Spending(Budget(seconds=20.0), gpu=False).compare_s == 2.0
 
 
+def test_a_cpu_has_time_to_compare_whatever_the_budget(clock: list[float]) -> None:
+    assert Spending(Budget(seconds=0.1), gpu=False).compare_s == 0.25
+    assert Spending(Budget(seconds=0.1), gpu=True).compare_s == pytest.approx(0.01)
+
+
 def test_it_is_over_when_the_next_trial_would_be_late(clock: list[float]) -> None:
     spent = Spending(Budget(seconds=10.0), gpu=True)
     spent.trial_s = 2.0

@@ -7,17 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tuning_fakes import PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
+from tuning_fakes import GOOD, PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
 
 from tilewright import kernels
 from tilewright.device import Device, for_architecture
 from tilewright.errors import BudgetError, ConfigError, DeviceError, ProblemError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
+from tilewright.record import Measurement
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
+from tilewright.tuning.job import Final
 from tilewright.tuning.tuner import tune
 
 
@@ -200,6 +202,18 @@ def test_only_the_winner_is_called_final() -> None:
     assert stages.count("final") == 1
     assert stages.count("finalist") == len(result.finalists) - 1 > 0
     assert stages.count("trial") == 100
+
+
+@pytest.mark.parametrize(("runs", "us"), [(5, 40.0), (6, 77.0)])
+def test_a_comparison_cut_short_takes_no_known_figure_away(
+    runs: int, us: float, worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def final(self: FakeWorker, configs: list[Config], limits: object) -> list[Final]:
+        return [Final(str(config), Measurement(77.0, 77.0, runs), GOOD) for config in configs]
+
+    monkeypatch.setattr(worker, "final", final)
+    best = go().best
+    assert best and best.measurement and best.cold_us == pytest.approx(us, abs=2.0)
 
 
 def test_a_winner_that_fails_the_full_check_is_no_winner(worker: type[FakeWorker]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,7 @@ import typer
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError, ProblemError
+from tilewright.export import FORMAT
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 
@@ -52,6 +55,7 @@ def export(
         else _for_architecture(problem, arch, given, deterministic)
     )
     _make(folder)
+    _clear(folder)
     for name, data in found.files().items():
         outputs.write(folder / name, data, "--to")
         print(folder / name)
@@ -75,6 +79,15 @@ def _make(to: Path) -> None:
         to.mkdir(exist_ok=True)
     except OSError as error:
         raise options.OptionError(f"--to {to}: {error.strerror or error}") from None
+
+
+def _clear(folder: Path) -> None:
+    """Remove the programs of an earlier export: nobody is to compile what this kernel has not."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        about = json.loads((folder / "layer.json").read_text())
+        for program in about["programs"] if about["format"] == FORMAT else ():
+            for kind in ("cu", "cubin", "cl"):
+                (folder / f"{Path(program['name']).name}.{kind}").unlink(missing_ok=True)
 
 
 def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:

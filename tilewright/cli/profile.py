@@ -33,6 +33,7 @@ def profile(
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "profile")
     options.room([named], runtime)
+    options.measure_once(runtime)  # here, and not below ncu
     from tilewright.execution import Plan
     from tilewright.profiling import modelled, ncu
 

@@ -38,6 +38,7 @@ def run(
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "run")
     options.room([named], runtime)
+    options.measure_once(runtime)
     from tilewright.choices import UNVERIFIED
 
     foretell([named], runtime)

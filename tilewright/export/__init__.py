@@ -1,1 +1,3 @@
 """A kernel as files that need nothing of tilewright: source, cubin, C header, JSON, C example."""
+
+FORMAT = "tilewright-export"

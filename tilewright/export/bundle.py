@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright import __version__, kernels
 from tilewright.device import Device
+from tilewright.export import FORMAT
 from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
@@ -121,7 +122,7 @@ class Bundle:
         ]
         launches = [{**asdict(one), "program": self.program_of(one.kernel)} for one in self.run]
         return {
-            "format": "tilewright-export", "schema": 1, "tilewright": __version__,
+            "format": FORMAT, "schema": 1, "tilewright": __version__,
             "problem": str(problem), "flops": problem.flops, "bytes": problem.bytes,
             "shapes": {name: getattr(problem, f"{name}_shape") for name in "xwzy"},
             "dtype": problem.stored, "math": problem.math, "dtype_out": problem.dtype_out,

@@ -161,7 +161,8 @@ def _measured(subject: Subject) -> dict[str, str | float | int]:
     rows["measured_us"] = f"{_pair(figure)} (cold, {count(figure.runs, 'run')})"
     if subject.estimate:
         rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
-    rows["floor_over_measured"] = floor(subject.problem, subject.device).us / figure.cold_us
+    if subject.device.rates.source != "default":  # a guess says nothing of floors
+        rows["floor_over_measured"] = floor(subject.problem, subject.device).us / figure.cold_us
     rows["tflops"] = subject.problem.flops / figure.cold_us * 1e-6
     if figure.warm_us is not None:
         rows["warm_us"] = figure.warm_us

@@ -9,7 +9,7 @@ from tilewright.errors import RunError
 from tilewright.kernels.family import Config
 from tilewright.record import Record
 from tilewright.tuning.job import Final
-from tilewright.tuning.measure import Limits, ranking
+from tilewright.tuning.measure import FEWEST, Limits, ranking
 from tilewright.tuning.worker import Worker
 
 FINALISTS = 5
@@ -50,7 +50,9 @@ def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: floa
 
 def _renewed(record: Record, row: Final) -> Record:
     """Add what the comparison said to a record of the search."""
-    record = replace(record, measurement=row.measurement, check=row.check or record.check)
+    figures = [figure for figure in (row.measurement, record.measurement) if figure]
+    best_known = max(figures, key=lambda figure: figure.runs >= FEWEST)  # the new one, if it says anything
+    record = replace(record, measurement=best_known, check=row.check or record.check)
     if row.check and not row.check.ok:
         record = replace(record, outcome="correctness", reason=row.check.reason)
     return _staged(record, WINNER if row.check and row.check.ok else RUNNER_UP)

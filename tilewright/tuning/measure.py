@@ -17,7 +17,7 @@ from tilewright.record import Measurement
 
 Run = Callable[[], None]
 _WARM_US = 20_000.0  # how long one warm row of runs may take
-_MIN_INTERVAL = 6  # fewest samples whose range is a 95% interval of the median: 1 - 2 / 2^6
+FEWEST = 6  # fewest samples whose range is a 95% interval of the median: 1 - 2 / 2^6
 
 
 class Clock(Protocol):
@@ -50,7 +50,7 @@ class Limits:
         warm_runs: most runs in the row of the warm figure; 0 takes none.
     """
 
-    min_rounds: int = _MIN_INTERVAL
+    min_rounds: int = FEWEST
     max_rounds: int = 200
     max_s: float = 2.0
     patience_s: float = 0.0
