@@ -91,7 +91,7 @@ class Bench:
         self.progress(f"{layer.name}: tuning", 0.0)
         tune_s, untuned = self._tune(problem)
         self.progress(f"{layer.name}: peers", 0.6)
-        truth = Bound(self.runtime, Plan.make(self.runtime, problem, REFERENCE), inputs).once()
+        truth = BoundPlan(self.runtime, Plan.make(self.runtime, problem, REFERENCE), inputs).once()
         setting, peers = self.setting, self._applicable()
         offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in peers}
         self.progress(f"{layer.name}: measuring", 0.8)
@@ -130,12 +130,12 @@ class Bench:
             return []
         return [peer for peer in applicable(self.runtime.device) if peer in self.peers]
 
-    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, Bound | None]:
+    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundPlan | None]:
         """Bind and check the plan that a user would get."""
         try:
             plan = dispatch(problem, self.runtime, self.store, self.deterministic, self.families)
             check = _check(self.runtime, plan, self.seed)
-            bound = Bound(self.runtime, plan, inputs)
+            bound = BoundPlan(self.runtime, plan, inputs)
             reason = (check.reason if check else "") or deviation(bound.once(), truth).wrong(problem)
         except TilewrightError as error:
             return OurFigure(reason=str(error)), None
@@ -172,30 +172,27 @@ class Bench:
         }  # fmt: skip
 
 
-class Bound:
+class BoundPlan:
     """One of our plans on given inputs, in memory of its own."""
 
     def __init__(self, runtime: Runtime, plan: Plan, inputs: Inputs) -> None:
         """Copy the inputs to the device and pack the filter."""
-        self.runtime, self.plan, problem = runtime, plan, plan.problem
-        self._x, self._w = self._place(inputs.x), self._place(inputs.w)
-        self._bias = self._place(inputs.bias) if problem.epilogue.bias else None
-        self._z = None if inputs.z is None else self._place(inputs.z)
-        self._scale = None if inputs.scale is None else self._place(inputs.scale)
-        self._packed = plan.pack(self._w)
-        self._y = runtime.alloc(problem.y_bytes)
-        runtime.fill(self._y, 0xFF)
+        self.runtime, self.plan = runtime, plan
+        given = {name: self._place(array) for name, array in inputs.given(plan.problem).items()}
+        self._w = given["w"]
+        self._memories = {**given, "w": plan.pack(self._w), "y": runtime.alloc(plan.problem.y_bytes)}
+        runtime.fill(self._memories["y"], 0xFF)
 
     def run(self) -> None:
         """Enqueue one run."""
-        self.plan.run(self._x, self._packed, self._y, self._bias, self._z, scale=self._scale)
+        self.plan.run(self._memories)
 
     def once(self) -> Array:
         """Run, and return y on the host."""
         problem = self.plan.problem
         y = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
         self.run()
-        self.runtime.download(self._y, y)
+        self.runtime.download(self._memories["y"], y)
         return y
 
     def pack_us(self) -> float:

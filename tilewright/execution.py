@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from tilewright.dtypes import FULL, name_of, numpy_dtype
+from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels import family, tools
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Buffer, Config, Family, Launch
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
+
+EXTRAS = ("bias", "z", "scale")  # operands that a kernel is given whether the problem has them or not
+UNUSED_BYTES = 64  # of what is bound and never touched
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,19 +37,8 @@ class Plan:
         note: what a user should know of the choice ("untuned: the model's choice"), or empty.
         built: the compiled programs.
 
-    A Plan has one workspace: run it on one stream at a time.
-
-    Example:
-        >>> import numpy as np
-        >>> from tilewright.kernels import family
-        >>> from tilewright.kernels.family import Config
-        >>> from tilewright.problem import Problem
-        >>> from tilewright.runtime import open_runtime
-        >>> layer = Problem.parse("n1c2h4w4k3r1s1-f32")
-        >>> plan = Plan.make(open_runtime("numpy"), layer, Config.parse("reference:v=1"))
-        >>> x, w = np.ones(layer.x_shape, "f"), np.ones(layer.w_shape, "f")
-        >>> float(plan(x, plan.pack(w)).max())
-        2.0
+    It knows memory of its device alone: ``layer.LayerPlan`` takes arrays. A Plan has one workspace: run it on
+    one stream at a time.
     """
 
     def __init__(
@@ -62,9 +53,9 @@ class Plan:
         self._lent = {buffer: self._aligned.workspace[buffer.name] for buffer in self.blueprint.workspace}
         self._recipe: Blueprint | None = None
         self._unaligned: dict[int | None, _Variant] = {}
-        self._nothing: Memory | None = None
+        self._operands = problem.operands.keys()
+        self._unused = dict.fromkeys(set(EXTRAS) - self._operands, runtime.alloc(UNUSED_BYTES))
         self._packer: tuple[Loaded, Launch] | None = None
-        self._names: dict[Any, str] = {}  # of the libraries' dtypes; to look it up is quicker than to ask
         self.built = self._aligned.built
 
     @classmethod
@@ -81,7 +72,7 @@ class Plan:
         return cls(runtime, problem, kind, config, note)
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """Facts of the device."""
         return self.runtime.device
 
@@ -117,21 +108,17 @@ class Plan:
         fills = any(launch.kernel == "constant" for launch in self.blueprint.launches)
         return fills or self.workspace_bytes > 0
 
-    def pack(self, w: Any, stream: int | None = None) -> Memory:
+    def pack(self, w: Memory, stream: int | None = None) -> Memory:
         """Pack a kcrs filter for this plan, on the device, once.
 
         Args:
-            w: array or Memory of shape ``problem.w_shape`` in the problem's dtype, contiguous.
-            stream: caller's stream handle (CUDA); None: the runtime's.
-
-        Raises:
-            ArrayError: wrong dtype, shape, layout or device.
+            w: filter of shape ``problem.w_shape`` in the problem's dtype.
+            stream: caller's stream handle (CUDA); None: the runtime's, which is waited for.
         """
-        given = w if isinstance(w, Memory) else self._wrap("w", w, self.problem.w_shape)
         if self.blueprint.pack is None:
-            return given
+            return w
         packed = self.runtime.alloc(self.blueprint.packed_bytes)
-        self.pack_into(given, packed, stream)
+        self.pack_into(w, packed, stream)
         if stream is None:
             self.runtime.synchronize()
         return packed
@@ -147,110 +134,29 @@ class Plan:
         self._packer = self.runtime.load(self.runtime.compile(recipe)), recipe.launches[0]
         return self._packer
 
-    def run(
-        self,
-        x: Memory,
-        packed_w: Memory,
-        y: Memory,
-        bias: Memory | None = None,
-        z: Memory | None = None,
-        stream: int | None = None,
-        scale: Memory | None = None,
-    ) -> None:
+    def run(self, memories: Mapping[str, Memory], stream: int | None = None) -> None:
         """Enqueue the launches on bound memory; does not wait.
 
         Args:
-            x: input of ``problem.x_shape`` in the problem's dtype.
-            packed_w: what ``pack`` returned.
-            y: output of ``problem.y_shape`` in ``problem.dtype_out``.
-            bias: K numbers of ``problem.dtype_added``, if and only if the problem has a bias.
-            z: residual of ``problem.z_shape`` in that dtype, if and only if the problem adds one.
+            memories: by name, one for each of ``problem.operands``; w is what ``pack`` returned.
             stream: caller's stream handle (CUDA); None: the runtime's.
-            scale: K f32, if and only if the problem is requantised.
 
         Raises:
-            ArrayError: bias, z or scale is missing or superfluous.
+            ArrayError: an operand is missing or superfluous.
             RunError: the device refused a launch.
         """
-        given = dict(bias=bias, z=z, scale=scale)
-        if any((given[name] is None) == want for name, want in wanted(self.problem).items()):
-            raise _unwanted(self.problem, given)
+        if memories.keys() != self._operands:
+            raise _unlike(self.problem, memories)
         if self.problem.n == 0:
             return
-        bound = {"x": x, "w": packed_w, "y": y}
-        bound |= {name: memory or self._unused() for name, memory in given.items()}
-        variant = self._variant_for(bound, stream)
+        variant = self._variant_for(memories, stream)
+        bound = {**variant.workspace, **self._unused, **memories}
         for launch in variant.blueprint.launches:
-            memories = [bound.get(name) or variant.workspace[name] for name in launch.args]
-            self.runtime.launch(variant.loaded[launch.kernel], launch, memories, stream)
+            given = [bound[name] for name in launch.args]
+            self.runtime.launch(variant.loaded[launch.kernel], launch, given, stream)
 
-    def __call__(
-        self,
-        x: Any,
-        packed_w: Memory,
-        bias: Any = None,
-        z: Any = None,
-        out: Any = None,
-        stream: int | None = None,
-        scale: Any = None,
-    ) -> Any:
-        """Run on arrays: NumPy on a CPU (waits for the answer), CUDA arrays on a GPU (does not).
-
-        Args:
-            x: array of ``problem.x_shape`` in the problem's dtype, contiguous.
-            packed_w: what ``pack`` returned.
-            bias: array of K numbers in ``problem.dtype_added``, if the problem has a bias.
-            z: array of ``problem.z_shape`` in that dtype, if the problem adds a residual.
-            out: array of ``problem.y_shape`` in ``problem.dtype_out`` to write; None: a new one.
-            stream: caller's stream handle (CUDA); None: the runtime's.
-            scale: array of K float32, if the problem is requantised.
-
-        Returns:
-            The output array.
-
-        Raises:
-            ArrayError: wrong dtype, shape, layout or device; or bias or z missing or superfluous.
-        """
-        pr = self.problem
-        x_memory = self._wrap("x", x, pr.x_shape)
-        y = _new_like(x, pr.y_shape, pr.dtype_out) if out is None else out
-        y_memory = self._wrap("out", y, pr.y_shape)
-        b_memory = None if bias is None else self._wrap("bias", bias, (pr.k,))
-        z_memory = None if z is None else self._wrap("z", z, pr.z_shape)
-        s_memory = None if scale is None else self._wrap("scale", scale, (pr.k,))
-        self.run(x_memory, packed_w, y_memory, b_memory, z_memory, stream, s_memory)
-        if self.device.backend != "cuda":
-            self.runtime.synchronize()
-            if not self.runtime.unified:
-                self.runtime.download(y_memory, y)
-        return y
-
-    def _wrap(self, name: str, array: Any, shape: tuple[int, ...]) -> Memory:
-        given = tuple(getattr(array, "shape", ()))
-        dtype = getattr(array, "dtype", type(array).__name__)
-        text = self._names.get(dtype) or self._names.setdefault(dtype, name_of(dtype))
-        want = FULL[dtype_of(self.problem, name)]
-        if text != want:
-            raise ArrayError(f"{name}: dtype {text} was given; must be {want}")
-        if given != shape:
-            raise ArrayError(f"{name}: shape {given} was given; must be {shape} for {self.problem}")
-        if name == "out":
-            flags = getattr(array, "flags", None)
-            if getattr(flags, "writeable", True) is False:
-                raise ArrayError("out: is read-only; must be writable")
-        try:
-            return self.runtime.wrap(array)
-        except ArrayError as error:
-            raise ArrayError(f"{name}: {error}") from error
-
-    def _unused(self) -> Memory:
-        """Return something to bind where the problem has no bias or no z."""
-        if self._nothing is None:
-            self._nothing = self.runtime.alloc(64)
-        return self._nothing
-
-    def _variant_for(self, bound: Mapping[str, Memory], stream: int | None) -> _Variant:
-        if all(memory.aligned for memory in bound.values()):
+    def _variant_for(self, memories: Mapping[str, Memory], stream: int | None) -> _Variant:
+        if all(memory.aligned for memory in memories.values()):
             return self._aligned
         if self._recipe is None:
             self._recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
@@ -283,28 +189,8 @@ class Plan:
         return memory
 
 
-def wanted(problem: Problem) -> dict[str, bool]:
-    """Say which inputs beside x and w a problem has."""
-    return dict(bias=problem.epilogue.bias, z=problem.epilogue.add, scale=problem.requantised)
-
-
-def dtype_of(problem: Problem, name: str) -> str:
-    """Return the dtype of an argument: x, w, bias, z, scale; or of y."""
-    stored, added = problem.stored, problem.dtype_added
-    return dict(x=stored, w=stored, bias=added, z=added, scale="f32").get(name, problem.dtype_out)
-
-
-def _unwanted(problem: Problem, given: Mapping[str, Memory | None]) -> ArrayError:
-    """Return the error of an input that is missing or superfluous."""
-    name = next(name for name, want in wanted(problem).items() if (given[name] is None) == want)
-    what = "missing" if given[name] is None else "given, but the problem has none"
+def _unlike(problem: Problem, given: Mapping[str, Memory]) -> ArrayError:
+    """Return the error of an operand that is missing or superfluous."""
+    name = next(iter(problem.operands.keys() ^ given.keys()))
+    what = "given, but the problem has none" if name in given else "missing"
     return ArrayError(f"{name}: is {what} ({problem})")
-
-
-def _new_like(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """Return a new array of the same library and device."""
-    import sys
-
-    if hasattr(x, "new_empty"):  # torch
-        return x.new_empty(shape, dtype=getattr(sys.modules["torch"], FULL[dtype]))
-    return sys.modules[type(x).__module__.partition(".")[0]].empty(shape, dtype=numpy_dtype(dtype))

@@ -91,9 +91,8 @@ def least_bytes(problem: Problem, device: Device) -> int:
     rows = _touched(_taps(pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0]))
     columns = _touched(_taps(pr.w, pr.s, pr.q, pr.stride[1], pr.dilation[1], pr.pad[2]))
     x_bytes = pr.n * pr.c * rows * columns * DTYPE_BYTES[pr.dtype]
-    more = pr.bias_bytes * pr.epilogue.bias + pr.z_bytes * pr.epilogue.add + pr.scale_bytes
     y_bytes = max(0, pr.y_bytes - device.l2_bytes) if device.lanes == 32 else pr.y_bytes
-    return x_bytes + pr.w_bytes + more + y_bytes
+    return pr.bytes - pr.x_bytes + x_bytes - pr.y_bytes + y_bytes
 
 
 def _taps(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> list[range]:

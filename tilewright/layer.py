@@ -23,7 +23,7 @@ from tilewright.arrays import (
 )
 from tilewright.device import Device
 from tilewright.errors import ArrayError
-from tilewright.execution import Plan, dtype_of
+from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
@@ -75,6 +75,7 @@ class LayerPlan:
         self._name = str(plan.problem)  # for errors; worked out once, since calls are short
         self._home = f"cuda:{plan.device.index}" if plan.device.backend == "cuda" else "cpu"
         self._where = f"{plan.device.backend}:{plan.device.index}"
+        self._operands = plan.problem.operands
         self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
         self._lock = threading.RLock()
 
@@ -132,7 +133,7 @@ class LayerPlan:
         typed(seen, self.problem.stored, f" for {self._name}")
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
-            memory = self.plan.pack(in_place(seen), current_stream(seen))
+            memory = self.plan.pack(self.plan.runtime.wrap(in_place(seen)), current_stream(seen))
         return Packed(memory, self.problem, self.config, self._where)
 
     def __call__(
@@ -187,30 +188,39 @@ class LayerPlan:
         self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
         source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
-        residual = None if z is None else self._residual(z, turned)
         target, result = self._output(x, out, turned)
+        arrays = {"x": source, "y": target}
+        arrays |= {seen.name: in_place(seen) for seen in (bias, scale) if seen is not None}
+        arrays |= {"z": self._residual(z, turned)} if z is not None else {}
         if self.problem.n == 0:
             return result
-        stream = current_stream(x)
+        stream, runtime = current_stream(x), self.plan.runtime
         with self._lock:
             lane = self._lane(stream)
-            packed = self._repack(lane, w, stream) if isinstance(w, Seen) else w
-            shift = None if bias is None else in_place(bias)
-            factors = None if scale is None else in_place(scale)
-            lane.plan(source, packed, shift, residual, target, stream, factors)
+            memories = {name: runtime.wrap(array) for name, array in arrays.items()}
+            memories["w"] = self._repack(lane, w, stream) if isinstance(w, Seen) else w
+            lane.plan.run(memories, stream)
+            if self._home == "cpu":
+                runtime.synchronize()
+                if not runtime.unified:
+                    runtime.download(memories["y"], target)
         return result
 
     def _fit(self, x: Seen, w: Seen | Memory, **given: Seen | None) -> None:
-        """Refuse what is elsewhere, of another dtype, or lies over the output."""
-        pr, filters = self.problem, (w,) if isinstance(w, Seen) else ()
+        """Refuse what is missing, superfluous, elsewhere, of another dtype, or lies over the output."""
+        filters = (w,) if isinstance(w, Seen) else ()
         beside = {name: seen for name, seen in given.items() if seen is not None}
+        for name in ("bias", "z", "scale"):
+            if (name in beside) != (name in self._operands):
+                what = "given, but the problem has none" if name in beside else "missing"
+                raise ArrayError(f"{name}: is {what} ({self._name})")
         self._at_home(x)
         same_home(x, *filters, *beside.values())
         for name, seen in (("x", x), *(("w", seen) for seen in filters), *beside.items()):
-            typed(seen, dtype_of(pr, name), f" for {self._name}")
+            typed(seen, self._operands["y" if name == "out" else name].dtype, f" for {self._name}")
         for name in ("bias", "scale"):
             if name in beside:
-                shaped(beside[name], (pr.k,), f"{self._name}: one for each filter")
+                shaped(beside[name], self._operands[name].shape, f"{self._name}: one for each filter")
         if out := beside.pop("out", None):
             writable(out, x, *beside.values(), *filters)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from tilewright.epilogue import NOTHING, Epilogue
@@ -14,8 +15,28 @@ from tilewright.kinds import DTYPE_BYTES, DTYPES, KINDS, LAYOUTS, MATHS, MAX_EXT
 
 __all__ = [
     "DTYPES", "DTYPE_BYTES", "EXAMPLE", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "NAMES", "STORED",
-    "Problem",
+    "Operand", "Problem",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor of a layer.
+
+    Attributes:
+        name: x, w, bias, z, scale or y.
+        shape: in elements, in the layer's own layout; w is (K, C / groups, R, S).
+        dtype: one of ``DTYPE_BYTES``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -189,11 +210,6 @@ class Problem:
         return self.y_elements * DTYPE_BYTES[self.dtype_out]
 
     @property
-    def bias_bytes(self) -> int:
-        """Bytes of the bias, were there one."""
-        return self.k * DTYPE_BYTES[self.dtype_added]
-
-    @property
     def z_elements(self) -> int:
         """Elements of the sum, and of the residual z."""
         return self.n * self.k * self.p * self.q
@@ -204,15 +220,20 @@ class Problem:
         return self.z_elements * DTYPE_BYTES[self.dtype_added]
 
     @property
-    def scale_bytes(self) -> int:
-        """Bytes of the scales; 0 if nothing is requantised."""
-        return 4 * self.k * self.requantised
+    def operands(self) -> dict[str, Operand]:
+        """The tensors that this layer has, by name: x, w, those of bias, z and scale that it reads, and y."""
+        added = self.dtype_added
+        found = [Operand("x", self.x_shape, self.stored), Operand("w", self.w_shape, self.stored)]
+        found += [Operand("bias", (self.k,), added)] * self.epilogue.bias
+        found += [Operand("z", self.z_shape, added)] * self.epilogue.add
+        found += [Operand("scale", (self.k,), "f32")] * self.requantised
+        found += [Operand("y", self.y_shape, self.dtype_out)]
+        return {operand.name: operand for operand in found}
 
     @property
     def bytes(self) -> int:
-        """Fewest bytes to move: every input once and the output once."""
-        more = self.bias_bytes * self.epilogue.bias + self.z_bytes * self.epilogue.add
-        return self.x_bytes + self.w_bytes + self.y_bytes + self.scale_bytes + more
+        """Bytes of every input and of the output, each once."""
+        return sum(operand.nbytes for operand in self.operands.values())
 
     def with_dtype(self, name: str) -> Problem:
         """Return the same layer in another dtype or math; its epilogue has the numbers of its text."""

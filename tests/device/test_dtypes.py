@@ -15,6 +15,7 @@ from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.reference import numpy_conv
+from tilewright.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import Runtime
 from tilewright.tuning.inputs import normal_inputs
@@ -95,7 +96,7 @@ def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_
         kinds = [DIRECT, family("grouped")] if problem.groups > 1 else [DIRECT]
         configs = [config for kind in kinds for config in _configs(kind, problem, there)]
         for config in [Config.parse("reference:v=1"), *configs]:
-            plan = Plan.make(there, problem, config)
+            plan = LayerPlan(Plan.make(there, problem, config))
             y = plan(inputs.x, plan.pack(inputs.w), None, inputs.z)
             assert (abs(y - want) <= 1e-14 * size).all(), config
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,12 +80,11 @@ def _put(runtime: Runtime, array: Any, shift: int = 0) -> Memory:
 def _run(plan: Plan, data: dict[str, Any], shift: int) -> np.ndarray[Any, Any]:
     """Run with poison in y and guards around it; return y."""
     runtime, problem = plan.runtime, plan.problem
-    x, w = _put(runtime, data["x"], shift), _put(runtime, data["w"])
-    bias = _put(runtime, data["bias"], shift) if problem.epilogue.bias else None
+    memories = {name: _put(runtime, data[name], shift) for name in ("x", "bias") if name in problem.operands}
     whole = runtime.alloc(problem.y_bytes + 2 * GUARD)
     runtime.fill(whole, 0xFF)
     y = runtime.slice(whole, GUARD + shift, problem.y_bytes)
-    plan.run(x, plan.pack(w), y, bias)
+    plan.run({**memories, "w": plan.pack(_put(runtime, data["w"])), "y": y})
     held = np.empty(problem.y_bytes + 2 * GUARD, np.uint8)
     runtime.download(whole, held)
     start = GUARD + shift
@@ -176,9 +176,10 @@ def test_times_are_positive_and_versions_are_text(runtime: Runtime) -> None:
     plan = Plan.make(runtime, problem, Config.parse("reference:v=1"))
     data = _data(problem, 0)
     x, w, y = _put(runtime, data["x"]), plan.pack(_put(runtime, data["w"])), runtime.alloc(problem.y_bytes)
-    assert runtime.timed(lambda: plan.run(x, w, y)) > 0
-    assert runtime.timed(lambda: plan.run(x, w, y), flush=False) > 0
-    assert runtime.warm(lambda: plan.run(x, w, y), 3) > 0
+    run = partial(plan.run, dict(x=x, w=w, y=y))
+    assert runtime.timed(run) > 0
+    assert runtime.timed(run, flush=False) > 0
+    assert runtime.warm(run, 3) > 0
     assert all(isinstance(v, str) for v in runtime.versions().values())
 
 

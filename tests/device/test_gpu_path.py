@@ -17,7 +17,7 @@ import pytest
 
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError, EmptySpace
-from tilewright.execution import Plan, wanted
+from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.bound import bound
@@ -140,11 +140,11 @@ def _put(runtime: Runtime, array: Any, shift: int) -> Memory:
 def computed(plan: Plan, x: Any, w: Any, shift: int = 0, **more: Any) -> Any:
     """Return y of NumPy arrays, wherever the plan runs, ``shift`` bytes off; ``more``: bias, z, scale."""
     runtime = plan.runtime
-    given = {name: _put(runtime, array, shift) for name, array in more.items()}
+    memories = {name: _put(runtime, array, shift) for name, array in dict(x=x, **more).items()}
     y = np.empty(plan.problem.y_shape, numpy_dtype(plan.problem.dtype_out))
     out = runtime.slice(runtime.alloc(y.nbytes + 64), shift, y.nbytes)
     runtime.fill(out, 0xFF)
-    plan.run(_put(runtime, x, shift), plan.pack(_put(runtime, w, shift)), out, **given)
+    plan.run({**memories, "w": plan.pack(_put(runtime, w, shift)), "y": out})
     runtime.download(out, y)
     return y
 
@@ -152,7 +152,7 @@ def computed(plan: Plan, x: Any, w: Any, shift: int = 0, **more: Any) -> Any:
 def _agrees(plan: Plan, shift: int = 0) -> None:
     problem, data = plan.problem, _data(plan.problem)
     e = problem.epilogue
-    y = computed(plan, shift=shift, **{n: a for n, a in data.items() if wanted(problem).get(n, True)})
+    y = computed(plan, shift=shift, **{n: a for n, a in data.items() if n in problem.operands})
     bias, z = (data["bias"] if e.bias else None), (data["z"] if e.add else None)
     ref, size = numpy_conv(problem, data["x"], data["w"], bias, z)
     if problem.requantised:

@@ -17,6 +17,7 @@ from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
+from tilewright.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
 from tilewright.tuning.verify import Verifier
@@ -50,7 +51,7 @@ def _numbers(problem: Problem, seed: int = 1) -> tuple[Any, Any]:
 
 
 def _run(runtime: Runtime, problem: Problem, x: Any, w: Any, config: Config = CONFIG) -> Any:
-    plan = Plan.make(runtime, problem, config)
+    plan = LayerPlan(Plan.make(runtime, problem, config))
     return plan(x.astype(numpy_dtype(problem.stored)), plan.pack(w.astype(numpy_dtype(problem.stored))))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.dtypes import numpy_dtype
+from tilewright.bench import BoundPlan
 from tilewright.errors import DeviceError
 from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
@@ -15,7 +15,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv, reference_f64
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
-from tilewright.runtime import Memory, Runtime, open_runtime
+from tilewright.runtime import Runtime, open_runtime
 from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
 from tilewright.tuning.launcher import Launcher
 from tilewright.tuning.reference import reference
@@ -50,25 +50,9 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
     return found
 
 
-def _put(runtime: Runtime, array: Any) -> Memory | None:
-    if array is None:
-        return None
-    memory = runtime.alloc(array.nbytes)
-    runtime.upload(memory, array)
-    return memory
-
-
 def _run(runtime: Runtime, problem: Problem, data: Inputs) -> Any:
     """Run the reference as a family; return y."""
-    plan = Plan.make(runtime, problem, REFERENCE)
-    x, w, z = _put(runtime, data.x), _put(runtime, data.w), _put(runtime, data.z)
-    y, bias = runtime.alloc(problem.y_bytes), _put(runtime, data.bias) if problem.epilogue.bias else None
-    runtime.fill(y, 0xFF)
-    assert x is not None and w is not None
-    plan.run(x, plan.pack(w), y, bias, z)
-    out = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
-    runtime.download(y, out)
-    return out
+    return BoundPlan(runtime, Plan.make(runtime, problem, REFERENCE), data).once()
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -93,8 +77,8 @@ def test_the_f64_kernel_is_numpys(text: str, runtime: Runtime) -> None:
     verifier = Verifier(runtime, problem, 3)
     data, nothing = verifier._normal, runtime.alloc(64)
     ref, of_size = runtime.alloc(8 * problem.y_elements), runtime.alloc(8 * problem.y_elements)
-    inputs = {"x": data.x, "w": data.w, "bias": data.bias or nothing, "z": data.z or nothing}
-    Launcher(runtime).launch(reference_f64(problem, runtime.device), inputs | {"ref": ref, "size": of_size})
+    bound_to = {"bias": nothing, "z": nothing, **data.inputs, "ref": ref, "size": of_size}
+    Launcher(runtime).launch(reference_f64(problem, runtime.device), bound_to)
     want, size = numpy_conv(problem, data.host.x, data.host.w, data.host.bias, data.host.z)
     assert data.size is not None
     for memory, right in ((data.ref, want), (data.size, size), (ref, want), (of_size, size)):

@@ -12,6 +12,7 @@ import pytest
 from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.reference import numpy_conv
+from tilewright.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime
 from tilewright.tuning.space import sample
@@ -39,12 +40,10 @@ def _worst(runtime: Runtime, problem: Problem, seed: int) -> float:
     """Run twice, over what the first run left; return the error, by its bound."""
     rng = np.random.default_rng(seed)
     config = sample(FAMILY, problem, runtime.device, random.Random(seed))
-    plan = Plan.make(runtime, problem, config)
+    plan = LayerPlan(Plan.make(runtime, problem, config))
     shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
     data: dict[str, Any] = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
-    given = dict(
-        bias=data["bias"] if problem.epilogue.bias else None, z=data["z"] if problem.epilogue.add else None
-    )
+    given = {name: data[name] for name in ("bias", "z") if name in problem.operands}
     packed = plan.pack(data["w"])
     first = plan(data["x"], packed, **given)
     second = plan(data["x"], packed, out=np.full(problem.y_shape, np.nan, np.float32), **given)

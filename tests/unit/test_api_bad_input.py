@@ -352,7 +352,10 @@ WRONG_PLAN: dict[str, tuple[Callable[[], object], str]] = {
         "missing",
     ),
     "bias superfluous": (lambda: plan_of()(X, plan_of().pack(W), B), "the problem has none"),
-    "bias shape": (lambda: plan_of()(X, plan_of().pack(W), B[:2]), r"bias: shape \(2,\)"),
+    "bias shape": (
+        lambda: plan_of("n2c4h7w9k6r3s2+bias")(X, plan_of("n2c4h7w9k6r3s2+bias").pack(W), B[:2]),
+        r"bias: shape \(2,\)",
+    ),
     "out shape": (lambda: plan_of()(X, plan_of().pack(W), out=X.copy()), "out: shape"),
     "out is x": (lambda: identity()(S, identity().pack(S[:, :, :1, :1]), out=S), "overlaps x"),
 }

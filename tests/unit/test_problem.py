@@ -105,7 +105,9 @@ def test_counts(p: Problem) -> None:
     assert (p.x_bytes, p.w_bytes, p.y_bytes, p.z_bytes) == (size * x, size * w, size_out * y, size_out * z)
     more = p.k * p.epilogue.bias + z * p.epilogue.add
     assert p.bytes == size * (x + w) + size_out * (y + more)
-    assert (p.y_elements, p.z_elements, p.bias_bytes) == (y, z, size_out * p.k)
+    assert (p.y_elements, p.z_elements) == (y, z)
+    read = [name for name, has in (("bias", p.epilogue.bias), ("z", p.epilogue.add)) if has]
+    assert [*p.operands] == ["x", "w", *read, "y"]
     assert p.flops == 2 * z * p.cg * p.r * p.s
     assert p.cg * p.groups == p.c and p.kg * p.groups == p.k
     swapped = p.with_layout("nhwc")
@@ -350,7 +352,7 @@ def test_kinds(text: str, dtype: str, math: str, stored: str, added: str, out: s
     p = Problem.parse(text)
     assert (p.dtype, p.math, p.stored, p.dtype_added, p.dtype_out) == (dtype, math, stored, added, out)
     assert str(p) == text and Problem.parse(str(p)) == p and p.with_dtype(p.kind) == p
-    assert p.scale_bytes == (32 if p.requantised else 0)
+    assert [one.nbytes for one in p.operands.values() if one.name == "scale"] == [32] * p.requantised
     assert p.plain.math == "strict" and p.plain.dtype in DTYPES and p.plain.epilogue == p.epilogue
     assert p.with_dtype("f16").plain == p.with_dtype("f16")
 

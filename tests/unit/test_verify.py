@@ -143,7 +143,7 @@ def test_a_changed_residual_or_bias_is_seen(name: str) -> None:
     problem = Problem.parse(OTHERS[1] if name == "z" else OTHERS[0])
     verifier = Verifier(Host(None, problem), problem, seed=1)
     candidate = verifier.candidate(CONFIG)
-    memory = getattr(verifier._normal, name)
+    memory = verifier._normal.inputs[name]
     memory.owner.view(verifier.runtime.dtype_out)[0] += 1  # type: ignore[attr-defined]
     assert f"the kernel changed {name}" in verifier.check(candidate, "full").reason
 
@@ -151,8 +151,7 @@ def test_a_changed_residual_or_bias_is_seen(name: str) -> None:
 def test_writing_past_the_residual_is_seen() -> None:
     problem = Problem.parse(OTHERS[1])
     verifier = Verifier(Host(None, problem), problem, seed=1)
-    z = verifier._normal.z
-    assert z is not None
+    z = verifier._normal.inputs["z"]
     np.frombuffer(z.owner.base, np.uint8)[z.address - z.owner.base.ctypes.data + z.nbytes] = 0
     assert "wrote 1 byte past the end of z" in verifier.check(verifier.candidate(CONFIG)).reason
 

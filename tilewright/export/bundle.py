@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright import __version__, kernels
 from tilewright.device import Device
+from tilewright.execution import UNUSED_BYTES
 from tilewright.export import FORMAT
 from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
@@ -22,7 +23,10 @@ from tilewright.tuning.inputs import stays_exact
 
 _HERE = Path(__file__).parent
 PACKED = "packed"
-UNUSED_BYTES = 64  # of what is bound and never touched
+_OPERANDS = {
+    "x": "input", "w": "filter", "bias": "bias", "z": "residual", "scale": "of the requantised output",
+    "y": "output",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -193,18 +197,15 @@ def _reads_packed(launch: Launch) -> Launch:
 
 
 def _buffers(problem: Problem, plan: Blueprint) -> tuple[Buffer, ...]:
-    pr, out, added = problem, problem.dtype_out, problem.dtype_added
-    bias = pr.bias_bytes if pr.epilogue.bias else UNUSED_BYTES
-    residual = pr.z_bytes if pr.epilogue.add else UNUSED_BYTES
-    found = [
-        Buffer("x", pr.x_bytes, False, f"input, {_sizes(pr.x_shape)} {pr.layout_in}, {pr.stored}"),
-        Buffer("w", pr.w_bytes, False, f"filter, {_sizes(pr.w_shape)} kcrs, {pr.stored}"),
-        Buffer("bias", bias, False, f"{pr.k} {added}" if pr.epilogue.bias else "bound, never read"),
-        Buffer("z", residual, False, f"residual, {added}" if pr.epilogue.add else "bound, never read"),
-        Buffer("y", pr.y_bytes, False, f"output, {_sizes(pr.y_shape)} {pr.layout_out}, {out}"),
-    ]
-    if pr.requantised:
-        found.append(Buffer("scale", pr.scale_bytes, False, f"{pr.k} f32, of the requantised output"))
+    found = []
+    for name, what in _OPERANDS.items():
+        if operand := problem.operands.get(name):
+            layout = {"x": problem.layout_in, "w": "kcrs"}.get(name, problem.layout_out)
+            layout = f" {layout}" if len(operand.shape) == 4 else ""
+            about = f"{what}, {_sizes(operand.shape)}{layout}, {operand.dtype}"
+            found.append(Buffer(name, operand.nbytes, False, about))
+        elif name != "scale":
+            found.append(Buffer(name, UNUSED_BYTES, False, "bound, never read"))
     if plan.pack is not None:
         found.append(Buffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))
     for b in plan.workspace:

@@ -33,8 +33,8 @@ def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
     Raises:
         ProblemError: says how much the arrays take and how much there is.
     """
-    inputs = problem.x_bytes + problem.w_bytes + problem.z_bytes * problem.epilogue.add
-    checked = 2 * inputs + 2 * problem.y_bytes + 3 * _F64 * problem.y_elements
+    inputs = problem.bytes - problem.y_bytes
+    checked = 2 * problem.bytes + 3 * _F64 * problem.y_elements
     unified = runtime is not None and runtime.unified
     _compare(problem, 2 * inputs + checked * unified, "this machine", host_bytes())
     if runtime is not None and not unified:

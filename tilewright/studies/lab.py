@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import kernels
-from tilewright.bench import Bound
+from tilewright.bench import BoundPlan
 from tilewright.choices import REFERENCE, UNVERIFIED
 from tilewright.contest import Entered, offered
 from tilewright.device import parse_selector
@@ -189,7 +189,7 @@ class Lab:
         key = (id(runtime), problem)
         if key not in self._truths:
             reference = Plan.make(runtime, problem, REFERENCE)
-            self._truths[key] = Bound(runtime, reference, self.inputs(problem)).once()
+            self._truths[key] = BoundPlan(runtime, reference, self.inputs(problem)).once()
         return self._truths[key]
 
     def _setting(self, runtime: Runtime) -> Setting:

@@ -41,10 +41,7 @@ def activities(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]
 
 def _once(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
     problem, took = plan.problem, dict[str, float]()
-    e = problem.epilogue
-    given = {"x": inputs.x, "w": inputs.w, "bias": inputs.bias if e.bias else None, "z": inputs.z}
-    given["scale"] = inputs.scale
-    arrays = {name: array for name, array in given.items() if array is not None}
+    arrays = inputs.given(problem)
     host = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
@@ -57,15 +54,13 @@ def _once(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
         for name, array in arrays.items():
             runtime.upload(memory[name], array)
 
-    sizes = {name: array.nbytes for name, array in arrays.items()} | {"y": problem.y_bytes}
-    memory = timed("allocate", lambda: {name: runtime.alloc(size) for name, size in sizes.items()})
+    operands = problem.operands.values()
+    memory = timed("allocate", lambda: {one.name: runtime.alloc(one.nbytes) for one in operands})
     timed("copy to device", upload)
-    packed = timed("pack filter", lambda: plan.pack(memory["w"]))
-    bias, z, scale = (memory.get(name) for name in ("bias", "z", "scale"))
-    timed("launch", lambda: plan.run(memory["x"], packed, memory["y"], bias, z, scale=scale))
+    memory["w"] = timed("pack filter", lambda: plan.pack(memory["w"]))
+    timed("launch", lambda: plan.run(memory))
     timed("synchronize", runtime.synchronize)
     timed("copy to host", lambda: runtime.download(memory["y"], host))
-    bias = z = scale = packed = None
     timed("free", memory.clear)
     return took
 

@@ -32,6 +32,10 @@ class Inputs:
     z: Array | None = None
     scale: Array | None = None
 
+    def given(self, problem: Problem) -> dict[str, Array]:
+        """Return those that the problem has, by name."""
+        return {name: getattr(self, name) for name in problem.operands if name != "y"}
+
 
 def exact_inputs(problem: Problem, seed: int) -> Inputs:
     """Small integers, chosen so that every partial sum is exact in the accumulator, in whatever order.

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.execution import wanted
 from tilewright.kernels.reference import reference_f64
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
@@ -25,27 +24,21 @@ from tilewright.tuning.reference import reference
 class Placed:
     """Inputs on the device with their reference, in f64 and y's layout.
 
-    ``size`` is that of a ``Bound``, None where it was not asked for; ``bias``, ``z`` and ``scale`` are None
-    where the problem has none.
+    ``inputs`` goes by the names of the problem's operands; ``size`` is that of a ``Bound``, None where it was
+    not asked for.
     """
 
     host: Inputs
+    inputs: Mapping[str, Memory]
     ref: Memory
     size: Memory | None
-    x: Memory
-    w: Memory
-    bias: Memory | None = None
-    z: Memory | None = None
-    scale: Memory | None = None
 
     def changed(self, runtime: Runtime) -> str:
         """Name the first input that is no longer what was put there; empty if all are."""
         import numpy as np
 
-        for name in ("x", "w", "bias", "z", "scale"):
-            memory, host = getattr(self, name), getattr(self.host, name)
-            if memory is None:
-                continue
+        for name, memory in self.inputs.items():
+            host = getattr(self.host, name)
             now = np.empty(host.nbytes, np.uint8)
             runtime.download(memory, now)
             if not np.array_equal(now, host.reshape(-1).view(np.uint8)):
@@ -59,15 +52,15 @@ def place(launcher: Launcher, problem: Problem, host: Inputs, fence: Fence, size
     ``sized``: and its size, which only a bound needs.
     """
     runtime = launcher.runtime
-    names = ["x", "w", *(name for name, want in wanted(problem).items() if want)]
-    inputs = {name: fence.alloc(getattr(host, name).nbytes, name) for name in names}
+    arrays = host.given(problem)
+    inputs = {name: fence.alloc(array.nbytes, name) for name, array in arrays.items()}
     for name, memory in inputs.items():
-        runtime.upload(memory, getattr(host, name))
+        runtime.upload(memory, arrays[name])
     if runtime.unified:
         ref, size = _by_numpy(launcher, problem, host, sized)
     else:
         ref, size = _by_kernel(launcher, problem, host, inputs)
-    return Placed(host, ref, size if sized else None, **inputs)
+    return Placed(host, inputs, ref, size if sized else None)
 
 
 def _by_numpy(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tilewright import kernels
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
+from tilewright.execution import EXTRAS, UNUSED_BYTES
 from tilewright.kernels import tools
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config
 from tilewright.problem import Problem
@@ -175,9 +176,9 @@ def _rehearse(
     Its code differs with the block's size and, beyond 2^16 threads, with the grid's: then all is run.
     """
     sizes = {b.name: b.nbytes for b in blueprint.workspace}
-    sizes |= dict(x=problem.x_bytes, y=problem.y_bytes, w=packed_bytes, packed=packed_bytes)
-    sizes |= dict(bias=problem.bias_bytes, z=problem.z_bytes if problem.epilogue.add else 64)
-    sizes["scale"] = max(problem.scale_bytes, 64)
+    sizes |= dict.fromkeys(EXTRAS, UNUSED_BYTES)
+    sizes |= {operand.name: operand.nbytes for operand in problem.operands.values()}
+    sizes |= dict(w=packed_bytes, packed=packed_bytes)
     loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
     for launch in blueprint.launches:
         small = max(g * b for g, b in zip(launch.grid, launch.block, strict=True)) < 1 << 16

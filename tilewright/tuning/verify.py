@@ -63,9 +63,8 @@ class Verifier:
         """
         fence = Fence(self.runtime)
         plan = Plan.make(fence.guarded, self.problem, config)
-        packed = plan.pack(self._normal.w)
-        data = self._normal
-        run = partial(plan.run, data.x, packed, self._y, data.bias, data.z, scale=data.scale)
+        packed = plan.pack(self._normal.inputs["w"])
+        run = partial(plan.run, self._bound(self._normal, packed, self._y))
         return Candidate(plan, fence, packed, run)
 
     def check(
@@ -90,7 +89,7 @@ class Verifier:
             RunError: the device failed.
         """
         stage("run")
-        exact = self._figures(candidate, self._exact, candidate.plan.pack(self._exact.w))
+        exact = self._figures(candidate, self._exact, candidate.plan.pack(self._exact.inputs["w"]))
         stage("run")
         start = time.perf_counter()
         found = self._figures(candidate, self._normal, candidate.packed)
@@ -152,7 +151,7 @@ class Verifier:
         host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
         data = self._place(host, fence)
         stage("run")
-        figures = self._figures(candidate, data, candidate.plan.pack(data.w))
+        figures = self._figures(candidate, data, candidate.plan.pack(data.inputs["w"]))
         if figures.misplaced:
             wrong = count(figures.misplaced, "output")
             return f"NaN and infinity in {where}: {wrong} finite where the reference is not, or the reverse"
@@ -176,8 +175,12 @@ class Verifier:
     def _answer(self, candidate: Candidate, data: Placed, packed: Memory, y: Memory) -> None:
         """Poison y, then run: what is not written stays poison."""
         self.runtime.fill(y, POISON)
-        candidate.plan.run(data.x, packed, y, data.bias, data.z, scale=data.scale)
+        candidate.plan.run(self._bound(data, packed, y))
         self.runtime.synchronize()
+
+    @staticmethod
+    def _bound(data: Placed, packed: Memory, y: Memory) -> dict[str, Memory]:
+        return {**data.inputs, "w": packed, "y": y}
 
     def _place(self, host: Inputs, fence: Fence, sized: bool = False) -> Placed:
         return place(self._launcher, self.problem, host, fence, sized)
