@@ -9,6 +9,7 @@ import pytest
 from tilewright.errors import DeviceError
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
+from tilewright.runtime.flusher import Flusher
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,6 +33,13 @@ def cpu() -> Runtime:
     if found.device.backend != "opencl":
         pytest.skip("no OpenCL here")
     return found
+
+
+@pytest.fixture
+def hasty(cpu: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """The CPU where nobody looks at the times: no need to read 400 MB before each run. Other processes do."""
+    monkeypatch.setattr(cpu, "_flusher", Flusher(cpu, 1 << 20))
+    return cpu
 
 
 @pytest.fixture

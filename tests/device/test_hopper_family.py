@@ -6,6 +6,8 @@ the device; barriers and the order of the roles are not (tests/unit/test_hopper.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -150,14 +152,41 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize(("text", "change"), CASES)
-def test_by_emulation(text: str, change: dict[str, int], runtime: Runtime) -> None:
+def _with_shifts() -> Iterator[tuple[str, dict[str, int], tuple[int, ...]]]:
+    """The cases; every other one of a dtype and a way to read x is also off by four bytes.
+
+    This changes two things alone: x is copied where it was read as it is, and y is stored one by one.
+    """
+    seen: Counter[tuple[str, int]] = Counter()
+    for text, change in CASES:
+        problem, used = Problem.parse(text), BASE | change
+        like = problem.kind, used["x"]
+        yield text, change, (0,) if seen[like] % 2 else (0, 4)
+        seen[like] += 1
+
+
+def test_every_way_to_store_is_off_by_four_bytes_somewhere() -> None:
+    def ways(shifted: bool) -> set[tuple[str, int, str]]:
+        found = set()
+        for text, change, shifts in _with_shifts():
+            problem, used = Problem.parse(text), BASE | change
+            if shifts[1:] or not shifted:
+                found.add((problem.layout_out, used["combine"], str(problem.epilogue.pool is not None)))
+        return found
+
+    assert ways(True) == ways(False)
+
+
+@pytest.mark.parametrize(("text", "change", "shifts"), _with_shifts())
+def test_by_emulation(
+    text: str, change: dict[str, int], shifts: tuple[int, ...], runtime: Runtime
+) -> None:
     problem = Problem.parse(text)
     runtime.device = replace(runtime.device, max_cluster=8)
     config = Config.make("hopper", BASE | change)
     assert family("hopper").refuses(problem, runtime.device) is None
     plan = Plan.make(runtime, problem, config)
-    for shift in (0, 4):
+    for shift in shifts:
         _agrees(plan, shift)
 
 

@@ -93,11 +93,26 @@ def test_the_model_knows_pipelines_tiles_and_tensor_cores() -> None:
     assert times[1].facts["tensor_us"] > 0.8 * times[1].terms_us["main_loop_us"]
 
 
-@pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
-def test_a_first_choice_compiles_everywhere(layer: shapes.Layer, dtype: str, cache: None) -> None:
+# Alike in all that registers hold: each layer is compiled in one of two, and for one of two architectures.
+ALIKE = (("f16", "bf16"), ("i8", "q8"))
+CASES = [
+    (layer, dtype, turn // 2)
+    for turn, layer in enumerate(LAYERS)
+    for dtype in KINDS
+    if dtype not in {pair[turn % 2] for pair in ALIKE}
+]
+
+
+def test_every_dtype_is_compiled_in_both_turns() -> None:
+    assert {(dtype, turn % 2) for _, dtype, turn in CASES} == {(d, t) for d in KINDS for t in range(2)}
+
+
+@pytest.mark.parametrize(("layer", "dtype", "turn"), CASES, ids=lambda value: getattr(value, "name", value))
+def test_a_first_choice_compiles_here_and_there(
+    layer: shapes.Layer, turn: int, dtype: str, cache: None
+) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    from test_winners_compile import compiles_everywhere
+    from test_winners_compile import compiles
 
     problem = layer.problem.with_dtype(dtype)
     if MMA.refuses(problem, H100):
@@ -106,7 +121,7 @@ def test_a_first_choice_compiles_everywhere(layer: shapes.Layer, dtype: str, cac
     ranked = rank(problem, H100, MMA, GUESSES[3] + 1)
     for place in GUESSES[:4]:  # as dispatch does
         try:
-            compiles_everywhere(problem, ranked[place][0])
+            compiles(problem, ranked[place][0], turn)
             return
         except CompileError as error:
             last = error

@@ -19,7 +19,6 @@ from tilewright.record import Check
 from tilewright.report.study import cell, duration, part_table, study_markdown
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
-from tilewright.runtime.flusher import Flusher
 from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.lab import Lab
@@ -47,6 +46,12 @@ SMALL = Layer("S", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
 NAIVE = "textbook:step=0.bw=8.bh=8.bk=1.pool=0"
 
 pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@pytest.fixture
+def runtime(hasty: Runtime) -> Runtime:
+    """The CPU, in haste."""
+    return hasty
 
 
 def lab(runtime: Runtime) -> Lab:
@@ -139,11 +144,8 @@ def test_times_as_printed(text: str, us: float | None) -> None:
 @pytest.mark.timeout(900)  # a minute on 4 cores of one's own
 @pytest.mark.parametrize("name", engine.NAMES)
 def test_quick_run(
-    name: str, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    # Nobody looks at the times: no need to read 400 MB before each run. The tuner's processes still do.
-    monkeypatch.setattr(runtime, "_flusher", Flusher(runtime, 1 << 20))
+    name: str, runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
     assert main(["study", name, "--quick", "--device", "cpu", *outputs]) == 0

@@ -49,6 +49,12 @@ PART = {"title": "steps", "kind": "ladder", "note": "", "columns": []}  # all of
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
+@pytest.fixture
+def runtime(hasty: Runtime) -> Runtime:
+    """The CPU, in haste."""
+    return hasty
+
+
 def lab(runtime: Runtime) -> Lab:
     """A quick lab with an empty store."""
     return Lab(runtime, Store(shipped=False), quick=True)

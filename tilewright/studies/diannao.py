@@ -79,6 +79,7 @@ def appendix(layer: str) -> tuple[Step, ...]:
     )  # fmt: skip
 
 
+FOUR = tuple(seldom(layer) for layer in (CONV1, CONV2, CLASS1, CLASS2))
 ON_CPU = (
     Step("blocked loop nest on the CPU", "direct on the host's cores", family="direct", on="cpu"),
     Step("tilewright", "on the study's device", family="all"),
@@ -109,9 +110,9 @@ STUDY = Study(
                   note=COPIED if name == "class1" else "")
             for name, (layer, steps) in SWEEPS.items()
         ),
-        Steps("Against the peers", (CONV1, CONV2, CLASS1, CLASS2), NOW, chart="bars",
+        Steps("Against the peers", FOUR, NOW, chart="bars",
               baseline="fastest peer", model=True),
-        Steps("Against the loop nest on a CPU that it started from", (CONV1, CONV2, CLASS1, CLASS2), ON_CPU,
+        Steps("Against the loop nest on a CPU that it started from", FOUR, ON_CPU,
               baseline="blocked loop nest on the CPU"),
         *(
             Whole(f"{layer.name}: time by activity", (seldom(layer),), steps, table=f"diannao-{name}-times",

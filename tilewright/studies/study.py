@@ -137,7 +137,7 @@ class Search:
     strategies: tuple[str, ...] = ("all", "random", "model", "local")
     family: str = "direct"
     seconds: float = 6.0
-    quick_trials: int = 6
+    quick_trials: int = 2
     note: str = ""
     published: Mapping[str, str] = field(default_factory=dict)
 

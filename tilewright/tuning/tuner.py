@@ -154,7 +154,8 @@ class _Run:
         side = ThreadPoolExecutor(1)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         job = replace(self.worker.job, facts=asdict(self.device))
-        self.ahead = Ahead(job, min(_MOST_COMPILERS, max(1, cores - self.gpu)))
+        wanted = self.budget.trials or _MOST_COMPILERS  # no more than there are configs to compile
+        self.ahead = Ahead(job, min(wanted, _MOST_COMPILERS, max(1, cores - self.gpu)))
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
