@@ -65,7 +65,7 @@ def conv2d(
     math: str = "strict",
     scale: Array = None,
 ) -> Array:
-    """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) in one kernel, the fastest known.
+    """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) by the fastest kernel known.
 
     The filter is packed anew in each call, since it may have changed in place; a network that runs
     often packs once: ``p = tw.plan(...); packed = p.pack(w); p(x, packed)``. A layer that was never
@@ -92,7 +92,7 @@ def conv2d(
         out: array to write; None: a new one of x's library, laid out as x is.
         device: None: where x is. "numpy" or "opencl:N" choose how CPU arrays are computed.
         layout: "nchw" or "nhwc", of x, z and the output.
-        deterministic: only kernels that give the same bits each time.
+        deterministic: only kernels that give the same bits each time on the same device.
         math: how float32 is multiplied: "strict"; "tf32": factors rounded to 11 bits; "accurate": on tensor
             cores, as exact as strict but for denormals and what overflows (see ``Problem``).
         scale: (K,) float32: the sums v of int8 are requantised, clamp(round(scale[k] * v), -128, 127), and
@@ -105,6 +105,9 @@ def conv2d(
         ArrayError: an array's dtype, shape, strides, library or device does not fit.
         ProblemError: another argument is malformed, or the output would be empty.
         DeviceError: there is no such device.
+        CompileError: no kernel of the layer compiles.
+        OutOfMemory: there is no room for its workspace.
+        RunError: the device failed.
 
     Example:
         >>> import numpy as np, tilewright as tw
@@ -148,12 +151,14 @@ def plan(
         store: where winners are kept; None: your own, and those that are shipped.
 
     Returns:
-        A plan; its ``note`` says so if the layer was never tuned: nothing has verified its kernel then.
+        A plan. Where the layer was never tuned, and so no kernel verified, its ``note`` says that.
 
     Raises:
         ProblemError: the string cannot be read; names the part.
         ConfigError: the config cannot be read or breaks a rule, or there is no such family; names it.
         DeviceError: there is no such device.
+        CompileError: the compiler refuses the config, or all that are known.
+        OutOfMemory: there is no room for its workspace.
 
     Example:
         >>> import tilewright as tw
@@ -205,7 +210,7 @@ def tune(
     Raises:
         ProblemError: the string cannot be read, there is nothing to compute or no room for the arrays, or no
             family takes it.
-        ConfigError: there is no such family or strategy, or the seed is none.
+        ConfigError: there is no such family or strategy, or the seed or progress is malformed.
         DeviceError: there is no such device, or none that runs kernels.
         BudgetError: the budget cannot be read.
         RunError: no config was right within the budget.

@@ -10,13 +10,13 @@ from tilewright.errors import DeviceError
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured speeds of one device. Defaults are replaced by ``tilewright.calibrate``.
+    """Speeds of one device; ``tilewright calibrate`` measures them.
 
     Attributes:
         empty_us: device-event time of a kernel that does nothing.
         read_gbs: cold read bandwidth of main memory, 1e9 bytes/s.
-        f32_tflops: peak of dependent-free f32 multiply-adds, 2 flops each.
-        source: where the figures come from (a datasheet or "calibrated").
+        f32_tflops: peak of independent f32 multiply-adds, 1e12 flops/s, 2 each.
+        source: "datasheet", "calibrated", or "default": a guess.
     """
 
     empty_us: float
@@ -28,6 +28,9 @@ class Rates:
 @dataclass(frozen=True)
 class Device:
     """What is known of one device without touching it.
+
+    Of a CPU a unit is a core, a lane an f32 element of a vector, and the registers of a thread are the
+    elements of all vector registers.
 
     Attributes:
         name: the vendor's name of it.
@@ -48,8 +51,8 @@ class Device:
         max_cluster: most blocks of a portable cluster (1: no clusters).
         driver: version of the driver or platform.
         rates: measured speeds.
-        tensor_macs: products of f16 that the tensor cores of a unit add up in f32 a cycle, by ``mma.sync``;
-            of i8 twice as many. 0: there are none, or not with the instructions of sm_80.
+        tensor_macs: f16 multiply-accumulates a cycle of the tensor cores of a unit, by ``mma.sync``; of i8
+            twice as many. 0: there are none, or not with the instructions of sm_80.
     """
 
     name: str

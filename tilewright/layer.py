@@ -33,7 +33,14 @@ _TURNED = "channels_last, as x is"
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A filter in the order that one config of one problem reads it; it stays on its device, e.g. cuda:1."""
+    """A filter as one kernel reads it; made by ``LayerPlan.pack``.
+
+    Attributes:
+        memory: the packed filter, on its device.
+        problem: the layer that it belongs to.
+        config: the kernel that it was packed for; no other can read it.
+        device: where it is, e.g. cuda:1.
+    """
 
     memory: Memory
     problem: Problem
@@ -56,10 +63,11 @@ class LayerPlan:
     """One layer, ready to run on arrays. Made by ``tilewright.plan``.
 
     Attributes:
-        plan: the compiled kernel below.
+        plan: the kernel, which runs memory of the device rather than arrays.
 
-    It may be called from several threads, and on several streams: each stream gets a workspace and
-    constant memory of its own. A CUDA call enqueues and returns; a CPU call waits for the answer.
+    It may be called from several threads, whose calls are enqueued one after the other, and on several
+    streams: each gets a workspace and constant memory of its own at its first call, and has them as long as
+    the plan lives. A CUDA call enqueues and returns; a CPU call waits for the answer.
 
     Example:
         >>> import numpy as np, tilewright as tw
@@ -127,6 +135,7 @@ class LayerPlan:
 
         Raises:
             ArrayError: wrong dtype, shape, device or strides.
+            OutOfMemory: there is no room for the packed filter.
         """
         seen = look("w", w)
         self._at_home(seen)
@@ -162,8 +171,11 @@ class LayerPlan:
             ``out``, or the new array. On CUDA it is computed on the caller's current stream.
 
         Raises:
-            ArrayError: wrong dtype, shape, device, strides; bias or z missing or superfluous; out
+            ArrayError: wrong dtype, shape, device, strides; bias, z or scale missing or superfluous; out
                 overlaps an input.
+            CompileError, OutOfMemory: the first call on a stream may need a workspace, and the first with
+                arrays that are not 16-byte aligned a kernel of its own.
+            RunError: the device failed.
         """
         if not isinstance(packed_w, Packed):
             raise ArrayError(

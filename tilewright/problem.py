@@ -99,24 +99,24 @@ class Problem:
 
     @property
     def p(self) -> int:
-        """Height of the sum, before any pool."""
+        """Height of the convolution's output, before any pool."""
         span = self.dilation[0] * (self.r - 1) + 1
         return (self.h + self.pad[0] + self.pad[1] - span) // self.stride[0] + 1
 
     @property
     def q(self) -> int:
-        """Width of the sum, before any pool."""
+        """Width of the convolution's output, before any pool."""
         span = self.dilation[1] * (self.s - 1) + 1
         return (self.w + self.pad[2] + self.pad[3] - span) // self.stride[1] + 1
 
     @property
     def y_p(self) -> int:
-        """Height of the output: of the sum, or pooled."""
+        """Height of y, behind any pool."""
         return self.epilogue.pool.out(self.p) if self.epilogue.pool else self.p
 
     @property
     def y_q(self) -> int:
-        """Width of the output: of the sum, or pooled."""
+        """Width of y, behind any pool."""
         return self.epilogue.pool.out(self.q) if self.epilogue.pool else self.q
 
     @property
@@ -136,7 +136,7 @@ class Problem:
 
     @property
     def whole(self) -> bool:
-        """Whether all sums are whole numbers."""
+        """Whether x, w and all sums are integers."""
         return self.dtype in ("i8", "q8")
 
     @property
@@ -146,7 +146,7 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """What its string says of dtype and math: one of NAMES."""
+        """The dtype, or where it is not strict the math, as the problem string has it: one of NAMES."""
         return self.dtype if self.math == "strict" else self.math
 
     @property
@@ -181,7 +181,7 @@ class Problem:
 
     @property
     def z_shape(self) -> tuple[int, int, int, int]:
-        """Shape of the sum and of the residual z, in the output's layout."""
+        """Shape of the convolution before any pool, and of the residual z, in the output's layout."""
         return _laid_out(self.layout_out, self.n, self.k, self.p, self.q)
 
     @property
@@ -211,12 +211,12 @@ class Problem:
 
     @property
     def z_elements(self) -> int:
-        """Elements of the sum, and of the residual z."""
+        """Elements of the convolution before any pool, and of the residual z."""
         return self.n * self.k * self.p * self.q
 
     @property
     def z_bytes(self) -> int:
-        """Bytes of the residual z, were there one."""
+        """Bytes that a residual z has, or would have."""
         return self.z_elements * DTYPE_BYTES[self.dtype_added]
 
     @property

@@ -12,9 +12,12 @@ NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the model says of a config: total time and its terms, all in us.
+    """What the model says of a config.
 
-    ``facts`` holds figures worth showing that are not times (intensities, occupancy, waves, ...).
+    Attributes:
+        total_us: the predicted time, cold.
+        terms_us: what it is made of, by name ("launch_us", "main_loop_us", ...).
+        facts: figures worth showing that are not times (intensities, occupancy, waves, ...).
     """
 
     total_us: float
@@ -28,8 +31,8 @@ class Check:
 
     Attributes:
         ok: every check passed.
-        max_error: largest |y - ref|.
-        bound: the a-priori bound at the element whose error is largest relative to its bound.
+        max_error: largest |y - ref|, in units of y.
+        bound: the a-priori bound, in units of y, at the element whose error is largest relative to its bound.
         worst: largest error / bound over all elements (<= 1 when right).
         exact: bit-equal to the reference on integer inputs.
         repeatable: two runs gave the same bits.
@@ -68,13 +71,30 @@ class Measurement:
 
 
 def is_noisy(cold_us: float, ci95_us: float) -> bool:
-    """Whether the half width of an interval is over 5% of the time, and over the 0.3 us of a clock."""
+    """Whether the half width of an interval is over 5% of the time, and over a GPU clock's 0.3 us."""
     return ci95_us > max(NOISY * cold_us, 0.3)
 
 
 @dataclass(frozen=True)
 class Record:
-    """One outcome of one config on one problem and device, kept for ever."""
+    """One outcome of one config on one problem and device, kept for ever.
+
+    Attributes:
+        problem: the problem string.
+        device: ``Device.key``.
+        family: name of the kernel family.
+        config: text of the ``Config``.
+        outcome: "correct"; "correctness": a wrong answer; "timeout": too slow, or it hung; "compile": refused
+            by the compiler; "runtime": it failed or crashed; "constraints": it breaks a rule of its family.
+        deterministic: whether two runs give the same bits.
+        check: how right it is; None where it never ran.
+        measurement: how fast; None where it was not timed.
+        reason: why it is not "correct", one line.
+        registers: most that a thread of any of its kernels takes; 0 where the compiler does not say.
+        workspace_bytes: device memory beside the tensors and the packed filter.
+        compile_s: seconds that the compiler took.
+        context: versions, clocks, and "stage": "trial", "finalist" or "final" (the winner of a comparison).
+    """
 
     problem: str
     device: str
