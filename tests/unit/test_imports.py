@@ -16,7 +16,16 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 # its package. A new kernel family needs no line here.
 ORDER = (
     ("errors", "dtypes", "kinds", "epilogue", "grammar", "problem", "device", "floor", "record", "rows"),
-    ("shapes", "fields", "files", "kernels.family", "kernels.tensor_map", "kernels.tile", "kernels.source"),
+    (
+        "shapes",
+        "fields",
+        "files",
+        "kernels.family",
+        "kernels.tensor_map",
+        "kernels.tile",
+        "kernels.source",
+        "kernels.work",
+    ),
     ("kernels",),
     (
         "tuning.space",

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from tilewright.device import Device
 from tilewright.kernels.direct import Direct
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.reference import Reference, spread
 from tilewright.kernels.tools import pack
+from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 
 SUMS = "requant_sums"

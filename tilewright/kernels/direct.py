@@ -17,7 +17,7 @@ from tilewright.kernels.direct_tile import (
     staging,
 )
 from tilewright.kernels.direct_work import work_of
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.tile import (
     ATOMIC,
     ATOMIC_SUMS,
@@ -35,6 +35,7 @@ from tilewright.kernels.tile import (
     zeros_before,
 )
 from tilewright.kernels.word import as_words, word_bytes, word_channels, word_registers, words
+from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  # fill any number of units

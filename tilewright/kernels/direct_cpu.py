@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule
 from tilewright.kernels.tile import (
     ATOMIC,
     ATOMIC_SUMS,
@@ -26,6 +26,7 @@ from tilewright.kernels.tile import (
     zeros_before,
 )
 from tilewright.kernels.word import as_words, filter_bytes, issue_slots, word_bytes, word_registers, words
+from tilewright.kernels.work import CpuWork
 from tilewright.problem import DTYPES, Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
@@ -230,13 +231,8 @@ def chain(pr: Problem, cf: Values) -> int:
     return geometry(pr, cf).share * pr.r * pr.s + cf["sg"] + 1
 
 
-def work(pr: Problem, device: Device, cf: Values) -> Work:
-    """Count what one block does, in instructions of its core.
-
-    ``steps`` are turns of the inner loop, ``load_bytes`` what they read of the filter, ``tile_bytes``
-    the filter of one register tile, ``wavefronts`` what a block reads of it at least;
-    ``input_bytes`` is the input under each register tile, all together.
-    """
+def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
+    """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
     geo, taps = geometry(pr, cf), pr.r * pr.s
     shares, images = cf["sg"], geo.view.n * pr.groups
     tiles_of_block = images * shares / geo.blocks  # to those of one image and group
@@ -246,24 +242,23 @@ def work(pr: Problem, device: Device, cf: Values) -> Work:
     turns = tiles * geo.share * taps
     pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
     tile_bytes = float(geo.word) * geo.share * taps * geo.tile_k
-    return Work(
-        blocks=geo.blocks, threads=1, registers=_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]),
-        resident=1, shared_bytes=geo.shared_bytes if cf["x"] else 0,
-        steps=int(turns), buffers=cf["x"], fma=turns * cf["tk"] * pixels * issue_slots(pr, device),
-        shared_loads=turns * pixels, global_loads=turns * cf["tk"],
-        staging=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
-        epilogue=tiles * _storing(pr, cf, geo),
-        wavefronts=tile_bytes * min(cf["nk"], geo.filter_tiles),
-        load_bytes=tile_bytes * tiles, store_sectors=tiles * outputs / 8,
-        dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
-        cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
+    return CpuWork(
+        blocks=geo.blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
+        combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else float(geo.word) * tiles * outputs * geo.blocks,
-        tile_bytes=tile_bytes,
-        input_bytes=float(geo.word) * tiles * geo.share * _under_tile(pr, cf),
         useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),
         register_intensity=2.0 * outputs / (pixels + geo.tile_k),
         block_intensity=2.0 * turns * outputs
         / (geo.share * geo.xh * geo.xw + tile_bytes / geo.word * cf["nk"]),
+        vectors=_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]) // device.lanes,
+        width=cf["v"] * word_registers(pr),
+        multiply_adds=turns * cf["tk"] * pixels * issue_slots(pr, device),
+        filter_loads=turns * cf["tk"], input_loads=turns * pixels, turns=int(turns),
+        copying=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
+        storing=tiles * _storing(pr, cf, geo),
+        filter_bytes=tile_bytes * tiles, filter_once_bytes=tile_bytes * min(cf["nk"], geo.filter_tiles),
+        filter_tile_bytes=tile_bytes, input_bytes=float(geo.word) * tiles * geo.share * _under_tile(pr, cf),
+        input_tile_bytes=geo.shared_bytes if cf["x"] else 0,
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
-from tilewright.kernels.family import Work
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.word import (
     as_words,
@@ -16,12 +15,13 @@ from tilewright.kernels.word import (
     word_bytes,
     word_registers,
 )
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 ENGINE_FIRST = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
 
 
-def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
+def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> GpuWork:
     geo = geometry(pr, cf)
     taps, registers_of = pr.r * pr.s, word_registers(pr)
     channels = cf["cs"] // (cf["sw"] * cf["sb"]) * geo.steps  # of one thread
@@ -41,7 +41,7 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     copies = (5.0 if xs.copies else 22.0) + _making(pr, xs.run)
     staged = xs.items / geo.threads * copies + (cf["f"] == 1) * registers_of * f_step / geo.threads / 4 * 1.5
     word = float(word_bytes(pr))
-    return Work(
+    return GpuWork(
         blocks=blocks, threads=geo.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=shared_bytes(pr, cf, geo),
         steps=geo.steps, buffers=_buffers(pr, cf), fma=fma * issue_slots(pr, device),

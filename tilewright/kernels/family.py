@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.device import Device
 from tilewright.errors import ConfigError
 from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
 
@@ -156,79 +157,6 @@ class Blueprint:
     def target(self, arch: str) -> str:
         """Return what a compiler calls an architecture, with its own instructions where they are used."""
         return f"{arch}a" if self.specific else arch
-
-
-@dataclass(frozen=True)
-class Work:
-    """What the model reads of one Config: counts of its main kernel, and of how shares meet.
-
-    Attributes:
-        blocks: thread blocks of the launch.
-        threads: threads of a block.
-        registers: estimate of registers of a thread.
-        resident: blocks that a unit holds at once.
-        shared_bytes: shared memory of a block.
-        steps: turns of the main loop of a block.
-        buffers: staging buffers of the main loop (0: nothing is staged).
-        fma: vector-lane multiply-adds of a thread, in all.
-        shared_loads: 32-bit words that a thread loads from shared memory, in all.
-        global_loads: 32-bit words that a thread loads straight from global memory, in all.
-        staging: instructions of a thread that stage the inputs, in all.
-        epilogue: instructions of a thread after the main loop, in all.
-        wavefronts: cycles that the shared loads of a block hold the shared-memory port, in all.
-        load_bytes: bytes that a block loads from the L2 cache, in all.
-        store_sectors: 32-byte sectors that a block writes.
-        dram_bytes: bytes of the packed filter, input and output, each once.
-        cluster: shares of C across a cluster.
-        shares: shares of C across the grid.
-        combine: how those meet: none, atomic, two_pass, last.
-        partial_bytes: bytes of partial sums written to memory in all.
-        tile_bytes: bytes of one block's output tile.
-        useful: outputs asked for / outputs computed.
-        register_intensity: flops per element loaded into registers (the source's equation).
-        block_intensity: flops per element staged by a block (the source's equation).
-        input_bytes: bytes of the input that a block's inner loops read from caches (CPU).
-        more_launches: launches before and after the main kernel, beside those that combine.
-        more_bytes: bytes that those read and write, in all.
-        tensor_cycles: cycles that a block holds all tensor cores of a unit, in all.
-        turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
-        gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
-        first: time from the launch to the first data, where 1 is that of blocks whose threads all load.
-        stays: whether blocks take tile after tile: the next one's data come while sums are stored.
-    """
-
-    blocks: int
-    threads: int
-    registers: int
-    resident: int
-    shared_bytes: int
-    steps: int
-    buffers: int
-    fma: float
-    shared_loads: float
-    global_loads: float
-    staging: float
-    epilogue: float
-    wavefronts: float
-    load_bytes: float
-    store_sectors: float
-    dram_bytes: float
-    cluster: int
-    shares: int
-    combine: str
-    partial_bytes: float
-    tile_bytes: float
-    useful: float
-    register_intensity: float
-    block_intensity: float
-    input_bytes: float = 0.0
-    more_launches: int = 0
-    more_bytes: float = 0.0
-    tensor_cycles: float = 0.0
-    turn_cycles: float = 0.0
-    gang: int = 1
-    first: float = 1.0
-    stays: bool = False
 
 
 def too_many(problem: Problem) -> str | None:

@@ -7,7 +7,7 @@ Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm_product import (
     MOST_BODY,
     MOST_COPIES,
@@ -34,6 +34,7 @@ from tilewright.kernels.tile import (
     up_to,
     zeros_before,
 )
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
@@ -84,7 +85,7 @@ class Gemm(Family):
         """Lay out one launch, two when the shares are summed in a second pass."""
         return blueprint(problem, device, config.values, aligned)
 
-    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
         return work_of(problem, device, config.values)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Work
 from tilewright.kernels.gemm_product import Sizes, product, registers, sizes
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 # Issue slots of a word from shared memory, beyond the share that the model leaves idle anyway: less
@@ -26,7 +26,7 @@ def grid(device: Device, sz: Sizes, cf: dict[str, int]) -> int:
     return device.units * cf["mb"] if cf["stream"] else sz.tiles * cf["sg"]
 
 
-def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
+def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> GpuWork:
     """Count what one block and one thread do."""
     pd = product(pr)
     sz = sizes(pd, cf)
@@ -42,7 +42,7 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> Work:
     meeting = 3.0 * sz.kt * sz.pt if cf["sb"] > 1 else 0.0
     storing = (4.0 * sz.kt * sz.pt / cf["sb"] + meeting) * (STREAM_STORE if cf["stream"] else 1.0)
     shares = cf["sg"] if not cf["stream"] else 2
-    return Work(
+    return GpuWork(
         blocks=blocks, threads=sz.threads, registers=registers(cf), resident=_resident(device, sz, cf),
         shared_bytes=sz.shared_bytes, steps=ceil_div(int(turns), 1), buffers=cf["stages"],
         fma=channels * sz.kt * sz.pt, shared_loads=words, global_loads=0.0,

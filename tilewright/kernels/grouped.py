@@ -6,7 +6,7 @@ There is little arithmetic for each input: what limits is how soon its bytes are
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     NONE,
@@ -25,10 +25,15 @@ from tilewright.kernels.word import (
     word_registers,
     words,
 )
+from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPES, Problem
 
 MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+CALLED = (2, 4, 8)  # vectors whose loads and stores PoCL does not compile in place
+# Instructions of a core: of an item, an input, an output, a call. Source: fitted to 127 configs of 19 layers
+# on 4 cores of a Sapphire Rapids (PoCL 3).
+ITEM, CHECKING, STORING, CALL = 100.0, 6.0, 6.0, 20.0
 MOST_LANES = {"f64": 4, "i8": 8}  # of PoCL's vectors: it loads no int16, and loses a kernel with double8
 Values = dict[str, int]
 
@@ -97,8 +102,8 @@ class Grouped(Family):
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block and one thread do."""
-        return _work(problem, device, config.values)
+        """Count what one block does, and one thread of a GPU."""
+        return (_work if device.lanes == 32 else _cpu_work)(problem, device, config.values)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """All of a group's products, one after the other."""
@@ -145,12 +150,17 @@ def _items(pr: Problem, cf: Values) -> int:
     return pr.n * (pr.k // cf["v"]) * ceil_div(pr.p, cf["th"]) * ceil_div(pr.q, cf["tw"])
 
 
+def _runs(items: int, device: Device) -> int:
+    """Blocks on a CPU: each takes a run of items."""
+    return min(items, 8 * device.units)
+
+
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
     gpu = device.lanes == 32
     if gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
         cf = {**cf, "v": 1}
     items = _items(pr, cf)
-    blocks = ceil_div(items, cf["threads"]) if gpu else min(items, 8 * device.units)
+    blocks = ceil_div(items, cf["threads"]) if gpu else _runs(items, device)
     two = cf["combine"] == TWO_PASS
     args = ("x", "w", "bias", "z", "partial" if two else "y")
     launches = [Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), args)]
@@ -184,7 +194,7 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
     )  # fmt: skip
 
 
-def _work(pr: Problem, device: Device, cf: Values) -> Work:
+def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     items, each = _items(pr, cf), 1 if across(pr) else channels_read(pr, cf["v"])
     blocks = ceil_div(items, cf["threads"])
     inputs = rows(pr, cf["th"]) * columns(pr, cf["tw"])
@@ -193,7 +203,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> Work:
     inputs *= words(pr) * (cf["v"] if across(pr) else 1)
     fma = words(pr) * pr.r * pr.s * outputs
     sectors = cf["threads"] * outputs / (8.0 if pr.layout_out == "nhwc" and cf["v"] == 4 else 8.0 / cf["tw"])
-    return Work(
+    return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["v"], cf["th"], cf["tw"]),
         resident=cf["mb"], shared_bytes=0, steps=1, buffers=0, fma=float(fma * issue_slots(pr, device)),
         shared_loads=0.0, global_loads=loads / 8, staging=loads * 5.0 + words(pr) * pr.r * pr.s * cf["v"],
@@ -205,3 +215,38 @@ def _work(pr: Problem, device: Device, cf: Values) -> Work:
         tile_bytes=word * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),
         register_intensity=2.0 * fma / max(1, inputs), block_intensity=2.0 * fma / max(1, inputs),
     )  # fmt: skip
+
+
+def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
+    v, items, over = cf["v"], _items(pr, cf), across(pr)
+    blocks = _runs(items, device)
+    run = items / blocks
+    taps, pixels = words(pr) * pr.r * pr.s, cf["th"] * cf["tw"]
+    inputs = rows(pr, cf["th"]) * columns(pr, cf["tw"]) * words(pr)  # of an item; over groups vectors of them
+    loads = inputs / (1 if over else channels_read(pr, v))
+    fetched = read_bytes(pr) * inputs * (v if over else 1)
+    tile_bytes = float(word_bytes(pr) * taps * v)  # of the filter of an item
+    held = float(filter_bytes(pr)) if pr.layout_out == "nhwc" else tile_bytes  # until one is read again
+    intensity = 2.0 * taps * pixels * v / max(1, inputs * (v if over else 1))
+    return CpuWork(
+        blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
+        combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=float(word_bytes(pr) * pr.z_elements * (cf["combine"] == TWO_PASS)),
+        useful=pr.z_elements / (items * pixels * v),
+        register_intensity=intensity, block_intensity=intensity,
+        vectors=pixels + columns(pr, cf["tw"]) + 1, width=v * word_registers(pr),
+        multiply_adds=run * taps * pixels * issue_slots(pr, device),
+        filter_loads=run * taps * cf["th"], input_loads=run * inputs, turns=round(run * taps),
+        copying=run * (ITEM + CHECKING * loads + CALL * _calls(pr, cf, loads)),
+        storing=run * pixels * STORING * (1 if pr.layout_out == "nhwc" else v),
+        filter_bytes=run * tile_bytes * cf["th"], filter_once_bytes=min(held, run * tile_bytes),
+        filter_tile_bytes=held, input_bytes=run * fetched, input_tile_bytes=0,
+    )  # fmt: skip
+
+
+def _calls(pr: Problem, cf: Values, loads: float) -> float:
+    """Loads and stores of an item's vectors that are calls of functions: of inputs, filters, outputs."""
+    if cf["v"] not in CALLED:
+        return 0.0
+    taps, pixels = words(pr) * pr.r * pr.s, cf["th"] * cf["tw"]
+    return loads + 3 * pixels + (taps if across(pr) else taps * (cf["th"] + pixels))

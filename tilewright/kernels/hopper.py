@@ -14,7 +14,6 @@ from tilewright.kernels.family import (
     Launch,
     Param,
     Rule,
-    Work,
     too_many,
 )
 from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
@@ -65,6 +64,7 @@ from tilewright.kernels.tile import (
     image_defines,
     up_to,
 )
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
@@ -133,7 +133,7 @@ class Hopper(Family):
         """Lay out one launch; some before it copy the input, some behind it sum shares, pool, fall back."""
         return _blueprint(problem, config.values, aligned, device)
 
-    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
         return work_of(problem, device, config.values)
 

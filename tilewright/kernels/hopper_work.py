@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.floor import least_bytes
-from tilewright.kernels.family import Work
 from tilewright.kernels.hopper_sum import (
     COPIES,
     GATHERED,
@@ -33,6 +32,7 @@ from tilewright.kernels.hopper_tile import (
 )
 from tilewright.kernels.nhwc import copied_bytes, each
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless they were measured by clocks
@@ -54,7 +54,7 @@ BY_THREADS = 12.0  # bytes a cycle that three warps copy piece by piece (clocks:
 COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
 
 
-def work_of(pr: Problem, device: Device, cf: Values) -> Work:
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
     sz, combine = sizes(pr, cf), cf["combine"]
     steps, patches = most_steps(pr, cf), most_patches(pr, cf)
@@ -77,7 +77,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
     promoted = steps * promotions(pr, cf)
     filters = parts_of(pr) * pr.w_bytes * each(pr) / numbers(pr, cf["x"])
-    return Work(
+    return GpuWork(
         blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
         fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,

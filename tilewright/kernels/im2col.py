@@ -11,11 +11,12 @@ from dataclasses import replace
 from math import prod
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
 from tilewright.kernels.gemm import Gemm, blueprint, refused
 from tilewright.kernels.gemm_product import product
 from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_BYTES = 2 << 30  # of the columns
@@ -59,7 +60,7 @@ class Im2col(Gemm):
             parts=(replace(inner, launches=(), workspace=()),),
         )  # fmt: skip
 
-    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the product, and what im2col moves."""
         work = super().work(problem, device, config)
         moved = float(problem.x_bytes + WRITING * column_bytes(problem))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work, too_many
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, too_many
 from tilewright.kernels.mma_tile import (
     AS_IS,
     COPIED,
@@ -46,6 +46,7 @@ from tilewright.kernels.tile import (
     may_combine,
     up_to,
 )
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
 MOST_FILTER = 15  # rows or columns: a thread keeps a bit of each, of both in one register
@@ -109,7 +110,7 @@ class Mma(Family):
         """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
         return _blueprint(problem, config.values, aligned)
 
-    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
         return work_of(problem, device, config.values)
 

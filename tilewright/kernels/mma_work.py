@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Work
 from tilewright.kernels.mma_tile import (
     COPIES,
     E4M3,
@@ -22,6 +21,7 @@ from tilewright.kernels.mma_tile import (
 )
 from tilewright.kernels.nhwc import copied_bytes
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 WAVEFRONT = 0.6  # of the model's, whose cycles were fitted to loads with conflicts; ldmatrix has none
@@ -32,7 +32,7 @@ _ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0
 _ISSUED_SM_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
 
 
-def work_of(pr: Problem, device: Device, cf: Values) -> Work:
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
     sz, combine = sizes(pr, cf), cf["combine"]
     shares = cf["sc"] * cf["sg"]
@@ -51,7 +51,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     copied = cf["x"] in COPIES
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
-    return Work(
+    return GpuWork(
         blocks=blocks, threads=sz.threads, registers=registers(pr, cf), resident=_resident(pr, device, cf),
         shared_bytes=sz.shared_bytes, steps=turns, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     NONE,
@@ -21,6 +21,7 @@ from tilewright.kernels.tile import (
     image_defines,
     up_to,
 )
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_CHANNELS = 8
@@ -147,7 +148,7 @@ class Small(Family):
         """Lay out one launch, and one that pools; the filter goes to constant memory before."""
         return _blueprint(problem, device, config.values, aligned)
 
-    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
         return _work(problem, device, config.values)
 
@@ -265,7 +266,7 @@ def _words(pr: Problem, cf: Values, sz: Sizes) -> int:
     return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
 
 
-def _work(pr: Problem, device: Device, cf: Values) -> Work:
+def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     sz = sizes(pr, cf)
     blocks = _grid(device, sz, cf)
     turns = ceil_div(sz.items, blocks)  # items of a block
@@ -283,7 +284,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> Work:
     whole = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
     store = outputs * ((4.0 / words + 2.0 if cf["out"] else 0.0) + 6.0 / vector)
     sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if whole else vector)
-    return Work(
+    return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["tk"], cf["th"], cf["tw"]),
         resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],
         fma=float(turns * passes * pr.c * pr.r * pr.s * outputs),

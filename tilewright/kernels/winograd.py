@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import MOST_COPIES
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.tile import (
     ATOMIC,
     COMBINE_NAMES,
@@ -25,6 +25,7 @@ from tilewright.kernels.tile import (
     up_to,
     zeros_before,
 )
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 ELEMENTS = 16  # of a transformed tile
@@ -134,7 +135,7 @@ class Winograd(Family):
         """Lay out one launch, two when the shares are summed in a second pass."""
         return _blueprint(problem, device, config.values if aligned else {**config.values, "cv": 1}, aligned)
 
-    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
         return _work(problem, config.values)
 
@@ -247,7 +248,7 @@ def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[
     )  # fmt: skip
 
 
-def _work(pr: Problem, cf: dict[str, int]) -> Work:
+def _work(pr: Problem, cf: dict[str, int]) -> GpuWork:
     sz = sizes(pr, cf)
     each, channels = ELEMENTS // cf["eg"], cf["cs"] * sz.steps
     tile = 4 * sz.tiles * sz.kb
@@ -258,7 +259,7 @@ def _work(pr: Problem, cf: dict[str, int]) -> Work:
     staged = sz.x_items / sz.threads * (5.0 if sz.x_copies else 22.0) + f_step / sz.threads / 4 * 1.5
     warps = sz.threads // 32
     loads = channels * each * (max(1.0, cf["bk"] * vk / 32) + max(1.0, cf["bt"] * cf["tt"] / 32))
-    return Work(
+    return GpuWork(
         blocks=blocks, threads=sz.threads, registers=_registers(cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes,
         steps=sz.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],

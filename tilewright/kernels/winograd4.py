@@ -13,10 +13,11 @@ from functools import lru_cache
 from tilewright.device import Device
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.direct_cpu import WORKERS
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
 ELEMENTS = 36  # of a transformed tile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Config, Family
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 from tilewright.profiling.figures import Figure, KernelProfile, Profile
 from tilewright.tuning.model import estimate
@@ -44,9 +45,9 @@ def _limiter(
 ) -> str:
     name = max(pipes, key=lambda key: pipes[key])
     text = f"{name}: {100 * pipes[name] / total_us:.0f}% of the predicted time"
-    if name != "issue slots":
-        return text
     work = family.work(problem, device, config)
+    if name != "issue slots" or not isinstance(work, GpuWork):
+        return text
     kinds = {
         "multiply-adds": work.fma, "shared-memory loads": work.shared_loads,
         "global loads": work.global_loads, "staging": work.staging, "the epilogue": work.epilogue,

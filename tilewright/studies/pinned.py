@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
-from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Work
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
+from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 from tilewright.tuning.search import rank
 

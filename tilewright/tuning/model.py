@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family, Work
+from tilewright.kernels.family import Config, Family
+from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
 from tilewright.record import Estimate
 from tilewright.tuning.model_cpu import cpu_estimate
@@ -76,12 +77,10 @@ H100 = Coefficients()
 def estimate(family: Family, problem: Problem, device: Device, config: Config) -> Estimate:
     """Predict the cold time of a legal config, in us, with the terms that make it up."""
     work = family.work(problem, device, config)
-    if device.lanes == 32:
-        return gpu_estimate(device, work, H100)
-    return cpu_estimate(device, work)
+    return cpu_estimate(device, work) if isinstance(work, CpuWork) else gpu_estimate(device, work, H100)
 
 
-def gpu_estimate(device: Device, work: Work, k: Coefficients) -> Estimate:
+def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     """Model of a GPU: per unit the busiest pipe, per wave its latencies, per run its launches."""
     units = int(device.units * (k.gangs[work.gang > 4] if work.gang > 2 else 1.0))
     per_unit = ceil(work.blocks / units)
@@ -138,14 +137,14 @@ def _slowest(times: Sequence[float], sharpness: float) -> float:
     return most * sum((time / most) ** sharpness for time in times) ** (1.0 / sharpness) if most else 0.0
 
 
-def _issue(work: Work, k: Coefficients, blocks: int) -> float:
+def _issue(work: GpuWork, k: Coefficients, blocks: int) -> float:
     """Cycles that the fullest scheduler of a unit issues for so many blocks at once."""
     slots = work.fma + work.shared_loads + work.staging + work.epilogue + work.global_loads * k.load_cycles
     warps = ceil(blocks * ceil(work.threads / 32) / 4)
     return slots * (warps + k.issue_latency) / k.issue_share
 
 
-def _alone(work: Work, k: Coefficients) -> float:
+def _alone(work: GpuWork, k: Coefficients) -> float:
     """Cycles of a block by itself: its first loads, and the turns of its main loop.
 
     A turn takes its instructions and a barrier, and no less than copies need to arrive. The first data of a
@@ -159,7 +158,7 @@ def _alone(work: Work, k: Coefficients) -> float:
     return first + work.steps * max(own, least, work.turn_cycles)
 
 
-def _others_us(device: Device, work: Work, k: Coefficients) -> float:
+def _others_us(device: Device, work: GpuWork, k: Coefficients) -> float:
     """Launches that only move data: through the L2 cache where it fits, else through main memory."""
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
     fits = work.more_bytes < 2.0 * device.l2_bytes
@@ -167,7 +166,7 @@ def _others_us(device: Device, work: Work, k: Coefficients) -> float:
     return work.more_launches * k.launch_us + work.more_bytes / (gbs * 1e3)
 
 
-def _combine_us(device: Device, work: Work, k: Coefficients, per_unit: int) -> float:
+def _combine_us(device: Device, work: GpuWork, k: Coefficients, per_unit: int) -> float:
     """Cost of the meeting of the shares of C."""
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
     cost = 0.0

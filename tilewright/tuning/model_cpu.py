@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from tilewright.device import Device
-from tilewright.kernels.family import Work
+from tilewright.kernels.work import CpuWork
 from tilewright.record import Estimate
 
 
@@ -58,18 +58,19 @@ class CoreCoefficients:
 CORE = CoreCoefficients()
 
 
-def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Estimate:
+def cpu_estimate(device: Device, work: CpuWork, k: CoreCoefficients = CORE) -> Estimate:
     """Model of a CPU: blocks drawn in turn by cores, each bound by its busiest pipe or cache."""
     us = 1e-3 / device.clock_ghz  # of a cycle
     lanes = device.rates.f32_tflops * 1e3 / (2.0 * device.units * device.clock_ghz)  # multiply-adds a cycle
-    pipes = work.fma * _vector_width(work) / lanes
-    ports = (work.shared_loads + work.global_loads) / k.loads
-    issue = (work.fma + work.shared_loads + work.global_loads + work.steps * k.turn_instructions) / k.issue
-    busiest = max(pipes, ports, issue, work.steps * k.latency)
+    pipes = work.multiply_adds * work.width / lanes
+    loads = work.input_loads + work.filter_loads
+    ports = loads / k.loads
+    issue = (work.multiply_adds + loads + work.turns * k.turn_instructions) / k.issue
+    busiest = max(pipes, ports, issue, work.turns * k.latency)
     caches = _cache_cycles(work, k)
     longer, shorter = max(busiest, caches), min(busiest, caches)
     block = longer + k.exposed * shorter
-    copying, storing = work.staging * k.copy_cycles, work.epilogue * k.store_cycles
+    copying, storing = work.copying * k.copy_cycles, work.storing * k.store_cycles
     rounds = ceil(work.blocks / device.units) + k.tail  # a core may start its last block late
     compute = (block + copying + storing + k.block_cycles) * rounds * us
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3)
@@ -91,8 +92,8 @@ def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Esti
         "blocks": work.blocks,
         "waves": work.blocks / device.units,
         "tail": rounds * device.units / work.blocks - 1.0,
-        "copied_bytes_per_block": work.shared_bytes,
-        "vector_registers": work.registers // device.lanes,
+        "input_tile_bytes": work.input_tile_bytes,
+        "vector_registers": work.vectors,
         "useful_outputs": work.useful,
         "register_intensity_flops_per_element": work.register_intensity,
         "block_intensity_flops_per_element": work.block_intensity,
@@ -100,21 +101,16 @@ def cpu_estimate(device: Device, work: Work, k: CoreCoefficients = CORE) -> Esti
     return Estimate(sum(terms.values()), terms, facts)
 
 
-def _cache_cycles(work: Work, k: CoreCoefficients) -> float:
+def _cache_cycles(work: CpuWork, k: CoreCoefficients) -> float:
     """Cycles that a block waits for the caches, if nothing else takes time."""
-    again = max(work.load_bytes - work.wavefronts, 0.0)
-    near = k.l1_rate if work.tile_bytes < k.usable * k.l1_bytes else k.l2_rate
-    filter_rate = near if work.tile_bytes < k.usable * k.l2_bytes else k.l3_rate
-    input_rate = k.l1_rate if work.shared_bytes < k.usable * k.l1_bytes else k.l2_rate
-    return again / filter_rate + work.wavefronts / k.l3_rate + work.input_bytes / input_rate
+    again = max(work.filter_bytes - work.filter_once_bytes, 0.0)
+    near = k.l1_rate if work.filter_tile_bytes < k.usable * k.l1_bytes else k.l2_rate
+    filter_rate = near if work.filter_tile_bytes < k.usable * k.l2_bytes else k.l3_rate
+    input_rate = k.l1_rate if work.input_tile_bytes < k.usable * k.l1_bytes else k.l2_rate
+    return again / filter_rate + work.filter_once_bytes / k.l3_rate + work.input_bytes / input_rate
 
 
-def _vector_width(work: Work) -> float:
-    """Outputs of one multiply-add instruction."""
-    return work.load_bytes / 4.0 / work.global_loads
-
-
-def _cpu_combine_us(device: Device, work: Work, k: CoreCoefficients) -> float:
+def _cpu_combine_us(device: Device, work: CpuWork, k: CoreCoefficients) -> float:
     """Cost of the meeting of the shares of C."""
     if work.combine == "none":
         return 0.0

@@ -1,0 +1,93 @@
+"""What families count on CPU cores: counts of a core, not of a GPU, so that the model chooses well there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from test_direct_cpu import AVX2, CORES
+
+from tilewright.device import Device, for_architecture
+from tilewright.floor import floor_us
+from tilewright.kernels import FAMILIES, family
+from tilewright.kernels.family import Config, Family
+from tilewright.kernels.work import CpuWork, GpuWork
+from tilewright.problem import Problem
+from tilewright.tuning import model, search
+from tilewright.tuning.space import space
+
+H100 = for_architecture("sm_90")
+LAYERS = (
+    "n1c4096h1w1k1000r1s1-f32", "n8c4096h1w1k1024r1s1-f32", "n1c32h56w56k32r3s3p1g32-f32",
+    "n1c32h56w56k32r3s3p1u2g32-f32-nhwc", "n1c128h28w28k128r3s3p1g32-f32-nhwc", "n1c64h16w16k64r3s3p1-f32",
+    "n1c64h14w14k64r1s1-f32-nhwc", "n2c4h20w20k16r5s5-f32+relu+maxpool2",
+)  # fmt: skip
+KINDS = ("f32", "f64", "f16", "bf16", "i8", "f8", "q8")
+
+
+def _sampled(problem: Problem, device: Device) -> Iterator[tuple[Family, Config]]:
+    """Draw configs of every family that takes the problem."""
+    for kind in FAMILIES:
+        if kind.tunable and kind.refuses(problem, device) is None:
+            drawn, rng = space(kind, problem, device), random.Random(1)
+            yield from ((kind, drawn.sample(rng)) for _ in range(10))
+
+
+@pytest.mark.parametrize("text", LAYERS)
+@pytest.mark.parametrize("dtype", KINDS)
+def test_each_device_gets_counts_of_its_own(text: str, dtype: str) -> None:
+    problem = Problem.parse(text).with_dtype(dtype)
+    for device in (CORES, AVX2, H100):
+        for kind, config in _sampled(problem, device):
+            work = kind.work(problem, device, config)
+            assert isinstance(work, GpuWork if device is H100 else CpuWork), kind.name
+            assert model.estimate(kind, problem, device, config).total_us > 0
+            if isinstance(work, CpuWork):
+                assert 1 <= work.width <= device.lanes, config
+
+
+@pytest.mark.parametrize("text", LAYERS)
+@pytest.mark.parametrize("device", (CORES, AVX2), ids=("avx512", "avx2"))
+def test_the_multiply_adds_counted_are_those_of_the_layer(text: str, device: Device) -> None:
+    problem = Problem.parse(text)
+    for kind, config in _sampled(problem, device):
+        work = kind.work(problem, device, config)
+        assert isinstance(work, CpuWork)
+        done = work.blocks * work.multiply_adds * work.width * work.useful
+        if kind.multiplies(problem) == 1.0:
+            assert done == pytest.approx(problem.flops / 2, rel=0.01), config
+
+
+def _choice(text: str, device: Device) -> str:
+    """The family of the model's choice."""
+    problem = Problem.parse(text)
+    usable = [k for k in FAMILIES if k.tunable and k.races and k.refuses(problem, device) is None]
+    return min(usable, key=lambda kind: search.rank(problem, device, kind, 1)[0][1]).name
+
+
+@pytest.mark.parametrize(
+    ("text", "best"),
+    [  # as measured on 4 cores with AVX-512
+        ("n8c4096h1w1k1024r1s1-f32", "gemv"), ("n64c4096h1w1k1024r1s1-f32", "gemv"),
+        ("n16c512h1w1k1000r1s1-f32", "gemv"), ("n8c4096h1w1k1024r1s1-f16", "direct"),
+        ("n8c4096h1w1k1024r1s1-i8", "direct"), ("n1c144h56w56k144r3s3p1u2g144-f32", "grouped"),
+        ("n1c384h14w14k384r3s3p1g384-f32", "grouped"), ("n1c32h112w112k32r3s3p1g32-f32-nhwc", "grouped"),
+        ("n1c576h14w14k576r3s3p1u2g576-f32-nhwc", "grouped"), ("n1c256h28w28k256r3s3p1g32-f32", "direct"),
+    ],
+)  # fmt: skip
+def test_the_first_choice_is_the_family_made_for_the_layer(text: str, best: str) -> None:
+    assert _choice(text, CORES) == best
+
+
+def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
+    problem = Problem.parse("n1c4096h1w1k1024r1s1-f32")
+    (_, expected_us), *_ = search.rank(problem, CORES, family("gemv"), 1)
+    assert floor_us(problem, CORES) < expected_us < 1.3 * floor_us(problem, CORES)
+
+
+def test_vectors_over_groups_are_best_as_wide_as_the_cores() -> None:
+    """PoCL calls a function for each load of a shorter one."""
+    problem = Problem.parse("n1c192h28w28k192r3s3p1g192-f32-nhwc")
+    (config, _), *_ = search.rank(problem, CORES, family("grouped"), 1)
+    assert config["v"] == 16

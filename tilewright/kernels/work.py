@@ -1,0 +1,127 @@
+"""What the model reads of one Config: counts of its main kernel, and of how shares meet.
+
+A GPU and a CPU are bound by different things, so each has counts of its own: ``GpuWork`` and ``CpuWork``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What the model of every device reads.
+
+    Attributes:
+        blocks: blocks of the launch, which units (multiprocessors, cores) take in turn.
+        dram_bytes: bytes of the packed filter, input and output, each once.
+        combine: how shares of C meet: none, atomic, two_pass, last.
+        partial_bytes: bytes of partial sums written to memory in all.
+        useful: outputs asked for / outputs computed.
+        register_intensity: flops per element loaded into registers (the source's equation).
+        block_intensity: flops per element staged by a block (the source's equation).
+        more_launches: launches before and after the main kernel, beside those that combine.
+        more_bytes: bytes that those read and write, in all.
+    """
+
+    blocks: int
+    dram_bytes: float
+    combine: str
+    partial_bytes: float
+    useful: float
+    register_intensity: float
+    block_intensity: float
+    more_launches: int = 0
+    more_bytes: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuWork(Counts):
+    """Counts on a GPU.
+
+    Attributes:
+        threads: threads of a block.
+        registers: estimate of registers of a thread.
+        resident: blocks that a unit holds at once.
+        shared_bytes: shared memory of a block.
+        steps: turns of the main loop of a block.
+        buffers: staging buffers of the main loop (0: nothing is staged).
+        fma: vector-lane multiply-adds of a thread, in all.
+        shared_loads: 32-bit words that a thread loads from shared memory, in all.
+        global_loads: 32-bit words that a thread loads straight from global memory, in all.
+        staging: instructions of a thread that stage the inputs, in all.
+        epilogue: instructions of a thread after the main loop, in all.
+        wavefronts: cycles that the shared loads of a block hold the shared-memory port, in all.
+        load_bytes: bytes that a block loads from the L2 cache, in all.
+        store_sectors: 32-byte sectors that a block writes.
+        cluster: shares of C across a cluster.
+        shares: shares of C across the grid.
+        tile_bytes: bytes of one block's output tile.
+        tensor_cycles: cycles that a block holds all tensor cores of a unit, in all.
+        turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
+        gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
+        first: time from the launch to the first data, where 1 is that of blocks whose threads all load.
+        stays: whether blocks take tile after tile: the next one's data come while sums are stored.
+    """
+
+    threads: int
+    registers: int
+    resident: int
+    shared_bytes: int
+    steps: int
+    buffers: int
+    fma: float
+    shared_loads: float
+    global_loads: float
+    staging: float
+    epilogue: float
+    wavefronts: float
+    load_bytes: float
+    store_sectors: float
+    cluster: int
+    shares: int
+    tile_bytes: float
+    tensor_cycles: float = 0.0
+    turn_cycles: float = 0.0
+    gang: int = 1
+    first: float = 1.0
+    stays: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuWork(Counts):
+    """Counts on CPU cores: one core runs a block. Instructions, loads and bytes are those of a block, in all.
+
+    Attributes:
+        vectors: vector registers that the inner loop holds.
+        width: 32-bit numbers of the vector of one multiply-add, of which an f64 takes two; 1: a scalar.
+        multiply_adds: multiply-add instructions, or those that stand for one (dot4).
+        filter_loads: loads of the filter in the inner loop.
+        input_loads: loads of the input in the inner loop.
+        turns: turns of the inner loop: how often each accumulator is added to.
+        copying: instructions that copy the input or bring it into form, before it is multiplied.
+        storing: instructions from accumulators to memory.
+        filter_bytes: bytes of the filter that the inner loop reads, from whichever cache.
+        filter_once_bytes: bytes of the filter that the block reads, each once.
+        filter_tile_bytes: bytes of the filter of one register tile: what is read again for the next one.
+        input_bytes: bytes of the input that the inner loop reads, from whichever cache.
+        input_tile_bytes: bytes of the input that a block goes through before it, or the next one, reads one
+            again (0: fewer than the first cache holds).
+    """
+
+    vectors: int
+    width: int
+    multiply_adds: float
+    filter_loads: float
+    input_loads: float
+    turns: int
+    copying: float
+    storing: float
+    filter_bytes: float
+    filter_once_bytes: float
+    filter_tile_bytes: float
+    input_bytes: float
+    input_tile_bytes: int
+
+
+Work = GpuWork | CpuWork
