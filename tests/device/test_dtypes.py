@@ -5,6 +5,8 @@ Sums of small integers are exact in each dtype, so answers are compared bit by b
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_gpu_path import _agrees, _configs
@@ -83,6 +85,18 @@ def test_other_families_on_a_cpu(dtype: str, name: str, text: str, runtime: Runt
 @pytest.mark.parametrize(("dtype", "name", "text"), OTHER_CASES)
 def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: Runtime) -> None:
     _check(family(name), gpu_facts, Problem.parse(text.format(dtype)))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_vectors_of_16_on_a_cpu(dtype: str, runtime: Runtime) -> None:
+    """PoCL's own loads and stores of 16 elements are not to be relied on: ours are of each type of element."""
+    problem = Problem.parse(f"n1c32h5w6k32r3s3p1g32-{dtype}-nhwc+bias")
+    known = runtime.device
+    runtime.device = replace(known, lanes=16)
+    try:
+        _agrees(Plan.make(runtime, problem, Config.parse("grouped:combine=0.mb=1.th=2.threads=1.tw=2.v=16")))
+    finally:
+        runtime.device = known
 
 
 @pytest.mark.parametrize("text", [

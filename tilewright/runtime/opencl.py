@@ -41,13 +41,19 @@ _ALIGN = 128
 # preprocessor misses a vload16 pasted from vload and 16: hence the bare names too.
 _ACCESS16 = """
 static inline __attribute__((overloadable, always_inline))
-float16 tw_vload16(size_t i, const SPACE float *p) { return *(const SPACE tw_float16 *)(p + 16 * i); }
+TYPE16 tw_vload16(size_t i, const SPACE TYPE *p) { return *(const SPACE tw_TYPE16 *)(p + 16 * i); }
 static inline __attribute__((overloadable, always_inline))
-void tw_vstore16(float16 v, size_t i, SPACE float *p) { *(SPACE tw_float16 *)(p + 16 * i) = v; }
+void tw_vstore16(TYPE16 v, size_t i, SPACE TYPE *p) { *(SPACE tw_TYPE16 *)(p + 16 * i) = v; }
 """
 _PRELUDE = (
-    "typedef float tw_float16 __attribute__((ext_vector_type(16), aligned(4)));"
-    + "".join(_ACCESS16.replace("SPACE", space) for space in ("__global", "__local", "__private"))
+    "".join(
+        f"typedef {kind} tw_{kind}16 __attribute__((ext_vector_type(16), aligned({nbytes})));"
+        + "".join(
+            _ACCESS16.replace("SPACE", space).replace("TYPE", kind)
+            for space in ("__global", "__local", "__private")
+        )
+        for kind, nbytes in (("float", 4), ("ushort", 2))
+    )
     + "".join(
         f"#undef {name}16\n#define {name}16 tw_{name}16\n#define {name} tw_{name}\n"
         + "".join(f"#define tw_{name}{n} {name}{n}\n" for n in (2, 4, 8))
