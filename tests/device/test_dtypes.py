@@ -89,7 +89,7 @@ def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: R
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_vectors_of_16_on_a_cpu(dtype: str, runtime: Runtime) -> None:
-    """PoCL's own loads and stores of 16 elements are not to be relied on: ours are of each type of element."""
+    """PoCL cannot be relied on to load and store 16 elements: it is done by types of ours, one for each kind."""
     problem = Problem.parse(f"n1c32h5w6k32r3s3p1g32-{dtype}-nhwc+bias")
     known = runtime.device
     runtime.device = replace(known, lanes=16)
