@@ -89,7 +89,7 @@ def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: R
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_vectors_of_16_on_a_cpu(dtype: str, runtime: Runtime) -> None:
-    """PoCL cannot be relied on to load and store 16 elements: it is done by types of ours, one for each kind."""
+    """Its own loads and stores of so many elements are not to be relied on: ours take any kind of them."""
     problem = Problem.parse(f"n1c32h5w6k32r3s3p1g32-{dtype}-nhwc+bias")
     known = runtime.device
     runtime.device = replace(known, lanes=16)

@@ -62,7 +62,7 @@ def _laid_out() -> Iterator[str]:
         yield from dict.fromkeys(text.format(layout) for layout in pair)
 
 
-@pytest.mark.parametrize("text", _laid_out())
+@pytest.mark.parametrize("text", [*_laid_out()])
 def test_every_layout_edge_and_epilogue(runtime: Runtime, text: str) -> None:
     problem = Problem.parse(text)
     assert FAMILY.refuses(problem, runtime.device) is None

@@ -30,7 +30,7 @@ def _laid_out(text: str) -> tuple[Problem, Blueprint]:
 
 
 # To find the model's first choices takes seconds: each dtype meets each architecture on one of its layers.
-@pytest.mark.parametrize(("text", "arch"), zip(LAYERS, [*ARCHITECTURES] * 2, strict=True))
+@pytest.mark.parametrize(("text", "arch"), [*zip(LAYERS, [*ARCHITECTURES] * 2, strict=True)])
 def test_all_programs_compile(
     text: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -30,10 +30,9 @@ from tilewright.problem import DTYPES, Problem
 
 MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
-CALLED = (2, 4, 8)  # vectors whose loads and stores PoCL does not compile in place
-# Instructions of a core: of an item, an input, an output, a call. Source: fitted to 127 configs of 19 layers
-# on 4 cores of a Sapphire Rapids (PoCL 3).
-ITEM, CHECKING, STORING, CALL = 100.0, 6.0, 6.0, 20.0
+# Instructions of a core: of an item, an input, an output. Source: fitted to 127 configs of 19 layers on 4
+# cores of a Sapphire Rapids (PoCL 3).
+ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
 MOST_LANES = {"f64": 4, "i8": 8}  # of PoCL's vectors: it loads no int16, and loses a kernel with double8
 Values = dict[str, int]
 
@@ -237,16 +236,8 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         vectors=pixels + columns(pr, cf["tw"]) + 1, width=v * word_registers(pr),
         multiply_adds=run * taps * pixels * issue_slots(pr, device),
         filter_loads=run * taps * cf["th"], input_loads=run * inputs, turns=round(run * taps),
-        copying=run * (ITEM + CHECKING * loads + CALL * _calls(pr, cf, loads)),
+        copying=run * (ITEM + CHECKING * loads),
         storing=run * pixels * STORING * (1 if pr.layout_out == "nhwc" else v),
         filter_bytes=run * tile_bytes * cf["th"], filter_once_bytes=min(held, run * tile_bytes),
         filter_tile_bytes=held, input_bytes=run * fetched, input_tile_bytes=0,
     )  # fmt: skip
-
-
-def _calls(pr: Problem, cf: Values, loads: float) -> float:
-    """Loads and stores of an item's vectors that are calls of functions: of inputs, filters, outputs."""
-    if cf["v"] not in CALLED:
-        return 0.0
-    taps, pixels = words(pr) * pr.r * pr.s, cf["th"] * cf["tw"]
-    return loads + 3 * pixels + (taps if across(pr) else taps * (cf["th"] + pixels))

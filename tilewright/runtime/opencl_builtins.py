@@ -1,4 +1,4 @@
-"""The functions of OpenCL C that kernels call, as clang's opencl-c.h declares them.
+"""The functions of OpenCL C that kernels call, as clang's opencl-c.h declares them; vector loads are our own.
 
 That header has 18,000 lines, which PoCL reads anew for each program: 0.3 s of a core, several times what most
 kernels take. A program that calls something else, or another PoCL that needs the header, is built with it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 _UNREAD = "-D_OPENCL_H_"  # the header's own guard
 _INTEGERS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong")
 _FLOATS = ("float", "double")
-_SPACES = ("__global", "__local", "__private")
 
 
 def quick(source: str, options: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -24,24 +23,19 @@ def _declared() -> list[str]:
     found += ["void ANY mem_fence(cl_mem_fence_flags);"]
     found += [f"{t} CONST {name}({t}, {t});" for name in ("min", "max") for t in _INTEGERS]
     found += [f"{t} CONST {name}({t});" for name in ("exp", "fabs") for t in _FLOATS]
-    for space in _SPACES[:2]:
+    for space in ("__global", "__local"):
         for t in ("int", "uint"):
             found += [f"{t} ANY atomic_{name}(volatile {space} {t} *, {t});" for name in ("add", "max")]
             found += [f"{t} ANY atomic_inc(volatile {space} {t} *);"]
             found += [f"{t} ANY atomic_cmpxchg(volatile {space} {t} *, {t}, {t});"]
         for t in ("long", "ulong"):
             found += [f"{t} ANY atom_cmpxchg(volatile {space} {t} *, {t}, {t});"]
-    for v in (f"{t}{{0}} PURE vload{{0}}(size_t, const {{1}} {t} *);" for t in _INTEGERS + _FLOATS):
-        found += [v.format(n, space) for n in (2, 4, 8, 16) for space in (*_SPACES, "__constant")]
-    for v in (f"void ANY vstore{{0}}({t}{{0}}, size_t, {{1}} {t} *);" for t in _INTEGERS + _FLOATS):
-        found += [v.format(n, space) for n in (2, 4, 8, 16) for space in _SPACES]
     return found
 
 
 _DECLARED = (
     "#define ANY __attribute__((overloadable))\n"
     "#define CONST __attribute__((overloadable, const))\n"
-    "#define PURE __attribute__((overloadable, pure))\n"
     + "\n".join(_declared())
-    + "\n#undef ANY\n#undef CONST\n#undef PURE\n#line 1\n"
+    + "\n#undef ANY\n#undef CONST\n#line 1\n"
 )
