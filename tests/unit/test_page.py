@@ -124,6 +124,9 @@ def test_numbers() -> None:
         (["{tmp}/odd.json"], ["odd.json", "not JSON"]),
         (["{tmp}/list.json"], ["list.json", "want one written by 'bench --json'"]),
         (["{tmp}/study.json"], ["study.json", "damaged", "parts"]),
+        (["{tmp}/endless.json", "--json", "-"], ["endless.json", "NaN or Infinity"]),
+        (["{tmp}/rates.json", "--html", "-"], ["rates.json", "device: key 'rates' has the wrong type"]),
+        (["{tmp}/large.json", "--html", "-"], ["large.json", "damaged", "OverflowError"]),
         ([], ["no results files", "benchmarks/"]),
     ],
 )
@@ -135,6 +138,11 @@ def test_mistakes(
     (tmp_path / "odd.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "study.json").write_text('{"format": "tilewright-study"}')
+    (tmp_path / "endless.json").write_text('{"device": {}, "rows": [], "more": [1e999]}')
+    study = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    (tmp_path / "rates.json").write_text(json.dumps(study | {"device": study["device"] | {"rates": "x"}}))
+    study["parts"][0]["rows"][0]["time_us"] = 10**400
+    (tmp_path / "large.json").write_text(json.dumps(study))
     assert main(["report", *(file.replace("{tmp}", str(tmp_path)) for file in files)]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ") and len(shown.splitlines()) == 1

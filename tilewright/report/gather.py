@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from tilewright.files import read_json
 from tilewright.report.html.bench import bench_section
 from tilewright.report.html.page import page
 from tilewright.report.html.study import study_section
-from tilewright.report.results import Results
+from tilewright.report.results import Results, checked
 from tilewright.report.results import parse as parse_results
 from tilewright.report.study import part_table, study_markdown
 from tilewright.report.table import Table, markdown, results_table
@@ -61,8 +62,18 @@ def gather(paths: Sequence[Path]) -> list[Gathered]:
 
 
 def of_document(name: str, document: Any) -> Gathered:
-    """Turn a document of either kind into values."""
-    return Gathered(name, document, parse_study(document) if is_study(document) else parse_results(document))
+    """Turn a document of either kind into values.
+
+    Raises:
+        StoreError, StudyError: names what is missing, of the wrong type or no finite number.
+    """
+    results = parse_study(document) if is_study(document) else parse_results(document)
+    checked(results.device)
+    try:
+        json.dumps(document, allow_nan=False)
+    except ValueError:
+        raise StoreError("holds numbers that are none, NaN or Infinity") from None
+    return Gathered(name, document, results)
 
 
 def html(title: str, found: Sequence[Gathered]) -> str:

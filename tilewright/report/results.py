@@ -12,12 +12,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.errors import StoreError, shown
+from tilewright.errors import ProblemError, StoreError, shown
 from tilewright.files import read_json
+from tilewright.problem import Problem
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 F = TypeVar("F", OurFigure, PeerFigure)
 _KINDS = {"str": str, "bool": bool, "int": int, "Mapping[str, float | str]": dict}
+_HUGE = 1e15  # more than any time, rate or number of bytes
 
 
 @dataclass(frozen=True)
@@ -101,19 +103,37 @@ def parse(document: Any) -> Results:
         raise StoreError("no document of results; want one written by 'bench --json' or 'study --json'")
     rows = _need(document, "rows", list, "the document")
     return Results(
-        device=_need(document, "device", dict, "the document"),
+        device=checked(_need(document, "device", dict, "the document")),
         date=str(document.get("date", "")),
         commit=str(document.get("commit", "")),
         rows=tuple(_row(row, f"rows[{index}]") for index, row in enumerate(rows)),
     )
 
 
+def checked(device: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a document says of its device, of which charts divide by the rates and peaks.
+
+    Raises:
+        StoreError: one of these is no number above 0.
+    """
+    for name in ("rates", "peak_tflops"):
+        figures = {} if device.get(name) is None else _need(device, name, dict, "device")
+        for key, value in figures.items():
+            if key != "source" and not _number(value, where := f"device.{name}.{key}"):
+                raise StoreError(f"{where} must be above 0")
+    return device
+
+
 def _row(row: Any, where: str) -> BenchRow:
-    peers = _need(row, "peers", dict, where)
+    peers, problem = _need(row, "peers", dict, where), _need(row, "problem", str, where)
+    try:
+        Problem.parse(problem)
+    except ProblemError as error:
+        raise StoreError(f"{where}.problem: {error}") from None
     return BenchRow(
         name=_need(row, "name", str, where),
-        problem=_need(row, "problem", str, where),
-        floor_us=_need(row, "floor_us", (int, float), where),
+        problem=problem,
+        floor_us=_number(_need(row, "floor_us", (int, float), where), f"{where}.floor_us"),
         ours=_figure(OurFigure, _need(row, "ours", dict, where), f"{where}.ours"),
         peers={name: _figure(PeerFigure, peer, f"{where}.peers.{name}") for name, peer in peers.items()},
     )
@@ -128,13 +148,18 @@ def _figure(kind: type[F], entry: Any, where: str) -> F:
 
 
 def _value(value: Any, want: str, where: str) -> Any:
-    if want in _KINDS:
-        if type(value) is not _KINDS[want]:
-            raise StoreError(f"{where} must be of type {want}, not {shown(value)}")
-        if type(value) is dict and any(type(one) not in (str, int, float) for one in value.values()):
-            raise StoreError(f"{where} must hold numbers and texts alone")
+    if want in _KINDS and type(value) is not _KINDS[want]:
+        raise StoreError(f"{where} must be of type {want}, not {shown(value)}")
+    if want in ("str", "bool"):
         return value
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
+    if want.startswith("Mapping"):
+        return {key: v if type(v) is str else _number(v, f"{where}.{key}") for key, v in value.items()}
+    number = _number(value, where)
+    return value if want == "int" else number
+
+
+def _number(value: Any, where: str) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= _HUGE:
         raise StoreError(f"{where} must be a number of 0 or more, not {shown(value)}")
     return float(value)
 
