@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.peers import Peer
     from tilewright.rows import BenchRow
+    from tilewright.runtime import Runtime
     from tilewright.shapes import Layer
 
 Peers = Annotated[
@@ -81,11 +82,14 @@ def bench(
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     source = outputs.to_resume(json_file) if resume else None
+    from tilewright.bench import protocol
+
     if no_tune:
         store, runtime = options.store(remembers=False), options.open_device(device)
     else:
         store, runtime = options.store_and_device(found, device, again, deterministic, families)
-    rivals, before = _peers(peers, runtime.device), held(source, runtime.device.key)
+    rivals, how = _peers(peers, runtime.device), protocol(seed, _threads(runtime), str(limit or ""))
+    before = held(source, runtime.device.key, how)
     options.room(found, runtime)
     options.measure(runtime)
     foretell(found, runtime)
@@ -175,9 +179,14 @@ def _work(search: Search, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
         deterministic=search.deterministic,
         families=search.families,
         seed=search.seed,
-        threads=min(runtime.device.units, options.cores()),
+        threads=_threads(runtime),
         progress=search.progress.now,
     )
+
+
+def _threads(runtime: Runtime) -> int:
+    """CPU threads of the peers."""
+    return min(runtime.device.units, options.cores())
 
 
 def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,12 +24,13 @@ _HUGE = 1e15  # more than any time, rate or number of bytes
 
 @dataclass(frozen=True)
 class Results:
-    """One benchmark: where, when, with what, and its rows."""
+    """One benchmark: where, when, with what, its rows, and how they were measured."""
 
     device: Mapping[str, Any]
     date: str
     commit: str
     rows: tuple[BenchRow, ...]
+    protocol: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def peer_names(self) -> list[str]:
@@ -77,11 +78,11 @@ def load(path: Path) -> Results:
         raise StoreError(f"results file {path}: {error}") from None
 
 
-def held(file: Path | None, device: str) -> Results:
+def held(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:
     """Read what an earlier run on a device, by its key, left in a file; no rows if there is none.
 
     Raises:
-        StoreError: as ``load``, or it is of another device.
+        StoreError: as ``load``, or it is of another device, or was measured in another way.
     """
     if file is None or not file.exists():
         return Results(device={}, date="", commit="", rows=())
@@ -90,6 +91,11 @@ def held(file: Path | None, device: str) -> Results:
         raise StoreError(
             f"--resume: {file} was measured on {there}, this is {device}; name another file after --json"
         )
+    if other := [name for name, now in protocol.items() if found.protocol.get(name) != now]:
+        ways = found.protocol, protocol
+        was, now = (", ".join(f"{name} {shown(way.get(name))}" for name in other) for way in ways)
+        fix = "give the same options, or name another file after --json"
+        raise StoreError(f"--resume: {file} was measured with {was}, this is with {now}; {fix}")
     return found
 
 
@@ -107,6 +113,7 @@ def parse(document: Any) -> Results:
         date=str(document.get("date", "")),
         commit=str(document.get("commit", "")),
         rows=tuple(_row(row, f"rows[{index}]") for index, row in enumerate(rows)),
+        protocol=_need(document, "protocol", dict, "the document") if "protocol" in document else {},
     )
 
 
