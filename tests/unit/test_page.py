@@ -157,6 +157,14 @@ def test_other_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "| R12 |" in files["md"].read_text() and "## Table 2" in files["md"].read_text()
     assert files["csv"].read_text().startswith("file,part,row,column,value\n")
     assert len(json.loads(files["json"].read_text())) == 2
+    there = [tmp_path / when / "h100" / "x.json" for when in ("old", "new")]
+    for file in there:
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"device": {}, "rows": [], "date": file.parts[-3]}))
+    assert main(["report", *map(str, [*there, there[0], RESULTS]), *line]) == 0
+    together = json.loads(files["json"].read_text())
+    assert list(together) == [*map(str, there), "cpu resnet-f32"]
+    assert [together[str(file)]["date"] for file in there] == ["old", "new"]
     capsys.readouterr()
     assert main(["report", str(study)]) == 0
     assert "█" in capsys.readouterr().out

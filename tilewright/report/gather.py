@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,16 +42,19 @@ def usual(folder: Path) -> list[Path]:
 
 
 def gather(paths: Sequence[Path]) -> list[Gathered]:
-    """Read results files, benchmarks and studies alike.
+    """Read results files, benchmarks and studies alike; one given twice is read once.
+
+    Each has the name of its folder and its own, or where these are another's too, all of its path.
 
     Raises:
         StoreError: a file cannot be read or is no results file; says which and why.
     """
     found = []
-    for path in paths:
+    short = {path: f"{path.parent.name} {path.stem}".strip() for path in paths}
+    shared = Counter(short.values())
+    for path, name in short.items():
         try:
-            document = read_json(path)
-            found.append(of_document(f"{path.parent.name} {path.stem}".strip(), document))
+            found.append(of_document(name if shared[name] == 1 else str(path), read_json(path)))
         except OSError as error:
             raise StoreError(f"results file {path}: {error.strerror or error}") from None
         except ValueError:
