@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tilewright.errors import (
     DeviceError,
     OutOfMemory,
     RunError,
+    StoreError,
     how_to_get,
 )
 from tilewright.kernels.family import Blueprint, Launch
@@ -152,6 +154,7 @@ class OpenclRuntime:
         return program
 
     def _built(self, source: str, options: tuple[str, ...]) -> Any:
+        _keep_folder()
         return self.cl.Program(self._context, source).build(options=list(options))
 
     def load(self, built: Built) -> Loaded:
@@ -293,6 +296,14 @@ class OpenclRuntime:
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }
+
+
+def _keep_folder() -> None:
+    """Make PoCL's part of our cache again: whoever removed it, PoCL would fail and not say why."""
+    place = Path(os.environ.get("POCL_CACHE_DIR", ""))
+    with suppress(StoreError, OSError):
+        if not place.is_dir() and place.parent == cache.folder():
+            place.mkdir(mode=0o700)
 
 
 def _first_error(log: str) -> str:
