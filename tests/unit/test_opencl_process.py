@@ -1,4 +1,4 @@
-"""OpenCL as a process meets it: a cache that goes while it runs."""
+"""OpenCL as a process meets it: a cache that goes while it runs, a fork."""
 
 from __future__ import annotations
 
@@ -39,6 +39,35 @@ shutil.rmtree(os.environ["TILEWRIGHT_CACHE"])
 assert conv(2) == [18.0] * 3
 assert os.listdir(os.environ["POCL_CACHE_DIR"])
 assert os.stat(os.environ["TILEWRIGHT_CACHE"]).st_mode & 0o777 == 0o700
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    run(
+        """
+import signal, sys, traceback
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+packed = plan.pack(np.ones((3, 2, 3, 3), "f"))
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(60)
+try:
+    x = np.ones((1, 2, 5, 5), "f")
+    for use in (lambda: conv(1), lambda: tw.plan("R12"), lambda: plan(x, packed)):
+        try:
+            use()
+        except tw.DeviceError as error:
+            assert "get_context('spawn')" in str(error)
+        else:
+            raise AssertionError("not refused")
+    assert tw.conv2d(x, np.ones((3, 2, 3, 3), "f"), device="numpy").max() == 18
+except BaseException:
+    traceback.print_exc()
+    os._exit(1)
+os._exit(0)
 """,
         tmp_path,
     )

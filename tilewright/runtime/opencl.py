@@ -24,7 +24,7 @@ from tilewright.errors import (
 )
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, rates
+from tilewright.runtime import cache, forked, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
@@ -231,6 +231,7 @@ class OpenclRuntime:
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
         """Enqueue one launch."""
+        forked.refuse()
         try:
             if launch.kernel == "zero":
                 self.fill(memories[0], 0)
