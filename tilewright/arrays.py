@@ -104,7 +104,7 @@ def look(name: str, array: Array) -> Seen:
 
     Raises:
         ArrayError: it is no array of a library or dtype that we know, it is sparse, masked, on a
-            device that is neither a CPU nor a CUDA GPU, or it wants a gradient.
+            device that is neither a CPU nor a CUDA GPU, it wants a gradient, or has yet to be negated.
     """
     for library, kind in _LIBRARIES:
         module = sys.modules.get(library)
@@ -150,6 +150,11 @@ def _torch(name: str, tensor: Array) -> Seen:
     if tensor.layout != torch.strided:
         raise ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
     dtype = _dtype(name, tensor, "torch")
+    if tensor.is_neg():  # DLPack hands it out as it lies; the conjugate bit is of complex dtypes alone
+        raise ArrayError(
+            f"{name}: a view that has yet to be negated was given (its negative bit is set); "
+            f"call {name}.resolve_neg()"
+        )
     if tensor.requires_grad:
         if torch.is_grad_enabled():
             raise ArrayError(

@@ -162,14 +162,19 @@ class Bench:
             },
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": commits(before),
-            "protocol": {
-                "cold": "median of interleaved rounds, caches flushed by reading before each run",
-                "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
-                "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
-                "budget": budget, "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
-            },
+            "protocol": protocol(self.seed, self.setting.threads, budget, self.limits),
             "rows": [replace(row, floor_us=us).to_json() for row, us in zip(rows, floors, strict=True)],
         }  # fmt: skip
+
+
+def protocol(seed: int, threads: int, budget: str, limits: Limits = LIMITS) -> dict[str, Any]:
+    """Return how the rows of a results file were measured: all of them in one way."""
+    return {
+        "cold": "median of interleaved rounds, caches flushed by reading before each run",
+        "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
+        "inputs": "standard normal", "seed": seed, "threads": threads,
+        "budget": budget, "limits": {k: v for k, v in asdict(limits).items() if v != math.inf},
+    }  # fmt: skip
 
 
 class BoundPlan:

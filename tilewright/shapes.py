@@ -130,7 +130,7 @@ def _text(path: Path) -> str:
     if len(data) > MAX_FILE_BYTES:
         raise ProblemError(f"shape file {path}: longer than {MAX_FILE_BYTES} bytes, not a list of layers")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:

@@ -396,6 +396,7 @@ def test_wrong_tensors() -> None:
     x, w = torch.from_numpy(X), torch.from_numpy(W)
     last = x.contiguous(memory_format=torch.channels_last)
     y = torch.empty(2, 6, 5, 8)
+    negative = torch.complex(x, x).conj().imag
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: tw.conv2d(x.double(), w), r"w: dtype float32.*as x is: call w.to\(torch.float64\)"),
         (lambda: tw.conv2d(x.long(), w), "x: dtype int64 .* e.g. x.to\\(torch.float32\\)"),
@@ -404,6 +405,9 @@ def test_wrong_tensors() -> None:
         (lambda: tw.conv2d(last, w, z=y[:, :, :, :7]), r"z: .* must be \(2, 6, 5, 8\) .* channels_last"),
         (lambda: tw.conv2d(x.clone().requires_grad_(), w), "x: requires grad.*no_grad"),
         (lambda: tw.conv2d(x, torch.nn.Parameter(w.clone())), "w: requires grad.*w.detach"),
+        (lambda: tw.conv2d(negative, w), r"x: .* yet to be negated .*; call x.resolve_neg\(\)"),
+        (lambda: tw.conv2d(x, w, out=torch._neg_view(y)), r"out: .*; call out.resolve_neg\(\)"),
+        (lambda: tw.conv2d(torch.complex(x, x).conj(), w), "x: dtype complex64 was given"),
         (lambda: tw.conv2d(x.to_sparse(), w), "x: a tensor of layout torch.sparse_coo.*to_dense"),
         (lambda: tw.conv2d(x.to("meta"), w), "x: a tensor on meta.*cpu or cuda"),
         (lambda: tw.conv2d(x, W), "w: is a numpy array on cpu, but x is a torch"),
@@ -423,6 +427,7 @@ def test_wrong_tensors() -> None:
             call()
     with torch.no_grad():
         near(tw.conv2d(x, torch.nn.Parameter(w)).numpy(), expected("n2c4h7w9k6r3s2-f32", X, W))
+    near(tw.conv2d(negative.resolve_neg(), w).numpy(), -expected("n2c4h7w9k6r3s2-f32", X, W))
 
 
 def test_wrong_cuda_arrays(cupy: FakeCupy) -> None:

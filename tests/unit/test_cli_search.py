@@ -273,8 +273,17 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert second["rows"][0] == first["rows"][0]
     assert second["commit"].startswith("abc")
     assert "taken over" in capsys.readouterr().err
+    failed = {**first["rows"][0], "ours": {"reason": "no kernel was right"}}
+    file.write_text(json.dumps(first | {"rows": [failed, {**failed, "name": "other"}]}))
+    assert main([*bench, "--resume", A]) == 0  # the first is tried again, the other is none of its layers
+    third = {row["name"]: row["ours"] for row in json.loads(file.read_text())["rows"]}
+    assert third[A]["cold_us"] and third["other"]["reason"] == "no kernel was right"
     file.write_text(json.dumps(first | {"device": first["device"] | {"key": "another"}}))
     assert main([*bench, "--resume", A]) == 2
     assert "was measured on another, this is" in capsys.readouterr().err
+    file.write_text(json.dumps(first))
+    assert main([*bench, "--resume", "--seed", "1", B]) == 2
+    assert "measured with seed 0, this is with seed 1; give the same options" in capsys.readouterr().err
+    assert json.loads(file.read_text()) == first
     assert main([*bench[:-2], "--resume", A]) == 2
     assert "give --json FILE too" in capsys.readouterr().err

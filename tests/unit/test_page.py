@@ -124,6 +124,9 @@ def test_numbers() -> None:
         (["{tmp}/odd.json"], ["odd.json", "not JSON"]),
         (["{tmp}/list.json"], ["list.json", "want one written by 'bench --json'"]),
         (["{tmp}/study.json"], ["study.json", "damaged", "parts"]),
+        (["{tmp}/endless.json", "--json", "-"], ["endless.json", "NaN or Infinity"]),
+        (["{tmp}/rates.json", "--html", "-"], ["rates.json", "device: key 'rates' has the wrong type"]),
+        (["{tmp}/large.json", "--html", "-"], ["large.json", "damaged", "OverflowError"]),
         ([], ["no results files", "benchmarks/"]),
     ],
 )
@@ -135,6 +138,11 @@ def test_mistakes(
     (tmp_path / "odd.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "study.json").write_text('{"format": "tilewright-study"}')
+    (tmp_path / "endless.json").write_text('{"device": {}, "rows": [], "more": [1e999]}')
+    study = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    (tmp_path / "rates.json").write_text(json.dumps(study | {"device": study["device"] | {"rates": "x"}}))
+    study["parts"][0]["rows"][0]["time_us"] = 10**400
+    (tmp_path / "large.json").write_text(json.dumps(study))
     assert main(["report", *(file.replace("{tmp}", str(tmp_path)) for file in files)]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ") and len(shown.splitlines()) == 1
@@ -149,6 +157,14 @@ def test_other_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "| R12 |" in files["md"].read_text() and "## Table 2" in files["md"].read_text()
     assert files["csv"].read_text().startswith("file,part,row,column,value\n")
     assert len(json.loads(files["json"].read_text())) == 2
+    there = [tmp_path / when / "h100" / "x.json" for when in ("old", "new")]
+    for file in there:
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"device": {}, "rows": [], "date": file.parts[-3]}))
+    assert main(["report", *map(str, [*there, there[0], RESULTS]), *line]) == 0
+    together = json.loads(files["json"].read_text())
+    assert list(together) == [*map(str, there), "cpu resnet-f32"]
+    assert [together[str(file)]["date"] for file in there] == ["old", "new"]
     capsys.readouterr()
     assert main(["report", str(study)]) == 0
     assert "█" in capsys.readouterr().out

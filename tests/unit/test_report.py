@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import json
+import math
 import sys
 import xml.etree.ElementTree
 from dataclasses import replace
@@ -173,7 +174,21 @@ def test_time_text(value: float | None, text: str) -> None:
         (("rows", 0, "ours", "cold_us"), True, "cold_us must be a number"),
         (("rows", 0, "ours", "deterministic"), 1, "deterministic must be of type bool"),
         (("rows", 0, "peers", "onednn", "layout"), [], "layout must be of type str"),
-        (("rows", 0, "ours", "families"), {"gemm": [1]}, "families must hold numbers and texts"),
+        (("rows", 0, "ours", "families"), {"gemm": [1]}, "families.gemm must be a number"),
+        (("rows", 0, "ours", "families"), {"direct": math.nan}, "families.direct must be a number"),
+        (("rows", 0, "ours", "families"), [], "families must be of type"),
+        (("rows", 0, "ours", "workspace_bytes"), 10**400, "workspace_bytes must be a number"),
+        (("rows", 0, "ours", "workspace_bytes"), 1.5, "workspace_bytes must be of type int"),
+        (("rows", 0, "ours", "cold_us"), 10**400, "cold_us must be a number"),
+        (("rows", 0, "floor_us"), 10**400, r"rows\[0\].floor_us must be a number"),
+        (("rows", 0, "floor_us"), math.nan, r"rows\[0\].floor_us must be a number"),
+        (("rows", 0, "floor_us"), math.inf, r"rows\[0\].floor_us must be a number"),
+        (("rows", 1, "problem"), "n1c64h5", r"rows\[1\].problem: problem 'n1c64h5'"),
+        (("device", "rates"), "x", "device: key 'rates' has the wrong type"),
+        (("device", "rates"), {"read_gbs": "x", "f32_tflops": 1.0}, "device.rates.read_gbs must be a number"),
+        (("device", "rates"), {"read_gbs": 0, "f32_tflops": 1.0}, "device.rates.read_gbs must be above 0"),
+        (("device", "peak_tflops"), "x", "device: key 'peak_tflops' has the wrong type"),
+        (("device", "peak_tflops"), {"f32": 0.0}, "device.peak_tflops.f32 must be above 0"),
     ],
 )
 def test_malformed_document_names_its_key(path: tuple[Any, ...], value: Any, says: str) -> None:

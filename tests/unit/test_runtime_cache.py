@@ -108,6 +108,9 @@ def test_folder_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(StoreError, match="TILEWRIGHT_CACHE"):
         cache.folder()
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "~nobody at all/x")
+    with pytest.raises(StoreError, match="~nobody at all/x: there is no such home"):
+        cache.folder()
 
 
 @pytest.mark.parametrize("changed", range(4))

@@ -59,8 +59,9 @@ def test_every_line_is_in_its_canonical_form() -> None:
 def test_layer_by_name_file_and_string(tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text("# mine\nA n1c8h5w5k4r3s3-f32  # small\n\nB n2c8h5w5k4r1s1-f32\r\n")
-    found = shapes.load(["resnet:R12", "R2", str(file), "n1c4h4w4k4r1s1"])
-    assert [layer.name for layer in found] == ["R12", "R2", "A", "B", "n1c4h4w4k4r1s1-f32"]
+    (marked := tmp_path / "marked.txt").write_text("C n1c8h5w5k4r1s1-f32\n", encoding="utf-8-sig")
+    found = shapes.load(["resnet:R12", "R2", str(file), str(marked), "n1c4h4w4k4r1s1"])
+    assert [layer.name for layer in found] == ["R12", "R2", "A", "B", "C", "n1c4h4w4k4r1s1-f32"]
 
 
 def test_overrides() -> None:

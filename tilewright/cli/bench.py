@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.peers import Peer
     from tilewright.rows import BenchRow
+    from tilewright.runtime import Runtime
     from tilewright.shapes import Layer
 
 Peers = Annotated[
@@ -81,11 +82,14 @@ def bench(
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     source = outputs.to_resume(json_file) if resume else None
+    from tilewright.bench import protocol
+
     if no_tune:
         store, runtime = options.store(remembers=False), options.open_device(device)
     else:
         store, runtime = options.store_and_device(found, device, again, deterministic, families)
-    rivals, before = _peers(peers, runtime.device), held(source, runtime.device.key)
+    rivals, how = _peers(peers, runtime.device), protocol(seed, _threads(runtime), str(limit or ""))
+    before = held(source, runtime.device.key, how)
     options.room(found, runtime)
     options.measure(runtime)
     foretell(found, runtime)
@@ -97,7 +101,7 @@ def bench(
             standing.measure_all(bar, json_file)
     report()
     stop.leave()
-    if any(row.ours.cold_us is None for row in standing.rows.values()):
+    if standing.without_time:
         raise typer.Exit(1)
 
 
@@ -113,13 +117,20 @@ class _Standing:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        """Take over what has a time."""
-        self.rows |= {(row.name, row.problem): row for row in self.before.rows if row.ours.cold_us}
+        """Take over what has a time, or is of no layer that is wanted here."""
+        before = {(row.name, row.problem): row for row in self.before.rows}
+        again = set(map(_key, self.layers))
+        self.rows |= {key: row for key, row in before.items() if row.ours.cold_us or key not in again}
 
     @property
     def left(self) -> list[Layer]:
         """The layers that have no row yet."""
-        return [layer for layer in self.layers if (layer.name, str(layer.problem)) not in self.rows]
+        return [layer for layer in self.layers if _key(layer) not in self.rows]
+
+    @property
+    def without_time(self) -> list[Layer]:
+        """The layers whose row says why there is no time of ours."""
+        return [layer for layer in self.layers if self.rows[_key(layer)].ours.cold_us is None]
 
     def measure_all(self, progress: Progress, json_file: Path | None) -> None:
         """Measure what has no row yet, keeping what there is after each layer."""
@@ -132,7 +143,7 @@ class _Standing:
 
     def measure(self, layer: Layer) -> str:
         """Measure a layer, and say what came of it."""
-        row = self.rows[layer.name, str(layer.problem)] = self.work.row(layer)
+        row = self.rows[_key(layer)] = self.work.row(layer)
         self.measured = True
         said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
         return f"{said}, floor {time_text(row.floor_us)} us"
@@ -142,6 +153,10 @@ class _Standing:
         made = self.work.document(list(self.rows.values()), self.budget, self.before.commit)
         kept = {"date": self.before.date, "commit": self.before.commit}
         return made if self.measured else made | kept
+
+
+def _key(layer: Layer) -> tuple[str, str]:
+    return layer.name, str(layer.problem)
 
 
 def _check(files: Mapping[str, Path | None]) -> None:
@@ -164,9 +179,14 @@ def _work(search: Search, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
         deterministic=search.deterministic,
         families=search.families,
         seed=search.seed,
-        threads=min(runtime.device.units, options.cores()),
+        threads=_threads(runtime),
         progress=search.progress.now,
     )
+
+
+def _threads(runtime: Runtime) -> int:
+    """CPU threads of the peers."""
+    return min(runtime.device.units, options.cores())
 
 
 def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:

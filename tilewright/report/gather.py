@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from tilewright.files import read_json
 from tilewright.report.html.bench import bench_section
 from tilewright.report.html.page import page
 from tilewright.report.html.study import study_section
-from tilewright.report.results import Results
+from tilewright.report.results import Results, checked
 from tilewright.report.results import parse as parse_results
 from tilewright.report.study import part_table, study_markdown
 from tilewright.report.table import Table, markdown, results_table
@@ -40,16 +42,19 @@ def usual(folder: Path) -> list[Path]:
 
 
 def gather(paths: Sequence[Path]) -> list[Gathered]:
-    """Read results files, benchmarks and studies alike.
+    """Read results files, benchmarks and studies alike; one given twice is read once.
+
+    Each has the name of its folder and its own, or where these are another's too, all of its path.
 
     Raises:
         StoreError: a file cannot be read or is no results file; says which and why.
     """
     found = []
-    for path in paths:
+    short = {path: f"{path.parent.name} {path.stem}".strip() for path in paths}
+    shared = Counter(short.values())
+    for path, name in short.items():
         try:
-            document = read_json(path)
-            found.append(of_document(f"{path.parent.name} {path.stem}".strip(), document))
+            found.append(of_document(name if shared[name] == 1 else str(path), read_json(path)))
         except OSError as error:
             raise StoreError(f"results file {path}: {error.strerror or error}") from None
         except ValueError:
@@ -61,8 +66,18 @@ def gather(paths: Sequence[Path]) -> list[Gathered]:
 
 
 def of_document(name: str, document: Any) -> Gathered:
-    """Turn a document of either kind into values."""
-    return Gathered(name, document, parse_study(document) if is_study(document) else parse_results(document))
+    """Turn a document of either kind into values.
+
+    Raises:
+        StoreError, StudyError: names what is missing, of the wrong type or no finite number.
+    """
+    results = parse_study(document) if is_study(document) else parse_results(document)
+    checked(results.device)
+    try:
+        json.dumps(document, allow_nan=False)
+    except ValueError:
+        raise StoreError("holds numbers that are none, NaN or Infinity") from None
+    return Gathered(name, document, results)
 
 
 def html(title: str, found: Sequence[Gathered]) -> str:

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.errors import StoreError, shown
+from tilewright.errors import ProblemError, StoreError, shown
 from tilewright.files import read_json
+from tilewright.problem import Problem
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 F = TypeVar("F", OurFigure, PeerFigure)
 _KINDS = {"str": str, "bool": bool, "int": int, "Mapping[str, float | str]": dict}
+_HUGE = 1e15  # more than any time, rate or number of bytes
 
 
 @dataclass(frozen=True)
 class Results:
-    """One benchmark: where, when, with what, and its rows."""
+    """One benchmark: where, when, with what, its rows, and how they were measured."""
 
     device: Mapping[str, Any]
     date: str
     commit: str
     rows: tuple[BenchRow, ...]
+    protocol: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def peer_names(self) -> list[str]:
@@ -75,11 +78,11 @@ def load(path: Path) -> Results:
         raise StoreError(f"results file {path}: {error}") from None
 
 
-def held(file: Path | None, device: str) -> Results:
+def held(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:
     """Read what an earlier run on a device, by its key, left in a file; no rows if there is none.
 
     Raises:
-        StoreError: as ``load``, or it is of another device.
+        StoreError: as ``load``, or it is of another device, or was measured in another way.
     """
     if file is None or not file.exists():
         return Results(device={}, date="", commit="", rows=())
@@ -88,6 +91,11 @@ def held(file: Path | None, device: str) -> Results:
         raise StoreError(
             f"--resume: {file} was measured on {there}, this is {device}; name another file after --json"
         )
+    if other := [name for name, now in protocol.items() if found.protocol.get(name) != now]:
+        ways = found.protocol, protocol
+        was, now = (", ".join(f"{name} {shown(way.get(name))}" for name in other) for way in ways)
+        fix = "give the same options, or name another file after --json"
+        raise StoreError(f"--resume: {file} was measured with {was}, this is with {now}; {fix}")
     return found
 
 
@@ -101,19 +109,38 @@ def parse(document: Any) -> Results:
         raise StoreError("no document of results; want one written by 'bench --json' or 'study --json'")
     rows = _need(document, "rows", list, "the document")
     return Results(
-        device=_need(document, "device", dict, "the document"),
+        device=checked(_need(document, "device", dict, "the document")),
         date=str(document.get("date", "")),
         commit=str(document.get("commit", "")),
         rows=tuple(_row(row, f"rows[{index}]") for index, row in enumerate(rows)),
+        protocol=_need(document, "protocol", dict, "the document") if "protocol" in document else {},
     )
 
 
+def checked(device: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a document says of its device, of which charts divide by the rates and peaks.
+
+    Raises:
+        StoreError: one of these is no number above 0.
+    """
+    for name in ("rates", "peak_tflops"):
+        figures = {} if device.get(name) is None else _need(device, name, dict, "device")
+        for key, value in figures.items():
+            if key != "source" and not _number(value, where := f"device.{name}.{key}"):
+                raise StoreError(f"{where} must be above 0")
+    return device
+
+
 def _row(row: Any, where: str) -> BenchRow:
-    peers = _need(row, "peers", dict, where)
+    peers, problem = _need(row, "peers", dict, where), _need(row, "problem", str, where)
+    try:
+        Problem.parse(problem)
+    except ProblemError as error:
+        raise StoreError(f"{where}.problem: {error}") from None
     return BenchRow(
         name=_need(row, "name", str, where),
-        problem=_need(row, "problem", str, where),
-        floor_us=_need(row, "floor_us", (int, float), where),
+        problem=problem,
+        floor_us=_number(_need(row, "floor_us", (int, float), where), f"{where}.floor_us"),
         ours=_figure(OurFigure, _need(row, "ours", dict, where), f"{where}.ours"),
         peers={name: _figure(PeerFigure, peer, f"{where}.peers.{name}") for name, peer in peers.items()},
     )
@@ -128,13 +155,18 @@ def _figure(kind: type[F], entry: Any, where: str) -> F:
 
 
 def _value(value: Any, want: str, where: str) -> Any:
-    if want in _KINDS:
-        if type(value) is not _KINDS[want]:
-            raise StoreError(f"{where} must be of type {want}, not {shown(value)}")
-        if type(value) is dict and any(type(one) not in (str, int, float) for one in value.values()):
-            raise StoreError(f"{where} must hold numbers and texts alone")
+    if want in _KINDS and type(value) is not _KINDS[want]:
+        raise StoreError(f"{where} must be of type {want}, not {shown(value)}")
+    if want in ("str", "bool"):
         return value
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
+    if want.startswith("Mapping"):
+        return {key: v if type(v) is str else _number(v, f"{where}.{key}") for key, v in value.items()}
+    number = _number(value, where)
+    return value if want == "int" else number
+
+
+def _number(value: Any, where: str) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= _HUGE:
         raise StoreError(f"{where} must be a number of 0 or more, not {shown(value)}")
     return float(value)
 

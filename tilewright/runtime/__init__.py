@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from tilewright.device import Device
 from tilewright.errors import DeviceError, StoreError, how_to_get
+from tilewright.runtime import forked
 from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 
 __all__ = [
@@ -24,8 +25,11 @@ def open_runtime(kind: str | None = None, index: int = 0) -> Runtime:
         index: number of the device within its kind.
 
     Raises:
-        DeviceError: there is no such device; says what was looked for and what to install.
+        DeviceError: there is no such device; says what was looked for and what to install. Or this process
+            was forked from one that had opened a device.
     """
+    if kind != "numpy":
+        forked.refuse()
     if kind is None:
         try:
             return _open("cuda", index)
@@ -43,19 +47,26 @@ def open_runtime(kind: str | None = None, index: int = 0) -> Runtime:
 
 @lru_cache(maxsize=32)
 def _open(kind: str, index: int) -> Runtime:
-    if kind == "cuda":
-        from tilewright.runtime.cuda import CudaRuntime
-
-        return CudaRuntime(index)
-    if kind in ("cpu", "opencl"):
-        from tilewright.runtime.opencl import OpenclRuntime
-
-        return OpenclRuntime(index, cpu=kind == "cpu")
+    if kind in ("cuda", "cpu", "opencl"):
+        found = _driven(kind, index)
+        forked.opened()
+        return found
     if kind == "numpy" and index == 0:
         from tilewright.runtime.host import NumpyRuntime
 
         return NumpyRuntime()
     raise DeviceError(f"device {kind}:{index}: must be one of {', '.join(KINDS)}, and there is one numpy")
+
+
+def _driven(kind: str, index: int) -> Runtime:
+    """Open a device that has a driver."""
+    if kind == "cuda":
+        from tilewright.runtime.cuda import CudaRuntime
+
+        return CudaRuntime(index)
+    from tilewright.runtime.opencl import OpenclRuntime
+
+    return OpenclRuntime(index, cpu=kind == "cpu")
 
 
 def instead_of_numpy(option: str) -> str:

@@ -162,6 +162,7 @@ class Runtime(Protocol):
 
         Raises:
             RunError: refused by the device.
+            DeviceError: OpenCL, in a process forked from the one that opened the device.
         """
 
     def synchronize(self) -> None:

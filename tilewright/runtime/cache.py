@@ -31,11 +31,14 @@ def folder() -> Path:
 
     Raises:
         StoreError: it is a symlink, belongs to someone else, others can write to it, or it cannot
-            be made.
+            be made; or it is below the home of a user who has none.
     """
     given = os.environ.get("TILEWRIGHT_CACHE")
     if given:
-        path = Path(given).expanduser().absolute()
+        try:
+            path = Path(given).expanduser().absolute()
+        except RuntimeError:
+            raise StoreError(f"cache folder {given}: there is no such home folder; {_FIX}") from None
     else:
         import platformdirs
 

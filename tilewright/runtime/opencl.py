@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ from tilewright.errors import (
     DeviceError,
     OutOfMemory,
     RunError,
+    StoreError,
     how_to_get,
 )
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, rates
+from tilewright.runtime import cache, forked, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
@@ -168,6 +170,7 @@ class OpenclRuntime:
         return program
 
     def _built(self, source: str, options: tuple[str, ...]) -> Any:
+        _keep_folder()
         return self.cl.Program(self._context, source).build(options=list(options))
 
     def load(self, built: Built) -> Loaded:
@@ -244,6 +247,7 @@ class OpenclRuntime:
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
         """Enqueue one launch."""
+        forked.refuse()
         try:
             if launch.kernel == "zero":
                 self.fill(memories[0], 0)
@@ -309,6 +313,14 @@ class OpenclRuntime:
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }
+
+
+def _keep_folder() -> None:
+    """Make PoCL's part of our cache again: whoever removed it, PoCL would fail and not say why."""
+    place = Path(os.environ.get("POCL_CACHE_DIR", ""))
+    with suppress(StoreError, OSError):
+        if not place.is_dir() and place.parent == cache.folder():
+            place.mkdir(mode=0o700)
 
 
 def _first_error(log: str) -> str:

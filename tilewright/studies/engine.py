@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def parse(found: Any) -> StudyResult:
             for part in written
         )  # fmt: skip
         return StudyResult(**texts, quick=bool(found["quick"]), device=dict(found["device"]), parts=parts)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StudyError(f"a damaged results document of a study: {type(error).__name__}: {error}") from None
 
 
@@ -160,4 +161,6 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Value]:
     for name, value in found.items():
         if not isinstance(value, str | int | float | None):
             raise TypeError(f"{name} is of type {type(value).__name__}")
+        if isinstance(value, int | float) and not isfinite(value):
+            raise ValueError(f"{name} is {value}")
     return found

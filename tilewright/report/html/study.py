@@ -101,7 +101,8 @@ def _roofline(part: PartResult, device: Mapping[str, Any]) -> str:
             problem = Problem.parse(str(row["problem"]))
             intensity, rate = problem.flops / problem.bytes, problem.flops / time * 1e-6
             points.append(Point(intensity, rate, names.index(str(row["step"])), about(row)))
-    return roofline(points, names, rates["read_gbs"], rates["f32_tflops"]) if rates else ""
+    known = {"read_gbs", "f32_tflops"} <= rates.keys()
+    return roofline(points, names, rates["read_gbs"], rates["f32_tflops"]) if known else ""
 
 
 def _curves(part: PartResult) -> list[str]:

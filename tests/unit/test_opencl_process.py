@@ -1,0 +1,73 @@
+"""OpenCL as a process meets it: a cache that goes while it runs, a fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+USED = """
+import os, shutil
+import numpy as np
+import tilewright as tw
+
+def conv(stride):
+    x, w = np.ones((1, 2, 5, 5), "f"), np.ones((3, 2, 3, 3), "f")
+    return tw.conv2d(x, w, stride=stride, device="cpu")[0, :, 0, 0].tolist()
+
+assert conv(1) == [18.0] * 3
+"""
+
+
+def run(code: str, tmp_path: Path) -> None:
+    """Run code after a layer was computed, in a process with a cache of its own."""
+    pytest.importorskip("pyopencl")
+    environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
+    environment["TILEWRIGHT_CACHE"] = str(tmp_path / "cache")
+    command = [sys.executable, "-W", "ignore", "-c", USED + code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_cache_may_be_removed_meanwhile(tmp_path: Path) -> None:
+    run(
+        """
+shutil.rmtree(os.environ["TILEWRIGHT_CACHE"])
+assert conv(2) == [18.0] * 3
+assert os.listdir(os.environ["POCL_CACHE_DIR"])
+assert os.stat(os.environ["TILEWRIGHT_CACHE"]).st_mode & 0o777 == 0o700
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    run(
+        """
+import signal, sys, traceback
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+packed = plan.pack(np.ones((3, 2, 3, 3), "f"))
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(60)
+try:
+    x = np.ones((1, 2, 5, 5), "f")
+    for use in (lambda: conv(1), lambda: tw.plan("R12"), lambda: plan(x, packed)):
+        try:
+            use()
+        except tw.DeviceError as error:
+            assert "get_context('spawn')" in str(error)
+        else:
+            raise AssertionError("not refused")
+    assert tw.conv2d(x, np.ones((3, 2, 3, 3), "f"), device="numpy").max() == 18
+except BaseException:
+    traceback.print_exc()
+    os._exit(1)
+os._exit(0)
+""",
+        tmp_path,
+    )
