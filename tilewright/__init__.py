@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilewright.api import LayerPlan, conv2d, plan, tune
+    from tilewright.api import LayerPlan, conv2d, forget, plan, tune
     from tilewright.device import Device
     from tilewright.epilogue import Epilogue, Pool
     from tilewright.errors import (
@@ -42,6 +42,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "LayerPlan": "api",
     "conv2d": "api",
+    "forget": "api",
     "plan": "api",
     "tune": "api",
     "Device": "device",
@@ -89,6 +90,7 @@ __all__ = [
     "StoreError",
     "TilewrightError",
     "conv2d",
+    "forget",
     "plan",
     "tune",
 ]
