@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilewright.api import LayerPlan, conv2d, plan, tune
+    from tilewright.api import LayerPlan, conv2d, forget, plan, tune
     from tilewright.device import Device
     from tilewright.epilogue import Epilogue, Pool
     from tilewright.errors import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ConfigError,
         DeviceError,
         OutOfMemory,
+        OutputError,
         PeerError,
         ProblemError,
         RunError,
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "LayerPlan": "api",
     "conv2d": "api",
+    "forget": "api",
     "plan": "api",
     "tune": "api",
     "Device": "device",
@@ -53,6 +55,7 @@ _HOMES = {
     "ConfigError": "errors",
     "DeviceError": "errors",
     "OutOfMemory": "errors",
+    "OutputError": "errors",
     "PeerError": "errors",
     "ProblemError": "errors",
     "RunError": "errors",
@@ -79,6 +82,7 @@ __all__ = [
     "LayerPlan",
     "Measurement",
     "OutOfMemory",
+    "OutputError",
     "PeerError",
     "Pool",
     "Problem",
@@ -89,6 +93,7 @@ __all__ = [
     "StoreError",
     "TilewrightError",
     "conv2d",
+    "forget",
     "plan",
     "tune",
 ]

@@ -23,7 +23,8 @@ from tilewright.arguments import (
 from tilewright.arrays import Array, look, look_at, same_home
 from tilewright.choices import UNVERIFIED
 from tilewright.device import parse_selector
-from tilewright.dispatch import Entry, entry, forget
+from tilewright.dispatch import Entry, entry
+from tilewright.dispatch import forget as look_up_again
 from tilewright.epilogue import Pool
 from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreError
 from tilewright.execution import Plan
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
     from tilewright.tuning.events import Progress, TuneResult
 
-__all__ = ["LayerPlan", "Packed", "conv2d", "plan", "tune"]
+__all__ = ["LayerPlan", "Packed", "conv2d", "forget", "plan", "tune"]
 
 Size = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
@@ -234,10 +235,33 @@ def tune(
     try:
         result = run(layer, device, budget, strategy, number, kept, progress, bool(deterministic), named)
     finally:
-        forget(layer)
+        look_up_again(layer)
     if result.best is None:
         raise RunError(result.failure)
     return result
+
+
+def forget(problem: Problem | str | None = None) -> None:
+    """Free the memory of what ``conv2d`` and ``plan`` keep: plans with their workspaces and packed filters.
+
+    Of 256 plans, or of workspaces of more than an eighth of a device's memory together, those that were not
+    used for the longest time are let go anyhow. The next use of a layer loads its kernel again. A plan that
+    you hold, from ``plan``, stays as it is.
+
+    Args:
+        problem: the layer, its string, or the name of a shipped one: R12; None: every layer.
+
+    Raises:
+        ProblemError: the string cannot be read; names the part.
+
+    Example:
+        >>> import tilewright as tw
+        >>> held = tw.plan("n1c8h6w6k16r3s3p1-f32", device="cpu")
+        >>> tw.forget("n1c8h6w6k16r3s3p1-f32")
+        >>> tw.plan("n1c8h6w6k16r3s3p1-f32", device="cpu") is held
+        False
+    """
+    look_up_again(None if problem is None else as_problem(problem))
 
 
 def as_problem(problem: Problem | str) -> Problem:

@@ -33,7 +33,7 @@ def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
     The read is cold, like every timed run. The multiply-adds are tried in several shapes. Of many runs
     in turns the fastest counts, and so does the best of all calibrations: whatever else the machine does
     makes it slower (two busy processes on 4 cores: by 28%, for as long as they run). The time of an empty
-    kernel is taken off both, since ``Device.floor_us`` adds it again.
+    kernel is taken off both, since ``floor.floor_us`` adds it again.
 
     Args:
         runtime: an open CUDA or OpenCL runtime; its ``device`` has the new rates afterwards.

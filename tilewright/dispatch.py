@@ -1,5 +1,6 @@
 """From a Problem to a Plan: the first of ``choices`` that compiles and finds room, kept for its next use.
-The Plan's note says which it is."""
+The Plan's note says which it is. Plans that were not used for the longest time are let go: where there are
+too many, where their workspaces are too large together, and where another has no room."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tilewright.layer import LayerPlan
 
 MOST_PLANS = 256
+OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone
 OF_TENSOR_CORES = ("mma", "hopper")  # families
 NO_ROOM = " has no room now"  # said of a winner: it is tried again at the plan's next use
 
@@ -86,6 +88,7 @@ def entry(
     with found.lock:
         if found.plan is None:
             found.plan = _first_that_works(problem, runtime, store, deterministic, families)
+            _let_go_oldest(runtime, found)
         elif store is not None and NO_ROOM in found.plan.note:
             winner = _winner(problem, runtime, store, deterministic, families)
             if winner is not None:
@@ -100,6 +103,48 @@ def forget(problem: Problem | None = None) -> None:
             del _plans[key]
 
 
+def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
+    """Let go of the plans on a device that have a workspace, but for one; return whether there were any."""
+    with _lock:
+        theirs = {
+            key: one for key, one in _plans.items()
+            if _bytes_on(runtime, key, one) and one.plan is not keep
+        }  # fmt: skip
+        for key in theirs:
+            del _plans[key]
+    return bool(theirs)
+
+
+def _let_go_oldest(runtime: Runtime, newest: Entry) -> None:
+    """Let go of the plans on a device that were not used for the longest time, until the others are small."""
+    let_go = []  # once nobody waits for the lock: to free memory takes a while
+    with _lock:
+        sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
+        over = sum(sizes.values())
+        if over:
+            over -= runtime.memory_bytes() // OF_MEMORY
+        for key, nbytes in sizes.items():
+            if over > 0 and nbytes and _plans[key] is not newest:
+                let_go.append(_plans.pop(key))
+                over -= nbytes
+
+
+def _bytes_on(runtime: Runtime, key: _Key, found: Entry) -> int:
+    """Bytes of workspace that a plan has on a device; 0 if it is on another, or not made yet."""
+    return found.plan.workspace_bytes if found.plan is not None and key[1] == id(runtime) else 0
+
+
+def _made(runtime: Runtime, problem: Problem, config: Config, note: str) -> Plan:
+    """Make a plan; where it has no room, once more in place of the others."""
+    try:
+        return Plan.make(runtime, problem, config, note)
+    except OutOfMemory as error:
+        if not make_room(runtime):
+            raise
+        clear_frames(error.__traceback__)  # they hold what it did get
+    return Plan.make(runtime, problem, config, note)
+
+
 def _first_that_works(
     problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str]
 ) -> Plan:
@@ -108,7 +153,7 @@ def _first_that_works(
     for config, note in choices(problem, runtime, store, deterministic, families):
         try:
             told = "; ".join(filter(None, (note, missed, _instead(problem, config))))
-            return Plan.make(runtime, problem, config, told)
+            return _made(runtime, problem, config, told)
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error

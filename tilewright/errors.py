@@ -22,7 +22,7 @@ def shown(value: object) -> str:
 
 
 class TilewrightError(Exception):
-    """Base of every error raised on purpose; its text is one line for a person."""
+    """Base of all errors of tilewright; its text is one line for a person."""
 
 
 class ProblemError(TilewrightError):
@@ -34,7 +34,10 @@ class ConfigError(TilewrightError):
 
 
 class EmptySpace(ConfigError):
-    """A kernel family of which no config keeps every rule for this problem on this device."""
+    """A kernel family of which no config keeps every rule for this problem on this device.
+
+    Told apart within tilewright alone: for its users it is a ConfigError.
+    """
 
 
 class BudgetError(TilewrightError):
@@ -62,7 +65,11 @@ class OutOfMemory(RunError):
 
 
 class StoreError(TilewrightError):
-    """A store of records that cannot be used, or an import file that is not valid."""
+    """A store of records that cannot be used, or a file of winners or results that is not valid."""
+
+
+class OutputError(TilewrightError):
+    """A file that cannot be drawn or written: a format or a library that is not there, nothing to show."""
 
 
 class PeerError(TilewrightError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from traceback import clear_frames
 
 from tilewright.arrays import (
     Array,
@@ -22,7 +23,8 @@ from tilewright.arrays import (
     writable,
 )
 from tilewright.device import Device
-from tilewright.errors import ArrayError
+from tilewright.dispatch import make_room
+from tilewright.errors import ArrayError, OutOfMemory
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -196,7 +198,20 @@ class LayerPlan:
         """Run on arrays that were looked at; a filter that is not packed yet is packed on the way.
 
         ``layout``: how the caller reads shapes. Only by nchw a tensor in channels_last is (N, C, H, W).
+        What has no room runs once more without the plans that other layers have kept.
         """
+        try:
+            return self._run(x, w, bias, z, out, scale, layout)
+        except OutOfMemory as error:
+            if not make_room(self.plan.runtime, self.plan):
+                raise
+            clear_frames(error.__traceback__)  # they hold what it did get
+        return self._run(x, w, bias, z, out, scale, layout)
+
+    def _run(
+        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None,
+        scale: Seen | None, layout: str,
+    ) -> Array:  # fmt: skip
         self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
         source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"

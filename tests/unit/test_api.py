@@ -19,7 +19,7 @@ import tilewright as tw
 from tilewright import api, arguments, dispatch, errors
 from tilewright.arrays import current_stream, look
 from tilewright.dtypes import FULL, numpy_dtype
-from tilewright.errors import ArrayError, RunError
+from tilewright.errors import ArrayError, OutOfMemory, RunError
 from tilewright.execution import Plan
 from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.bound import bound
@@ -195,8 +195,34 @@ def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) ->
     assert first() is not None
     second = made("n2c4h7w9k6r3s2-f32+bias")
     assert first() is None and second() is not None
-    dispatch.forget(Problem.parse("n2c4h7w9k6r3s2-f32+bias"))
+    tw.forget("n2c4h7w9k6r3s2-f32")
+    assert second() is not None
+    tw.forget("n2c4h7w9k6r3s2-f32+bias")
     assert second() is None
+    third = made("n2c4h7w9k6r3s2-f32")
+    tw.forget()
+    assert third() is None
+    with pytest.raises(tw.ProblemError, match="a int was given"):
+        tw.forget(3)  # type: ignore[arg-type]
+
+
+def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plan, "workspace_bytes", 1)
+    plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy")
+    packed, run = plan.pack(W), Plan.run
+    other = weakref.ref(tw.plan("n2c4h7w9k6r3s2-f32+bias", device="numpy"))
+
+    def full(self: Plan, *memories: Any, **more: Any) -> None:
+        if other() is not None:
+            raise OutOfMemory("no room")
+        run(self, *memories, **more)
+
+    monkeypatch.setattr(Plan, "run", full)
+    near(plan(X, packed), expected("n2c4h7w9k6r3s2-f32", X, W))
+    assert tw.plan("n2c4h7w9k6r3s2-f32", device="numpy") is plan
+    other = weakref.ref(plan)
+    with pytest.raises(OutOfMemory, match="no room"):
+        plan(X, packed)
 
 
 def test_a_shipped_layer_has_a_name() -> None:

@@ -26,7 +26,7 @@ from tilewright.tuning import search
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
-RUNTIME: Any = SimpleNamespace(device=DEVICE, compiler="c1")
+RUNTIME: Any = SimpleNamespace(device=DEVICE, compiler="c1", memory_bytes=lambda: 80)
 GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
 REAL_RANKED = choices.ranked_for
 
@@ -54,9 +54,10 @@ class FakePlan:
 
     made: list[str] = []
     fails: dict[str, Exception] = {}
+    needs = 0
 
     def __init__(self, config: Config, note: str) -> None:
-        self.config, self.note, self.workspace_bytes = config, note, 0
+        self.config, self.note, self.workspace_bytes = config, note, self.needs
 
     @classmethod
     def make(cls, runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
@@ -284,6 +285,50 @@ def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(dispatch._plans) == 3
     assert dispatch.dispatch(layers[4], RUNTIME) is plans[4]
     assert dispatch.dispatch(layers[0], RUNTIME) is not plans[0]
+
+
+def test_plans_are_let_go_where_their_workspaces_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 80 bytes of memory 10 may be workspaces; one that needs more stays until the next is made."""
+    layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 5)]
+    other: Any = SimpleNamespace(device=DEVICE, compiler="c1", memory_bytes=lambda: 80)
+    small, elsewhere = dispatch.dispatch(LAYER, RUNTIME), []
+    monkeypatch.setattr(FakePlan, "needs", 5)
+    elsewhere += [dispatch.dispatch(layer, other) for layer in layers[:2]]
+    first, second = [dispatch.dispatch(layer, RUNTIME) for layer in layers[:2]]
+    assert dispatch.dispatch(layers[0], RUNTIME) is first
+    gone = weakref.ref(second)
+    del second
+    dispatch.dispatch(layers[2], RUNTIME)
+    assert gone() is None, "the one that was not used for the longest time"
+    assert dispatch.dispatch(layers[0], RUNTIME) is first
+    monkeypatch.setattr(FakePlan, "needs", 50)
+    large = dispatch.dispatch(layers[3], RUNTIME)
+    assert dispatch.dispatch(layers[3], RUNTIME) is large
+    assert dispatch.dispatch(layers[0], RUNTIME) is not first
+    assert dispatch.dispatch(LAYER, RUNTIME) is small, "it has none"
+    assert [dispatch.dispatch(layer, other) for layer in layers[:2]] == elsewhere
+
+
+def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the config that wanted it is tried once more."""
+    monkeypatch.setattr(FakePlan, "needs", 4)
+    before = weakref.ref(dispatch.dispatch(Problem.parse("c1h8k8r1"), RUNTIME))
+    tries = []
+
+    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+        tries.append(str(config))
+        if before() is not None or problem != LAYER:
+            raise OutOfMemory("5 GB needed")
+        return FakePlan(config, note)
+
+    monkeypatch.setattr(FakePlan, "make", make)
+    assert choose()[0] == "tiles:t=1" and "has no room" not in choose()[1]
+    assert tries == ["tiles:t=1", "tiles:t=1"]
+    assert dispatch.make_room(RUNTIME) and not dispatch.make_room(RUNTIME)
+    tries.clear()
+    with pytest.raises(OutOfMemory, match="5 GB"):
+        dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME)
+    assert len(tries) == len(set(tries)), "there is nothing to let go of"
 
 
 class Judge:

@@ -32,6 +32,20 @@ def run(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_cache_may_be_cleared_meanwhile(tmp_path: Path) -> None:
+    run(
+        """
+from tilewright.cli import main
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+assert main(["cache", "info"]) == main(["cache", "clear", "--yes"]) == 0
+assert not os.listdir(os.environ["POCL_CACHE_DIR"])
+assert plan(np.ones((1, 2, 5, 5), "f"), plan.pack(np.ones((3, 2, 3, 3), "f"))).max() == 18
+assert conv(2) == [18.0] * 3
+""",
+        tmp_path,
+    )
+
+
 def test_the_cache_may_be_removed_meanwhile(tmp_path: Path) -> None:
     run(
         """

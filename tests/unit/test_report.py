@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import DeviceError, StoreError
+from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, readme, results
 from tilewright.report.table import Table, bytes_text, markdown, plain, results_table, time_text
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
@@ -259,16 +259,16 @@ def test_a_ladder_is_drawn_with_the_published_figures(tmp_path: Path) -> None:
 def test_what_is_no_ladder_is_not_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for result in (_ladder(), _ladder((None, None)), replace(_ladder((1.0, None)), parts=())):
-        with pytest.raises(StoreError, match="no part of the study has a ladder"):
+        with pytest.raises(OutputError, match="no part of the study has a ladder"):
             plot_study.draw_study(result, tmp_path / "none.svg")
 
 
 def test_svg_without_ratios_or_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
-    with pytest.raises(StoreError, match="nothing to draw"):
+    with pytest.raises(OutputError, match="nothing to draw"):
         plot.draw(results.parse({"device": {}, "rows": []}), tmp_path / "a.svg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DeviceError, match=r"pip install -e '\.\[plot\]'"):
+    with pytest.raises(OutputError, match=r"pip install -e '\.\[plot\]'"):
         plot.draw(results.parse(DOCUMENT), tmp_path / "a.svg")
 
 

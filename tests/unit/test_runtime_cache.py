@@ -119,3 +119,22 @@ def test_key_changes_with_everything(changed: int) -> None:
     base = cache.key_of(*parts)  # type: ignore[arg-type]
     parts[changed] = ("-O2",) if changed == 1 else "other"
     assert cache.key_of(*parts) != base  # type: ignore[arg-type]
+
+
+def test_what_pocl_keeps_is_counted_and_cleared(tmp_path: Path) -> None:
+    cache.write(BUILT)
+    elsewhere = tmp_path / "elsewhere"
+    (deep := cache.folder() / "pocl" / "AB" / "CD" / "kernel").mkdir(parents=True)
+    elsewhere.mkdir()
+    for file in (deep / "kernel.so", deep.parent / "program.bc", elsewhere / "other"):
+        file.write_bytes(bytes(100))
+    (deep / "link").symlink_to(elsewhere)
+    assert 200 <= cache.nbytes(cache.of_pocl()) < 400
+    (deep / "kernel.so").unlink()
+    assert cache.nbytes([deep / "kernel.so"]) == 0, "another process was quicker"
+    assert cache.clear() == 1 and cache.clear() == 0
+    assert cache.kernels() == cache.of_pocl() == []
+    (cache.folder() / "pocl").rmdir()
+    (cache.folder() / "pocl").symlink_to(elsewhere)
+    assert cache.of_pocl() == [] and cache.clear() == 0
+    assert (elsewhere / "other").exists()

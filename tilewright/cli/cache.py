@@ -30,6 +30,7 @@ _LABELS = {
     "set_aside": "damaged, set aside",
     "kernels": "compiled kernels",
     "kernel_bytes": "bytes of these",
+    "pocl_bytes": "bytes of PoCL's",
 }
 
 
@@ -37,12 +38,12 @@ _LABELS = {
 def info(json_file: options.JsonFile = None) -> None:
     """Print where the cache is and what it holds."""
     outputs.check({"--json": json_file})
-    from tilewright.runtime.cache import folder
+    from tilewright.runtime import cache
     from tilewright.store import Store
 
-    facts = asdict(Store().info())
-    kernels = [path.stat().st_size for path in folder().joinpath("kernels").glob("*.bin")]
-    facts |= {"kernels": len(kernels), "kernel_bytes": sum(kernels)}
+    facts, kernels = asdict(Store().info()), cache.kernels()
+    facts |= {"kernels": len(kernels), "kernel_bytes": cache.nbytes(kernels)}
+    facts |= {"pocl_bytes": cache.nbytes(cache.of_pocl())}
     rows = [(_LABELS.get(name, name.replace("_", " ")), _text(value)) for name, value in facts.items()]
     emit(Table("", ("what", "value"), tuple(rows), words=True), facts, json_file)
 
@@ -57,7 +58,7 @@ def clear(
     With no layer named: all records and compiled kernels, once it has asked.
     """
     problems = [layer.problem for layer in options.layers(layers or [])]
-    from tilewright.runtime.cache import folder
+    from tilewright.runtime import cache
     from tilewright.store import Store
 
     store = Store()
@@ -70,13 +71,7 @@ def clear(
     if not yes and not typer.confirm(f"Forget all, {held}, and the compiled kernels?"):
         return
     forgotten = store.clear()
-    kernels = list(folder().joinpath("kernels").glob("*.bin"))
-    try:
-        for path in kernels:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(f"cache clear: {path}: {error.strerror}") from None
-    print(f"forgot {count(forgotten, 'record')} and {count(len(kernels), 'compiled kernel')}")
+    print(f"forgot {count(forgotten, 'record')} and {count(cache.clear(), 'compiled kernel')}")
 
 
 @app.command("export")

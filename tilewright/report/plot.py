@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import DeviceError, StoreError, how_to_get
+from tilewright.errors import OutputError, how_to_get
 from tilewright.report.results import Results, over_ours
 from tilewright.rows import BenchRow
 
@@ -25,12 +25,11 @@ def draw(results: Results, path: Path) -> None:
     The file's suffix says the format, one of ``FORMATS``.
 
     Raises:
-        DeviceError: matplotlib is missing.
-        StoreError: no layer has a ratio to draw, or the file cannot be written.
+        OutputError: matplotlib is missing, no layer has a ratio to draw, or the file cannot be written.
     """
     rows = [row for row in results.rows if row.ratio is not None]
     if not rows:
-        raise StoreError("plot: no layer has both our time and a peer's; nothing to draw")
+        raise OutputError("plot: no layer has both our time and a peer's; nothing to draw")
 
     def ratios(axes: Any) -> None:
         _bars(axes, rows, [name for name in results.peer_names if any(over_ours(row, name) for row in rows)])
@@ -43,8 +42,7 @@ def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> 
     """Write what ``fill`` draws on axes of a size in inches.
 
     Raises:
-        DeviceError: matplotlib is missing.
-        StoreError: the file cannot be written.
+        OutputError: matplotlib is missing, or the file cannot be written.
     """
     plt, kind = _pyplot(), path.suffix.lower().lstrip(".")
     style = {
@@ -61,7 +59,7 @@ def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> 
             how = dict(transparent=True, bbox_inches="tight", dpi=150, metadata=dated)
             figure.savefig(path, format=kind, **how)
         except OSError as error:
-            raise StoreError(f"plot {path}: {error.strerror or error}") from None
+            raise OutputError(f"plot {path}: {error.strerror or error}") from None
         finally:
             plt.close(figure)
 
@@ -70,11 +68,10 @@ def drawable(path: Path) -> None:
     """Say that a file has another format, or matplotlib is missing, before anything slow is done.
 
     Raises:
-        StoreError: the file's name does not end in one of ``FORMATS``.
-        DeviceError: matplotlib is missing.
+        OutputError: the file's name does not end in one of ``FORMATS``, or matplotlib is missing.
     """
     if path.suffix.lower() not in FORMATS:
-        raise StoreError(f"plot {path}: the name must end in {', '.join(FORMATS)}, which says the format")
+        raise OutputError(f"plot {path}: the name must end in {', '.join(FORMATS)}, which says the format")
     _require_matplotlib()
 
 
@@ -82,7 +79,7 @@ def _require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise DeviceError(f"plot: matplotlib is not installed; {how_to_get('plot')}") from None
+        raise OutputError(f"plot: matplotlib is not installed; {how_to_get('plot')}") from None
 
 
 def _pyplot() -> Any:  # matplotlib is optional, so it has no types here

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import StoreError
+from tilewright.errors import OutputError
 from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
 from tilewright.report.plot import COLOURS, INK, plain, save
 from tilewright.report.study import duration
@@ -20,13 +20,12 @@ def draw_study(result: StudyResult, path: Path) -> None:
     Of several layers the first with published figures is drawn; these, of the source's device, are outlines.
 
     Raises:
-        DeviceError: matplotlib is missing.
-        StoreError: no part of the study has a ladder, or the file cannot be written.
+        OutputError: matplotlib is missing, no part of the study has a ladder, or the file cannot be written.
     """
     ladders = [rungs(part, layer) for part in result.parts if part.kind in LADDERS for layer in layers(part)]
     ladders = sorted(filter(None, ladders), key=lambda rows: not _published(rows))
     if not ladders:
-        raise StoreError("plot: no part of the study has a ladder; nothing to draw")
+        raise OutputError("plot: no part of the study has a ladder; nothing to draw")
     rows = ladders[0]
     outlines = f"; outlines: published, {result.published_on}" if _published(rows) else ""
     title = f"{result.title}\n{rows[0]['layer']}, {result.device['name']}{outlines}"

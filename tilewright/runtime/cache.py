@@ -20,6 +20,7 @@ from tilewright.files import atomic_write
 from tilewright.runtime.base import Built, Resources
 
 SCHEMA = 1
+POCL = "pocl"  # the folder of its own, below ours
 _FIX = "set TILEWRIGHT_CACHE to a folder of your own"
 _MAX_BYTES = 64 << 20
 
@@ -94,6 +95,49 @@ def secure_folder(path: Path) -> Path:
     if hasattr(os, "getuid") and info.st_mode & 0o022:
         raise StoreError(f"cache folder {path}: others can write to it; run chmod 700 on it, or {_FIX}")
     return path
+
+
+def kernels() -> list[Path]:
+    """Return the compiled kernels below our folder."""
+    return list(folder().joinpath("kernels").glob("*.bin"))
+
+
+def of_pocl() -> list[Path]:
+    """Return what PoCL keeps below our folder: files, then the folders they are in. No link is followed."""
+    top = folder() / POCL
+    if top.is_symlink():
+        return []
+    return [Path(at, name) for at, dirs, files in os.walk(top, topdown=False) for name in (*files, *dirs)]
+
+
+def nbytes(paths: list[Path]) -> int:
+    """Return the bytes of the files among paths; what another process has removed meanwhile has none."""
+    total = 0
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            total += 0 if path.is_dir() else path.lstat().st_size
+    return total
+
+
+def clear() -> int:
+    """Remove every compiled kernel, and what PoCL keeps of it; return the number of kernels.
+
+    A process that runs meanwhile goes on: what it has loaded stays, what it has not is compiled again.
+
+    Raises:
+        StoreError: a file cannot be removed.
+    """
+    found = kernels()
+    for path in (*found, *of_pocl()):
+        try:
+            if path.is_dir() and not path.is_symlink():
+                with contextlib.suppress(OSError):  # there is something new in it
+                    path.rmdir()
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"cache clear: {path}: {error.strerror}") from None
+    return len(found)
 
 
 def key_of(source: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
