@@ -233,7 +233,7 @@ def _named() -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-@pytest.mark.parametrize(("name", "text"), _named())
+@pytest.mark.parametrize(("name", "text"), [*_named()])
 def test_named_configs(name: str, text: str, runtime: Runtime) -> None:
     problem = Problem.parse(text)
     plan = Plan.make(runtime, problem, NAMED[name].config(problem))

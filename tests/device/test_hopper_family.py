@@ -177,7 +177,7 @@ def test_every_way_to_store_is_off_by_four_bytes_somewhere() -> None:
     assert ways(True) == ways(False)
 
 
-@pytest.mark.parametrize(("text", "change", "shifts"), _with_shifts())
+@pytest.mark.parametrize(("text", "change", "shifts"), [*_with_shifts()])
 def test_by_emulation(
     text: str, change: dict[str, int], shifts: tuple[int, ...], runtime: Runtime
 ) -> None:
