@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from tilewright.device import Device
@@ -146,7 +146,7 @@ class Plan:
             RunError: the device refused a launch.
         """
         if memories.keys() != self._operands:
-            raise _unlike(self.problem, memories)
+            raise unlike(self.problem, memories.keys())
         if self.problem.n == 0:
             return
         variant = self._variant_for(memories, stream)
@@ -189,8 +189,8 @@ class Plan:
         return memory
 
 
-def _unlike(problem: Problem, given: Mapping[str, Memory]) -> ArrayError:
-    """Return the error of an operand that is missing or superfluous."""
-    name = next(iter(problem.operands.keys() ^ given.keys()))
+def unlike(problem: Problem, given: Set[str]) -> ArrayError:
+    """Return the error of an operand that is missing or superfluous, by the names that were given."""
+    name = next(iter(problem.operands.keys() ^ given))
     what = "given, but the problem has none" if name in given else "missing"
     return ArrayError(f"{name}: is {what} ({problem})")

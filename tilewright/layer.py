@@ -25,7 +25,7 @@ from tilewright.arrays import (
 from tilewright.device import Device
 from tilewright.dispatch import make_room
 from tilewright.errors import ArrayError, OutOfMemory
-from tilewright.execution import Plan
+from tilewright.execution import Plan, unlike
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
@@ -237,10 +237,8 @@ class LayerPlan:
         """Refuse what is missing, superfluous, elsewhere, of another dtype, or lies over the output."""
         filters = (w,) if isinstance(w, Seen) else ()
         beside = {name: seen for name, seen in given.items() if seen is not None}
-        for name in ("bias", "z", "scale"):
-            if (name in beside) != (name in self._operands):
-                what = "given, but the problem has none" if name in beside else "missing"
-                raise ArrayError(f"{name}: is {what} ({self._name})")
+        if (names := {"x", "w", "y", *beside} - {"out"}) != self._operands.keys():
+            raise unlike(self.problem, names)
         self._at_home(x)
         same_home(x, *filters, *beside.values())
         for name, seen in (("x", x), *(("w", seen) for seen in filters), *beside.items()):
