@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -84,5 +83,7 @@ class Owned:
         self._driver.cuMemFree(self._address)
 
     def __del__(self) -> None:
-        with suppress(Exception):  # at the end of the process the driver may be gone before us
+        try:  # noqa: SIM105 - at the end of a process suppress(), like the driver, may be gone before us
             self._free()
+        except Exception:
+            pass
