@@ -39,6 +39,7 @@ SHAPES = (
     "n4c96h1w1k33r1s1-f32+bias",  # a classifier
     "n1c3h33w29k16r7s7p3u2-f32",
     "n1c2h1w40k3r1s9p0x4-f32",
+    "n5c4h20w24k9r7s7-f32+bias",  # many images
 )
 POOLED = ("n1c7h20w23k5r5s5-f32+relu+maxpool2", "n2c5h13w11k6r3s3p1u2-f32-nhwc+bias+relu+maxpool3u2p1")
 UNALIGNED = SHAPES[2:4] + SHAPES[12:15]

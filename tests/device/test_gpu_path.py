@@ -61,6 +61,9 @@ SHAPES = (
     "n2c40h6w7k35r1s1-f32-nhwc2nchw+bias+add",
     "n5c1h20w22k4r7s7-f32",  # many images
     "n9c4h18w18k16r5s5-f32+bias+add",
+    "n3c3h17w24k9r5s7p2x3u2x1-f32-nchw2nhwc+bias",  # wide filters
+    "n5c2h15w18k10r6s6p2.1.3.0d2x1-f32-nhwc+add+relu+maxpool2",
+    "n2c4h20w24k8r3s5p1.1.4.2-f32-nhwc2nchw+bias+leaky0.5",
     "n3c3h13w11k10r3s2p1.0.2.1u1x2d2-f32-nchw2nhwc+bias",
     "n1c16h9w7k24r3s3p1-f16-nhwc",  # tensor cores
     "n2c19h13w5k17r3s3p1-f16-nhwc2nchw+bias+add0.5+relu",

@@ -7,6 +7,7 @@
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
 //   PACK_WINOGRAD 4: the 36 elements of a 3x3 or 5x5 filter transformed for tiles of 6x6 inputs, each a group of 1x1
 //                    filters: [36][k tile][c][PACK_K]
+//   PACK_WINOGRAD 8, 10: the rows of a filter at so many points of winograd_rows: [point][c][r][PACK_K]
 //   PACK_CHUNKS: tiles as the mma and hopper families stage them in shared memory, see pack_tensor.h
 //
 // So a block reads PACK_K neighbouring filters as one line. Example: K = 100, PACK_K = 64: 2 tiles,
@@ -25,8 +26,8 @@
 #ifndef PACK_WINOGRAD
 #define PACK_WINOGRAD 0
 #endif
-#define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 4 ? 1 : SIZE_R * SIZE_S)
-#define GROUPS_PACKED (PACK_WINOGRAD == 4 ? 36 : GROUP_COUNT)
+#define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 4 ? 1 : PACK_WINOGRAD ? SIZE_R : SIZE_R * SIZE_S)
+#define GROUPS_PACKED (PACK_WINOGRAD == 4 ? 36 : PACK_WINOGRAD > 4 ? PACK_WINOGRAD : GROUP_COUNT)
 #define TILES ((KG + PACK_K - 1) / PACK_K)
 #define PACKED ((offset_t)GROUPS_PACKED * TILES * PACK_C * RS * PACK_K)
 #define CHANNELS (DTYPE == 4 ? 4 : 1)  // of a word; acc_t is as wide as one
@@ -64,6 +65,22 @@ INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
     return sum;
 }
 
+#elif PACK_WINOGRAD
+#define POINTS PACK_WINOGRAD
+#include "points.h"
+
+// Row `rs` of g at point `part`, over the product of the point's distances to the others.
+INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
+    const float at = point_at(part);
+    acc_t sum = 0.0f, power = 1.0f;
+    if (part == POINTS - 1) return in_load(g + rs * SIZE_S + SIZE_S - 1);
+    for (int j = 0; j < POINTS - 1; j++)
+        if (j != part) power *= at - point_at(j);
+    power = 1.0f / power;
+    for (int j = 0; j < SIZE_S; j++, power *= at) sum += power * in_load(g + rs * SIZE_S + j);
+    return sum;
+}
+
 #else
 INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) { return in_load(g + rs); }
 #endif
@@ -77,7 +94,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
         int c_word = rest % PACK_C, c = c_word * CHANNELS;
         rest /= PACK_C;
         int k = (int)(rest % TILES) * PACK_K + i, part = rest / TILES;
-        int group = PACK_WINOGRAD == 4 ? 0 : part;
+        int group = PACK_WINOGRAD >= 4 ? 0 : part;
         acc_t word = 0;
         for (int j = 0; j < CHANNELS; j++) {
             if (k >= KG || c + j >= CG) continue;

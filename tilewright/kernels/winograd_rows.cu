@@ -1,0 +1,177 @@
+// winograd_rows: few input channels under a wide filter, its rows by minimal filtering: F(2, 7), F(4, 7), F(4, 5), …
+//
+//   y[n,k,p,q] = epilogue(sum over c,r of row r of w[k][c], slid along row p*u+r*d-pad of x[n,c])
+//
+// x, y: nchw or nhwc.  w: packed [POINTS][c][r][KP]: each row of the filter as the values of a polynomial at POINTS
+// points (points.h), zero padded in K.
+//
+//   1. x -> xs       POINTS neighbours of a row, from every SIDE-th column on, transformed: xs[point][image][c][row][tile]
+//   2. xs, w -> y    a thread's unit: TH rows of one tile, TK channels. For each point, C * R multiply-adds an output
+//                    row; then SIDE more each, which bring the point's sum back to SIDE columns
+//
+//     x     . . . . . . . . . . . .        F(2, 7): 8 multiply-adds for 2 outputs of a row instead of 14
+//     tile 0  |-------------|              F(4, 7): 10 for 4 instead of 28
+//     tile 1      |-------------|
+//     tile 2          |-------------|      The rows of xs under TH outputs are in registers, once for each point and
+//                                          channel: TH + R - 1 words and R * TK of the filter, for R * TK * TH products
+//
+// As many blocks as the device holds at once go from item to item (BAND output rows of IMAGES images). Blocks that
+// share a unit hide each other's step 1. Source of the filtering: S. Winograd, "Arithmetic Complexity of Computations",
+// SIAM 1980.
+
+#define KB 1
+#define HB 1
+#define WB 1
+#define SC 1
+#define SG 1
+#define SIDE (POINTS + 1 - S)  // outputs of a tile
+#define READ ((POINTS + X_WORDS - 1) / X_WORDS * X_WORDS)
+#define VK (TK / VECTOR)
+#define KP (K_GROUPS * TK)
+#define P_PARTS ceil_div(BAND, TH)
+#define UNITS (IMAGES * P_PARTS * TILES * K_GROUPS)
+#define ITEMS (ceil_div(N, IMAGES) * BANDS)
+#define XH ((P_PARTS * TH - 1) * STR_H + (R - 1) * DIL_H + 1)
+#define PLANE (XH * TILES)
+#define POINT (IMAGES * C * PLANE)
+#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // under a unit
+#define ceil_div(a, b) (((a) + (b) - 1) / (b))
+
+#include "tile.h"
+#include "points.h"
+
+// The coefficients of the product of (t - a^2) over all pairs but one; the compiler computes them.
+INLINE void product(float to[PAIRS + 1], int without) {
+    UNROLL for (int i = 0; i <= PAIRS; i++) to[i] = i == 0 ? 1.0f : 0.0f;
+    UNROLL for (int j = 0; j < PAIRS; j++) {
+        if (j == without) continue;
+        const float square = PAIR(j) * PAIR(j);
+        UNROLL for (int i = PAIRS; i > 0; i--) to[i] = to[i - 1] - square * to[i];
+        to[0] *= -square;
+    }
+}
+
+// POINTS neighbours of a row at the points.
+INLINE void transform(SHARED float *to, const float d[READ]) {
+    float first = 0.0f, last = 0.0f, by[PAIRS + 1];
+    product(by, PAIRS);
+    UNROLL for (int i = 0; i <= PAIRS; i++) first += by[i] * d[2 * i], last += by[i] * d[2 * i + 1];
+    to[0] = first;
+    to[(POINTS - 1) * POINT] = last;
+    UNROLL for (int pair = 0; pair < PAIRS; pair++) {
+        float even = 0.0f, odd = 0.0f;
+        product(by, pair);
+        UNROLL for (int i = 0; i < PAIRS; i++) even += by[i] * d[2 * i + 2], odd += by[i] * d[2 * i + 1];
+        to[(2 * pair + 1) * POINT] = even + PAIR(pair) * odd;
+        to[(2 * pair + 2) * POINT] = even - PAIR(pair) * odd;
+    }
+}
+
+// What a point's sum counts for in each output of a tile: the powers of the point.
+INLINE void weights_of(int point, float to[SIDE]) {
+    float power = 1.0f;
+    UNROLL for (int j = 0; j < SIDE; j++, power *= point_at(point))
+        to[j] = point == POINTS - 1 ? (j == SIDE - 1 ? 1.0f : 0.0f) : power;
+}
+
+// Bring the rows under an item to xs. Neighbouring lanes have neighbouring tiles (nchw) or channels (nhwc).
+INLINE void bring(SHARED float *xs, const GLOBAL float *x, int item) {
+    const int n0 = item / BANDS * IMAGES, h0 = item % BANDS * (BAND * STR_H) - PAD_T;
+    UNROLL_BY(2) for (int e = THREAD(0); e < POINT; e += THREADS) {
+        int tile = e % TILES, h = e / TILES % XH, c = e / PLANE % C, i = e / (C * PLANE);
+        if (X_NHWC) c = e % C, tile = e / C % TILES, h = e / (C * TILES) % XH;
+        int from = tile * SIDE - PAD_L, keep = (unsigned)(h0 + h) < H && n0 + i < N;
+        float d[READ];
+        UNROLL for (int j = 0; j < READ; j += X_WORDS) {
+            UNROLL for (int a = 0; a < X_WORDS; a++) d[j + a] = 0.0f;
+            if (keep && (unsigned)(from + j) < W) load_run(X_WORDS, d + j, x + X_AT(n0 + i, c, h0 + h, from + j));
+        }
+        transform(xs + (i * C + c) * PLANE + h * TILES + tile, d);
+    }
+}
+
+typedef struct {
+    int i, p, tile, k;  // image of the item, first row of the band, tile of the row, first channel
+} Unit;
+
+// Neighbouring lanes make what are neighbours in y.
+INLINE Unit find_unit(int unit) {
+    const int k = Y_NHWC ? unit % K_GROUPS : unit / TILES % K_GROUPS;
+    const int tile = Y_NHWC ? unit / K_GROUPS % TILES : unit % TILES, part = unit / (TILES * K_GROUPS);
+    Unit at = {part / P_PARTS, part % P_PARTS * TH, tile, k * TK};
+    return at;
+}
+
+// Store VECTOR channels of one row of a tile.
+INLINE void store_tile(GLOBAL y_t *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p, int q,
+                       const vec sums[SIDE]) {
+    if (k >= K) return;
+    float one[SIDE][VECTOR];
+    UNROLL for (int j = 0; j < SIDE; j++) vec_unpack(one[j], sums[j]);
+#if Y_VECTOR  // nhwc: neighbouring channels
+    UNROLL for (int j = 0; j < SIDE; j++) {
+        if (q + j >= Q) continue;
+        offset_t to = Z_AT(n, k, p, q + j);
+        UNROLL for (int v = 0; v < VECTOR; v++) one[j][v] = epilogue(one[j][v], bias, k + v, z, to + v);
+        store_run(VECTOR, y + to, one[j]);
+    }
+#else  // nchw: neighbouring columns; or one after the other
+    UNROLL for (int v = 0; v < VECTOR; v++)
+        UNROLL for (int j = 0; j < SIDE; j += Y_WORDS) {
+            if (k + v >= K || q + j >= Q) continue;
+            offset_t to = Z_AT(n, k + v, p, q + j);
+            float run[Y_WORDS];
+            UNROLL for (int a = 0; a < Y_WORDS; a++) run[a] = epilogue(one[j + a][v], bias, k + v, z, to + a);
+            store_run(Y_WORDS, y + to, run);
+        }
+#endif
+}
+
+BOUNDED_KERNEL(winograd_rows, THREADS, MIN_BLOCKS)
+(const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
+ const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
+    SHARED_ARRAY(shared);  // xs, then the filter [POINTS][C][R][KP]
+    SHARED float *xs = shared, *filter = shared + X_FLOATS;
+    CHAIN();
+    for (int e = THREAD(0); e < POINTS * C * R * KP; e += THREADS) filter[e] = w[e];
+
+    NO_UNROLL for (int item = GROUP(0); item < ITEMS; item += GRID) {
+        BARRIER();  // all are done with the last item
+        bring(xs, x, item);
+        BARRIER();
+        NO_UNROLL for (int unit = THREAD(0); unit < UNITS; unit += THREADS) {
+            const Unit at = find_unit(unit);
+            vec sums[VK][TH][SIDE];
+            UNROLL for (int a = 0; a < VK; a++)
+                UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < SIDE; j++) vec_zero(&sums[a][b][j]);
+            NO_UNROLL for (int point = 0; point < POINTS; point++) {
+                const SHARED float *from = xs + point * POINT + at.i * (C * PLANE) + at.p * (STR_H * TILES) + at.tile;
+                const SHARED float *taps = filter + point * (C * R * KP) + at.k;
+                vec sum[VK][TH];
+                UNROLL for (int a = 0; a < VK; a++) UNROLL for (int b = 0; b < TH; b++) vec_zero(&sum[a][b]);
+                UNROLL_BY(CHANNEL_UNROLL) for (int c = 0; c < C; c++) {
+                    float row[ROWS];
+                    UNROLL for (int h = 0; h < ROWS; h++) row[h] = from[c * PLANE + h * TILES];
+                    UNROLL for (int r = 0; r < R; r++)
+                        UNROLL for (int a = 0; a < VK; a++) {
+                            vec tap = vec_load_shared(taps + (c * R + r) * KP + a * VECTOR);
+                            UNROLL for (int b = 0; b < TH; b++)
+                                vec_fma_turn(b, &sum[a][b], tap, row[b * STR_H + r * DIL_H]);
+                        }
+                }
+                float weights[SIDE];
+                weights_of(point, weights);
+                UNROLL for (int a = 0; a < VK; a++)
+                    UNROLL for (int b = 0; b < TH; b++)
+                        UNROLL for (int j = 0; j < SIDE; j++) vec_fma(&sums[a][b][j], sum[a][b], weights[j]);
+            }
+            const int n = item / BANDS * IMAGES + at.i, p0 = item % BANDS * BAND;
+            UNROLL for (int b = 0; b < TH; b++)
+                UNROLL for (int a = 0; a < VK; a++) {
+                    const int p = at.p + b;
+                    if (n < N && p < BAND && p0 + p < P)
+                        store_tile(y, bias, z, n, at.k + a * VECTOR, p0 + p, at.tile * SIDE, sums[a][b]);
+                }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+"""The winograd_rows family: few input channels under a filter 5 to 7 wide, its rows by minimal filtering.
+
+A row of 7 taps takes 10 multiply-adds for 4 outputs instead of 28, one of 5 taps 8 for 4 instead of 20.
+Source: S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    NONE,
+    SUM_THREADS,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    up_to,
+)
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import Problem
+
+POINTS = (8, 10)  # a tile of which has 1 + points - S outputs
+TAPS = (5, 6, 7)  # of a row of the filter
+MOST_CHANNELS = 8
+FEWEST_ROWS = 5  # of the filter, in all channels: products enough to average out the transforms' error
+MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+GROWTH = {8: 100, 10: 400}  # roundings of the transforms, as adds
+Values = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What follows from a problem and a config; the kernel's defines of the same names."""
+
+    side: int
+    band: int
+    p_parts: int
+    tiles: int
+    k_groups: int
+    units: int
+    items: int
+    xh: int
+    rows: int
+    x_floats: int
+    f_floats: int
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return 4 * (self.x_floats + self.f_floats)
+
+
+def sizes(pr: Problem, cf: Values) -> Sizes:
+    """Work out the sizes of a config."""
+    side, band = cf["points"] + 1 - pr.s, ceil_div(pr.p, cf["bands"])
+    p_parts, tiles, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.q, side), ceil_div(pr.k, cf["tk"])
+    under = (pr.r - 1) * pr.dilation[0] + 1
+    xh = (p_parts * cf["th"] - 1) * pr.stride[0] + under
+    return Sizes(
+        side=side, band=band, p_parts=p_parts, tiles=tiles, k_groups=k_groups,
+        units=cf["ni"] * p_parts * tiles * k_groups,
+        items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh,
+        rows=(cf["th"] - 1) * pr.stride[0] + under,
+        x_floats=ceil_div(cf["points"] * cf["ni"] * pr.c * xh * tiles, 4) * 4,
+        f_floats=cf["points"] * pr.c * pr.r * k_groups * cf["tk"],
+    )  # fmt: skip
+
+
+class WinogradRows(Family):
+    """Minimal filtering along rows, for at most 8 input channels, one group, on a GPU."""
+
+    name = "winograd_rows"
+    exact = False
+    spreads_nonfinite = True
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers of few input channels under wide filters that move by a column."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if device.lanes != 32:
+            return "it is made for the threads of a GPU"
+        if problem.groups != 1 or problem.c > MOST_CHANNELS:
+            return f"it is made for one group of at most {MOST_CHANNELS} input channels"
+        if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
+            return "a row of the filter is not 5 to 7 wide, with stride 1 and no dilation along it"
+        if problem.c * problem.r < FEWEST_ROWS:
+            return f"its filters have fewer than {FEWEST_ROWS} rows in all"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
+        bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
+        return (
+            Param("points", POINTS, "points of a tile of a row"),
+            Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
+            Param("th", up_to(problem.p, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20)),
+                  "output rows a thread"),
+            Param("threads", tuple(range(64, 449, 32)) + (512, 544, 576, 640), "threads of a block"),
+            Param("mb", (1, 2, 3, 4, 6, 8),
+                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
+            Param("ni", up_to(problem.n, (1, 2, 3, 4)), "images worked on at once"),
+        )  # fmt: skip
+
+    def rules(self) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def multiplies(self, problem: Problem) -> float:
+        """As many as points, for a row of a tile."""
+        points = max(POINTS)
+        return points / (problem.s * (points + 1 - problem.s))
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, and one that pools."""
+        return _blueprint(problem, device, config.values, aligned)
+
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
+        """Count what one block and one thread do."""
+        return _work(problem, device, config.values)
+
+    def chain(self, problem: Problem, config: Config) -> int:
+        """The products of a point one after the other, and the growth of their error in the transforms."""
+        return problem.c * problem.r * problem.s + GROWTH[config["points"]]
+
+
+def _registers(pr: Problem, points: int, tk: int, th: int) -> int:
+    rows = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    return tk * th * (points + 2 - pr.s) + rows + min(tk, 4) + 24
+
+
+def _registers_fit(pr: Problem, device: Device, points: int, tk: int, th: int, threads: int) -> bool:
+    need = _registers(pr, points, tk, th)
+    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes
+    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+
+
+def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
+    block = sizes(pr, cf).shared_bytes + 64
+    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+
+
+def _busy(pr: Problem, cf: Values) -> bool:
+    """Whether most of the threads' turns have outputs to work on."""
+    sz = sizes(pr, cf)
+    wanted = cf["ni"] * sz.band * sz.tiles * pr.k
+    turns = ceil_div(sz.units, cf["threads"]) * cf["threads"]
+    return sz.units <= 64 or 10 * wanted >= 7 * turns * cf["tk"] * cf["th"]
+
+
+RULES = (
+    Rule("body", lambda problem, tk, th: problem.r * tk * th <= MOST_BODY,
+         "the loop's body overflows the instruction cache"),
+    Rule("sums", lambda problem, tk, th: tk * th >= min(4, problem.k * problem.p),
+         "fewer than 4 sums a thread are all loads"),
+    Rule("registers_lane", lambda problem, device, points, tk, th: _registers_fit(
+        problem, device, points, tk, th, 1),
+         "more registers than a thread has"),
+    Rule("registers", lambda problem, device, points, tk, th, threads, mb: _registers_fit(
+        problem, device, points, tk, th, threads * mb),
+        "more registers than a unit has: the compiler would spill"),
+    Rule("resident", lambda device, threads, mb: threads * mb <= device.threads_per_unit,
+         "more threads than a unit holds at once"),
+    Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
+    Rule("busy", lambda problem, points, tk, th, threads, bands, ni: _busy(
+        problem, dict(points=points, tk=tk, th=th, threads=threads, bands=bands, ni=ni)),
+        "threads without outputs"),
+    Rule("shared", lambda problem, device, points, tk, th, mb, bands, ni: _fits_shared(
+        problem, device, dict(points=points, tk=tk, th=th, mb=mb, bands=bands, ni=ni)),
+        "more shared memory than a block may have"),
+)  # fmt: skip
+
+
+def _grid(device: Device, sz: Sizes, cf: Values) -> int:
+    return min(sz.items, device.units * cf["mb"])
+
+
+def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
+    sz = sizes(pr, cf)
+    args = ("x", "w", "bias", "z", "partial" if pr.epilogue.pool else "y")
+    grid, block = (_grid(device, sz, cf), 1, 1), (cf["threads"], 1, 1)
+    launches = [Launch("winograd_rows", grid, block, args, shared_bytes=sz.shared_bytes)]
+    if pr.epilogue.pool:
+        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
+        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    return Blueprint(
+        source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, grid[0], aligned).items()),
+        launches=tuple(launches), packed_bytes=4 * sz.f_floats,
+        pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c), ("PACK_WINOGRAD", cf["points"])),
+        workspace=(Buffer("partial", 4 * pr.z_elements),) if pr.epilogue.pool else (),
+    )  # fmt: skip
+
+
+def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> Values:
+    vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
+    return dict(
+        POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=sz.k_groups, BAND=sz.band,
+        BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], TILES=sz.tiles, X_FLOATS=sz.x_floats,
+        THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], GRID=blocks,
+        CHANNEL_UNROLL=max(1, min(pr.c, MOST_BODY // (pr.r * cf["tk"] * cf["th"]))),
+        X_WORDS=_words(pr.layout_in, aligned, sz.side, pr.pad[2], pr.w),
+        Y_WORDS=_words(pr.layout_out, aligned, sz.side, pr.q),
+        Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
+        COMBINE=TWO_PASS if pr.epilogue.pool else NONE,
+        N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
+        STR_H=pr.stride[0], STR_W=1, DIL_H=pr.dilation[0], DIL_W=1,
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=sz.shared_bytes,
+        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
+        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
+    )  # fmt: skip
+
+
+def _words(layout: str, aligned: bool, *runs: int) -> int:
+    """Neighbours of a row that are loaded or stored at once: all runs are whole such words."""
+    whole = layout == "nchw" and aligned
+    return next(words for words in (4, 2, 1) if words == 1 or whole and all(run % words == 0 for run in runs))
+
+
+def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
+    sz = sizes(pr, cf)
+    blocks = _grid(device, sz, cf)
+    turns = ceil_div(sz.items, blocks)  # items of a block
+    passes, warps = ceil_div(sz.units, cf["threads"]), cf["threads"] // 32
+    sums, filters, points = cf["tk"] * cf["th"], pr.c * pr.r, cf["points"]
+    nhwc = pr.layout_out == "nhwc"
+    words, taps = _words(pr.layout_out, True, sz.side, pr.q), filters * cf["tk"] / min(cf["tk"], 4)
+    vector = min(cf["tk"], 4) if nhwc else words
+    inputs = cf["ni"] * pr.c * sz.xh * sz.tiles
+    x_words = _words(pr.layout_in, True, sz.side, pr.pad[2], pr.w)
+    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if not nhwc or cf["tk"] == vector else vector)
+    outputs = sums * sz.side
+    return GpuWork(
+        blocks=blocks, threads=cf["threads"], registers=_registers(pr, points, cf["tk"], cf["th"]),
+        resident=cf["mb"], shared_bytes=sz.shared_bytes, steps=turns, buffers=1,
+        fma=float(turns * passes * points * (filters * sums + outputs)),
+        shared_loads=turns * passes * points * (pr.c * sz.rows + taps), global_loads=0.0,
+        staging=turns * ceil_div(inputs, cf["threads"]) * (30.0 + points * (4.5 + 2.0 / x_words)),
+        epilogue=turns * passes * (outputs * 6.0 / vector + 20.0),
+        wavefronts=turns * warps * (passes * points * (pr.c * sz.rows + taps)
+                                    + ceil_div(inputs, cf["threads"]) * 2.0 * points),
+        load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
+        combine=COMBINE_NAMES[TWO_PASS if pr.epilogue.pool else NONE],
+        partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
+        useful=pr.z_elements / (sz.items * sz.units * outputs),
+        register_intensity=2.0 * pr.s * outputs * pr.r / (sz.rows + pr.r * cf["tk"]) / points,
+        block_intensity=2.0 * filters * pr.s * outputs * sz.units / max(1, sz.x_floats),
+    )  # fmt: skip
