@@ -17,12 +17,12 @@ from tilewright.kernels.mma import Mma
 from tilewright.kernels.small import Small
 from tilewright.kernels.textbook import Textbook
 from tilewright.kernels.winograd import Winograd
-from tilewright.kernels.winograd4 import Winograd4
+from tilewright.kernels.winograd4 import Winograd4, Winograd8
 from tilewright.kernels.winograd_rows import WinogradRows
 
 FAMILIES: tuple[Family, ...] = (
-    Direct(), Winograd(), Winograd4(), Gemm(), Im2col(), Gemv(), Grouped(), Small(), WinogradRows(),
-    Mma(), Hopper(), Adapted(), Textbook(), AnyReference(),
+    Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Gemv(), Grouped(),
+    Small(), Mma(), Hopper(), Adapted(), Textbook(), AnyReference(),
 )  # fmt: skip
 
 

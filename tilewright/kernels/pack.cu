@@ -5,9 +5,9 @@
 //   channels 4c .. 4c + 3, the first in the lowest byte, for dot4. PACK_C counts words.
 //   PACK_FLAT 1: [c][r * s][K], all groups side by side
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
-//   PACK_WINOGRAD 4: the 36 elements of a 3x3 or 5x5 filter transformed for tiles of 6x6 inputs, each a group of 1x1
-//                    filters: [36][k tile][c][PACK_K]
-//   PACK_WINOGRAD 8, 10: the rows of a filter at so many points of winograd_rows: [point][c][r][PACK_K]
+//   PACK_WINOGRAD 2: the filter at PACK_POINTS points (points.h) along both sides, each element of them a group of 1x1
+//                    filters: [PACK_POINTS^2][k tile][c][PACK_K]
+//   PACK_WINOGRAD 3: its rows at PACK_POINTS points: [PACK_POINTS][k tile][c][r][PACK_K]
 //   PACK_CHUNKS: tiles as the mma and hopper families stage them in shared memory, see pack_tensor.h
 //
 // So a block reads PACK_K neighbouring filters as one line. Example: K = 100, PACK_K = 64: 2 tiles,
@@ -26,8 +26,11 @@
 #ifndef PACK_WINOGRAD
 #define PACK_WINOGRAD 0
 #endif
-#define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 4 ? 1 : PACK_WINOGRAD ? SIZE_R : SIZE_R * SIZE_S)
-#define GROUPS_PACKED (PACK_WINOGRAD == 4 ? 36 : PACK_WINOGRAD > 4 ? PACK_WINOGRAD : GROUP_COUNT)
+#ifndef PACK_POINTS
+#define PACK_POINTS 0
+#endif
+#define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 2 ? 1 : PACK_WINOGRAD == 3 ? SIZE_R : SIZE_R * SIZE_S)
+#define GROUPS_PACKED (PACK_WINOGRAD == 2 ? PACK_POINTS * PACK_POINTS : PACK_WINOGRAD == 3 ? PACK_POINTS : GROUP_COUNT)
 #define TILES ((KG + PACK_K - 1) / PACK_K)
 #define PACKED ((offset_t)GROUPS_PACKED * TILES * PACK_C * RS * PACK_K)
 #define CHANNELS (DTYPE == 4 ? 4 : 1)  // of a word; acc_t is as wide as one
@@ -43,42 +46,24 @@ INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
     return sum;
 }
 
-#elif PACK_WINOGRAD == 4
-
-// Entry of G for `taps` of a filter: the powers of a row's point 1, -1, 2, -2, scaled; computed, since a table that
-// is indexed at run time lies in local memory.
-INLINE acc_t entry(int i, int j, int taps) {
-    const acc_t one = 1.0f;
-    if (i == 0) return j == 0 ? one / 4 : 0;
-    if (i == 5) return j == taps - 1 ? one : 0;
-    acc_t point = (i < 3 ? one : 2) * (i % 2 ? 1 : -1), power = i < 3 ? -one / 6 : one / 24;
-    for (int a = 0; a < j; a++) power *= point;
-    return power;
-}
-
-// Element `part` of G g G', with g a filter of 3 or 5 taps along each side.
-INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
-    acc_t sum = 0.0f;
-    UNROLL for (int i = 0; i < SIZE_R; i++)
-        UNROLL for (int j = 0; j < SIZE_S; j++)
-            sum += entry(part / 6, i, SIZE_R) * in_load(g + i * SIZE_S + j) * entry(part % 6, j, SIZE_S);
-    return sum;
-}
-
 #elif PACK_WINOGRAD
-#define POINTS PACK_WINOGRAD
+#define POINTS PACK_POINTS
+#define PACKS_FILTER
 #include "points.h"
 
-// Row `rs` of g at point `part`, over the product of the point's distances to the others.
+// Element `part` of G g G', with G the powers of the points over their distances: along both sides of g, or of row rs.
 INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
-    const float at = point_at(part);
-    acc_t sum = 0.0f, power = 1.0f;
-    if (part == POINTS - 1) return in_load(g + rs * SIZE_S + SIZE_S - 1);
-    for (int j = 0; j < POINTS - 1; j++)
-        if (j != part) power *= at - point_at(j);
-    power = 1.0f / power;
-    for (int j = 0; j < SIZE_S; j++, power *= at) sum += power * in_load(g + rs * SIZE_S + j);
-    return sum;
+    const int both = PACK_WINOGRAD == 2, down = part / POINTS, across = both ? part % POINTS : part;
+    float of_row[SIZE_R], of_tap[SIZE_S];
+    powers_of(down, SIZE_R, of_row);
+    powers_of(across, SIZE_S, of_tap);
+    acc_t sum = 0.0f;
+    UNROLL for (int i = 0; i < (both ? SIZE_R : 1); i++) {
+        acc_t row = 0.0f;
+        UNROLL for (int j = 0; j < SIZE_S; j++) row += of_tap[j] * in_load(g + (both ? i : rs) * SIZE_S + j);
+        sum += (both ? of_row[i] : 1.0f) * row;
+    }
+    return sum / (distances_of(across) * (both ? distances_of(down) : 1.0f));
 }
 
 #else
@@ -94,7 +79,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
         int c_word = rest % PACK_C, c = c_word * CHANNELS;
         rest /= PACK_C;
         int k = (int)(rest % TILES) * PACK_K + i, part = rest / TILES;
-        int group = PACK_WINOGRAD >= 4 ? 0 : part;
+        int group = PACK_WINOGRAD > 1 ? 0 : part;
         acc_t word = 0;
         for (int j = 0; j < CHANNELS; j++) {
             if (k >= KG || c + j >= CG) continue;

@@ -1,15 +1,16 @@
-// winograd4: stride 1, by tiles of 6x6 inputs: 3x3 filters by F(4x4, 3x3), 36 multiply-adds for 16 outputs where
-// direct takes 144; 5x5 by F(2x2, 5x5), 36 for 4 where direct takes 100; 3x5 and 5x3 by one of them along each side.
+// winograd4, winograd8: stride 1, by tiles of POINTS x POINTS inputs, 6x6 or 8x8. 3x3 filters by F(4x4, 3x3): 36
+// multiply-adds for 16 outputs where direct takes 144; 5x5 by F(2x2, 5x5), 36 for 4 where direct takes 100, or by
+// F(4x4, 5x5), 64 for 16 where it takes 400; 7x7 by F(2x2, 7x7); 3x5 and 5x3 by one of them along each side.
 //
-//   V[e][c][t] = (B' d B)[e]                    transform_input: d is the 6x6 input under tile t
-//   M[e][k][t] = sum over c of U[e][k][c] V[e][c][t]     36 matrix products, by another family
+//   V[e][c][t] = (B' d B)[e]                    transform_input: d is the input under tile t
+//   M[e][k][t] = sum over c of U[e][k][c] V[e][c][t]     ELEMENTS matrix products, by another family
 //   y tile t   = A' M[.][k][t] A                transform_output: SIDE_P x SIDE_Q outputs, finished and stored
 //
-//   input     +--+--+--+        V, as an image of 36 C channels      tiles of 3x3 step by 4 and
-//             | t0  |  |        and TILES pixels, in the input's     overlap by 2: each input
-//             +--+--+--+  --->  layout; M in the output's. So the    is read 2.25 times (of 5x5
-//             |  | t1  |        products are a 1x1 convolution       9 times), from the cache
-//             +--+--+--+        of 36 groups.
+//   input     +--+--+--+        V, as an image of ELEMENTS * C       tiles of 3x3 step by 4 and
+//             | t0  |  |        channels and TILES pixels, in the    overlap by 2: each input
+//             +--+--+--+  --->  input's layout; M in the output's.   is read 2.25 times (of 5x5
+//             |  | t1  |        So the products are a 1x1            9 times), from the cache
+//             +--+--+--+        convolution of ELEMENTS groups.
 //
 // Where V and M would take too much memory the three are launched for one slab of SLAB_TILES tiles after the other:
 // `drawn` counts the blocks of transform_output, and so the slabs.
@@ -23,8 +24,8 @@
 typedef float value_t;
 #include "winograd4.h"
 
-// Where V and M have element e of channel c and tile t: images of 36 groups of channels.
-#define PRODUCT_AT(e, c, t, channels, nhwc) (nhwc ? ((offset_t)(t) * 36 + (e)) * (channels) + (c) \
+// Where V and M have element e of channel c and tile t: images of ELEMENTS groups of channels.
+#define PRODUCT_AT(e, c, t, channels, nhwc) (nhwc ? ((offset_t)(t) * ELEMENTS + (e)) * (channels) + (c) \
                                                   : ((offset_t)(e) * (channels) + (c)) * TILES + (t))
 
 // The first tile of the slab.
@@ -40,17 +41,17 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
     int t = first_tile(drawn) + in_slab;
     if (item >= (offset_t)SIZE_C * SLAB_TILES || t >= TILES_ALL) return;
     int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP, w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
-    float d[6][6], half_way[6][6], v[6];
-    UNROLL for (int i = 0; i < 6; i++)
-        UNROLL for (int j = 0; j < 6; j++) {
+    float d[POINTS][POINTS], half_way[POINTS][POINTS], v[POINTS];
+    UNROLL for (int i = 0; i < POINTS; i++)
+        UNROLL for (int j = 0; j < POINTS; j++) {
             int inside = (unsigned)(h0 + i) < SIZE_H && (unsigned)(w0 + j) < SIZE_W;
             d[i][j] = inside ? x[X_AT(n, c, h0 + i, w0 + j)] : 0.0f;
         }
-    UNROLL for (int i = 0; i < 6; i++) transform6(half_way[i], d[i][0], d[i][1], d[i][2], d[i][3], d[i][4], d[i][5]);
-    UNROLL for (int j = 0; j < 6; j++) {
-        transform6(v, half_way[0][j], half_way[1][j], half_way[2][j], half_way[3][j], half_way[4][j], half_way[5][j]);
-        UNROLL for (int i = 0; i < 6; i++) {
-            int e = i * 6 + j;
+    UNROLL for (int i = 0; i < POINTS; i++) at_points(half_way[i], d[i], 1);
+    UNROLL for (int j = 0; j < POINTS; j++) {
+        at_points(v, &half_way[0][j], POINTS);
+        UNROLL for (int i = 0; i < POINTS; i++) {
+            int e = i * POINTS + j;
             tiles[PRODUCT_AT(e, c, in_slab, SIZE_C, X_NHWC)] = v[i];
         }
     }
@@ -95,17 +96,16 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     if (THREAD(0) == 0 && atomic_count(drawn) == SLABS * BLOCKS_OUT - 1) *drawn = 0;  // ready for the next run
 #endif
     if (item >= (offset_t)SIZE_K * SLAB_TILES || t >= TILES_ALL) return;
-    float half_way[SIDE_P][6], sums[SIDE_P][SIDE_Q], column[SIDE_P];
-    UNROLL for (int j = 0; j < 6; j++) {
-        float m[6];
-        UNROLL for (int i = 0; i < 6; i++) {
-            int e = i * 6 + j;
+    float half_way[SIDE_P][POINTS], sums[SIDE_P][SIDE_Q], column[SIDE_P];
+    UNROLL for (int j = 0; j < POINTS; j++) {
+        float m[POINTS];
+        UNROLL for (int i = 0; i < POINTS; i++) {
+            int e = i * POINTS + j;
             m[i] = products[PRODUCT_AT(e, k, in_slab, SIZE_K, Y_NHWC)];
         }
-        transform_back(SIDE_P, column, m[0], m[1], m[2], m[3], m[4], m[5]);
+        from_points(SIDE_P, column, m, 1);
         UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
     }
-    UNROLL for (int i = 0; i < SIDE_P; i++)
-        transform_back(SIDE_Q, sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
+    UNROLL for (int i = 0; i < SIDE_P; i++) from_points(SIDE_Q, sums[i], half_way[i], 1);
     store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, t / TILES_Q % TILES_P * SIDE_P, t % TILES_Q * SIDE_Q, sums);
 }

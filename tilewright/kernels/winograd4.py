@@ -1,8 +1,9 @@
-"""The winograd4 family: 3x3 and 5x5, stride 1, by tiles of 6x6 inputs, in three kernels.
+"""The winograd4 and winograd8 families: stride 1, by tiles of 6x6 or 8x8 inputs, in three kernels.
 
-A 3x3 filter takes 36 multiply-adds for 16 outputs instead of 144, a 5x5 filter 36 for 4 instead of 100.
+By 6x6 a 3x3 filter takes 36 multiply-adds for 16 outputs instead of 144, a 5x5 filter 36 for 4 instead of
+100; by 8x8 a 5x5 filter takes 64 for 16 instead of 400, a 7x7 filter 64 for 4 instead of 196.
 Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(4x4, 3x3);
-the same points give F(2x2, 5x5).
+the points are our own (points.h).
 """
 
 from __future__ import annotations
@@ -20,11 +21,8 @@ from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
-ELEMENTS = 36  # of a transformed tile
-TAPS = (3, 5)  # of a filter along a side, which make 4 and 2 outputs of 6 inputs
 THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
-GROWTH = 400  # roundings of the transforms, as adds: their terms are up to 20 times the output
 RUN_TILES, RUN_K = 8, 64  # outputs that a core transforms at once: tiles, channels
 RUN_INPUTS = 128  # tiles of a channel, about, and for each core so many
 RUNS = 8  # runs of channels
@@ -35,57 +33,68 @@ GEMM, DIRECT = Gemm(), Direct()
 
 
 @lru_cache(maxsize=4096)
-def products(pr: Problem, slab: int = 0, cores: bool = False) -> Problem:
-    """The 36 matrix products, as a 1x1 convolution of 36 groups over one row of tiles.
+def products(pr: Problem, side: int, slab: int = 0, cores: bool = False) -> Problem:
+    """The matrix products of tiles of ``side``, one an element: a 1x1 convolution over one row of tiles.
 
     They are those of ``slab`` rows of tiles; on CPU cores in the layouts that their kernel is best at.
     """
-    tiles = ceil_div((slab or _rows(pr)) * _columns(pr), 4) * 4
+    tiles, elements = ceil_div((slab or _rows(pr, side)) * _columns(pr, side), 4) * 4, side * side
     return Problem(
-        n=1, c=ELEMENTS * pr.c, h=1, w=tiles, k=ELEMENTS * pr.k, r=1, s=1, groups=ELEMENTS,
+        n=1, c=elements * pr.c, h=1, w=tiles, k=elements * pr.k, r=1, s=1, groups=elements,
         layout_in="nchw" if cores else pr.layout_in, layout_out="nhwc" if cores else pr.layout_out,
     )  # fmt: skip
 
 
 class Winograd4(Family):
-    """Winograd's minimal filtering with tiles of 6x6, its matrix products by the kernel of another family."""
+    """Winograd's minimal filtering with tiles of 6x6, its matrix products by the kernel of another family.
+
+    Attributes:
+        side: inputs of a tile along a side.
+        taps: of a filter along a side; fewer of them make more outputs of a tile.
+        growth: roundings of the transforms, as adds.
+    """
 
     name = "winograd4"
+    side = 6
+    taps: tuple[int, ...] = (3, 5)
+    growth = 100
     exact = False
     spreads_nonfinite = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take 3x3 and 5x5 filters of stride 1 with channels enough to average out the transforms' error."""
+        """Take filters of stride 1 with channels enough to average out the transforms' error."""
         if reason := super().refuses(problem, device):
             return reason
-        if not {problem.r, problem.s} <= set(TAPS) or (problem.stride, problem.dilation) != ((1, 1), (1, 1)):
-            return "the filter is not 3x3 or 5x5 with stride 1 and no dilation"
+        moves = (problem.stride, problem.dilation)
+        if not {problem.r, problem.s} <= set(self.taps) or moves != ((1, 1), (1, 1)):
+            squares = " or ".join(f"{taps}x{taps}" for taps in self.taps)
+            return f"the filter is not {squares} with stride 1 and no dilation"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
         pool = problem.epilogue.pool
-        down, across = _sides(problem)
+        down, across = _outputs(problem, self.side)
         if pool and (pool.size != pool.stride or pool.pad or down % pool.size or across % pool.size):
-            return "the pool's windows do not tile the outputs of a tile of 6x6 inputs"
+            return f"the pool's windows do not tile the outputs of a tile of {self.side}x{self.side} inputs"
         if not problem.n:
             return "the batch is empty"
         if device.lanes != 32 and problem.q > MOST_COLUMNS:
             return f"a core keeps rows of at most {MOST_COLUMNS} outputs on its stack"
-        half, by = _half(problem, device)
+        half, by = _half(problem, self.side, device)
         return by.refuses(half, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables of the matrix products."""
-        half, by = _half(problem, device)
+        half, by = _half(problem, self.side, device)
         return by.params(half, device)
 
     def multiplies(self, problem: Problem) -> float:
-        """36 for each tile of outputs."""
-        down, across = _sides(problem)
-        return ELEMENTS / (problem.r * problem.s * down * across)
+        """One for each element of a tile."""
+        down, across = _outputs(problem, self.side)
+        return self.side**2 / (problem.r * problem.s * down * across)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The matrix products."""
-        return _half(problem, device)[0]
+        return _half(problem, self.side, device)[0]
 
     def rules(self) -> tuple[Rule, ...]:
         """State what a GPU and the kernel of the matrix products forbid."""
@@ -99,13 +108,13 @@ class Winograd4(Family):
         """Lay out the transform of the input, the matrix products, and the transform of the output."""
         if device.lanes != 32:
             return _on_cores(problem, device, config)
-        return _blueprint(problem, device, config, aligned)
+        return _blueprint(problem, self.side, device, config, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the matrix products, and what the transforms move."""
-        half, by = _half(problem, device)
+        half, by = _half(problem, self.side, device)
         work = by.work(half, device, config)
-        slabs = ceil_div(_rows(problem), _slab(problem, device))
+        slabs = ceil_div(_rows(problem, self.side), _slab(problem, self.side, device))
         moved = problem.x_bytes + slabs * (half.x_bytes + half.y_bytes) + problem.y_bytes
         return replace(
             work, blocks=slabs * work.blocks, partial_bytes=slabs * work.partial_bytes,
@@ -118,55 +127,72 @@ class Winograd4(Family):
 
     def chain(self, problem: Problem, config: Config) -> int:
         """The sum of the matrix products, and the growth of its error in the transforms."""
-        return _by(config).chain(products(problem), config) + GROWTH
+        return _by(config).chain(products(problem, self.side), config) + self.growth
 
 
-def _half(problem: Problem, device: Device) -> tuple[Problem, Family]:
+class Winograd8(Winograd4):
+    """The same with tiles of 8x8, for larger filters, on a GPU: 3x3 filters would have twice the error."""
+
+    name = "winograd8"
+    side = 8
+    taps = (5, 7)
+    growth = 400
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Leave CPU cores to tiles of 6x6."""
+        if device.lanes != 32:
+            return "it is made for the threads of a GPU"
+        return super().refuses(problem, device)
+
+
+def _half(problem: Problem, side: int, device: Device) -> tuple[Problem, Family]:
     """The matrix products, and what computes them."""
     cores = device.lanes != 32
-    return products(problem, _slab(problem, device), cores), DIRECT if cores else GEMM
+    return products(problem, side, _slab(problem, side, device), cores), DIRECT if cores else GEMM
 
 
-def _sides(pr: Problem) -> tuple[int, int]:
+def _outputs(pr: Problem, side: int) -> tuple[int, int]:
     """Outputs of a tile, down and across."""
-    return 7 - pr.r, 7 - pr.s
+    return side + 1 - pr.r, side + 1 - pr.s
 
 
-def _rows(pr: Problem) -> int:
+def _rows(pr: Problem, side: int) -> int:
     """Rows of tiles of all images."""
-    return pr.n * ceil_div(pr.p, _sides(pr)[0])
+    return pr.n * ceil_div(pr.p, _outputs(pr, side)[0])
 
 
-def _columns(pr: Problem) -> int:
+def _columns(pr: Problem, side: int) -> int:
     """Tiles of a row."""
-    return ceil_div(pr.q, _sides(pr)[1])
+    return ceil_div(pr.q, _outputs(pr, side)[1])
 
 
-def _slab(pr: Problem, device: Device) -> int:
+def _slab(pr: Problem, side: int, device: Device) -> int:
     """Rows of tiles that pass through the three launches at once.
 
     A CPU's last cache holds what passes; a GPU needs no more workspace than that.
     """
-    row = 4 * ELEMENTS * (pr.c + pr.k) * _columns(pr)
+    row = 4 * side**2 * (pr.c + pr.k) * _columns(pr, side)
     most = SLAB_BYTES if device.lanes == 32 else int(SLAB_SHARE * device.l2_bytes)
-    slabs = ceil_div(row * _rows(pr), max(row, most))
-    return ceil_div(_rows(pr), slabs)
+    slabs = ceil_div(row * _rows(pr, side), max(row, most))
+    return ceil_div(_rows(pr, side), slabs)
 
 
 def _by(config: Config) -> Family:
     return DIRECT if "nk" in config.values else GEMM
 
 
-def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Blueprint:
-    slab = _slab(pr, device)
-    half, slabs = products(pr, slab), ceil_div(_rows(pr), slab)
+def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: bool) -> Blueprint:
+    slab, (down, across) = _slab(pr, side, device), _outputs(pr, side)
+    half, tiles_p, tiles_q = products(pr, side, slab), _rows(pr, side), _columns(pr, side)
+    slabs = ceil_div(tiles_p, slab)
     inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
-    tiles = slab * _columns(pr)
+    tiles = slab * tiles_q
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
-    rows = pr.layout_out == "nchw" and pr.q % _sides(pr)[1] == 0 and aligned and pr.epilogue.pool is None
+    rows = pr.layout_out == "nchw" and pr.q % across == 0 and aligned and pr.epilogue.pool is None
     defines = sizes(pr) | dict(
-        THREADS=THREADS, TILES=half.w, TILES_P=_rows(pr) // pr.n, TILES_Q=_columns(pr), ROWS=int(rows),
-        SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out, SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
+        POINTS=side, SIDE_P=down, SIDE_Q=across, THREADS=THREADS, TILES=half.w, TILES_P=tiles_p // pr.n,
+        TILES_Q=tiles_q, ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
+        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
@@ -175,7 +201,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
     more = (replace(first, chained=True), *_middle(inner), last) * (slabs - 1)
     return Blueprint(
         source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *_middle(inner), last, *more),
-        packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
+        packed_bytes=inner.packed_bytes, pack=_packing(inner, side),
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 4 * (slabs > 1), zeroed=True), *inner.workspace),
         parts=(replace(inner, launches=(), workspace=()),),
@@ -183,13 +209,15 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
 
 
 def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
-    slab = _slab(pr, device)
-    half = products(pr, slab, cores=True)
+    side = Winograd4.side
+    slab, (down, across) = _slab(pr, side, device), _outputs(pr, side)
+    half = products(pr, side, slab, cores=True)
     inner = DIRECT.blueprint(half, device, config)
-    workers, tiles_q = WORKERS * device.units, _columns(pr)
+    workers, tiles_q = WORKERS * device.units, _columns(pr, side)
     defines = sizes(pr) | dict(
-        VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
-        TILES=half.w, TILES_P=_rows(pr) // pr.n, TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
+        POINTS=side, SIDE_P=down, SIDE_Q=across, VECTOR=max(4, min(16, device.lanes)),
+        AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
+        TILES=half.w, TILES_P=_rows(pr, side) // pr.n, TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
         RUN_C=ceil_div(pr.c, RUNS * device.units), RUN_ROWS=min(slab, max(1, RUN_INPUTS // tiles_q)),
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
@@ -198,12 +226,16 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
     return Blueprint(
         source="winograd4_cpu.cu", defines=tuple(defines.items()),
-        launches=(first, *_middle(inner), last) * ceil_div(_rows(pr), slab),
-        packed_bytes=inner.packed_bytes, pack=(*(inner.pack or ()), ("PACK_WINOGRAD", 4)),
+        launches=(first, *_middle(inner), last) * ceil_div(_rows(pr, side), slab),
+        packed_bytes=inner.packed_bytes, pack=_packing(inner, side),
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 12, zeroed=True), *inner.workspace),
         parts=(replace(inner, launches=(), workspace=()),),
     )  # fmt: skip
+
+
+def _packing(inner: Blueprint, side: int) -> tuple[tuple[str, int], ...]:
+    return (*(inner.pack or ()), ("PACK_WINOGRAD", 2), ("PACK_POINTS", side))
 
 
 def _middle(inner: Blueprint) -> list[Launch]:

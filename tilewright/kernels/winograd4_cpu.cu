@@ -141,11 +141,10 @@ INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL floa
             UNROLL for (int j = 0; j < 6; j++) {
                 wide m[6];
                 UNROLL for (int i = 0; i < 6; i++) m[i] = *(const GLOBAL wide *)(from + (i * 6 + j) * SIZE_K);
-                transform_back(SIDE_P, column, m[0], m[1], m[2], m[3], m[4], m[5]);
+                from_points(SIDE_P, column, m, 1);
                 UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
             }
-            UNROLL for (int i = 0; i < SIDE_P; i++)
-                transform_back(SIDE_Q, sums[i], half_way[i][0], half_way[i][1], half_way[i][2], half_way[i][3], half_way[i][4], half_way[i][5]);
+            UNROLL for (int i = 0; i < SIDE_P; i++) from_points(SIDE_Q, sums[i], half_way[i], 1);
             int all = first + t;
             store_tile(y, bias, z, all / TILES_IMAGE, k, all / TILES_Q % TILES_P * SIDE_P, all % TILES_Q * SIDE_Q, sums);
         }

@@ -25,10 +25,10 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
                 int inside = (unsigned)(h0 + i) < SIZE_H && (unsigned)(w0 + j) < SIZE_W;
                 d[j] = inside ? *(const GLOBAL wide *)(x + X_AT(n, c, h0 + i, w0 + j)) : (wide)(0);
             }
-            transform6(half_way[i], d[0], d[1], d[2], d[3], d[4], d[5]);
+            at_points(half_way[i], d, 1);
         }
         UNROLL for (int j = 0; j < 6; j++) {
-            transform6(v, half_way[0][j], half_way[1][j], half_way[2][j], half_way[3][j], half_way[4][j], half_way[5][j]);
+            at_points(v, &half_way[0][j], 6);
             UNROLL for (int i = 0; i < 6; i++) done[i * 6 + j][u] = v[i];
         }
     }
@@ -87,7 +87,7 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
                     d[i] = (wide)(0);
                     if ((unsigned)(h0 + i) < SIZE_H) d[i] = load_columns(x, image + (h0 + i) * SIZE_W, w - PAD_LEFT);
                 }
-                transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
+                at_points(v, d, 1);
                 UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
             }
             NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
@@ -99,7 +99,7 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
 #else
                     UNROLL for (int j = 0; j < 6; j += 2) every_second(d + j, (const wide *)(from + j));
 #endif
-                    transform6(v, d[0], d[1], d[2], d[3], d[4], d[5]);
+                    at_points(v, d, 1);
                     UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by the next row
                         *(wide *)(&done[i * 6 + j][(row - row0) * TILES_Q + q]) = v[j];
                 }

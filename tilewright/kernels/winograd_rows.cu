@@ -1,4 +1,4 @@
-// winograd_rows: few input channels under a wide filter, its rows by minimal filtering: F(2, 7), F(4, 7), F(4, 5), …
+// winograd_rows: few input channels under a wide filter, its rows by minimal filtering: F(4, 7), F(2, 5), F(4, 3), …
 //
 //   y[n,k,p,q] = epilogue(sum over c,r of row r of w[k][c], slid along row p*u+r*d-pad of x[n,c])
 //
@@ -16,8 +16,7 @@
 //                                          channel: TH + R - 1 words and R * TK of the filter, for R * TK * TH products
 //
 // As many blocks as the device holds at once go from item to item (BAND output rows of IMAGES images). Blocks that
-// share a unit hide each other's step 1. Source of the filtering: S. Winograd, "Arithmetic Complexity of Computations",
-// SIAM 1980.
+// share a unit hide each other's step 1.
 
 #define KB 1
 #define HB 1
@@ -38,41 +37,9 @@
 #define ceil_div(a, b) (((a) + (b) - 1) / (b))
 
 #include "tile.h"
+
+typedef float value_t;
 #include "points.h"
-
-// The coefficients of the product of (t - a^2) over all pairs but one; the compiler computes them.
-INLINE void product(float to[PAIRS + 1], int without) {
-    UNROLL for (int i = 0; i <= PAIRS; i++) to[i] = i == 0 ? 1.0f : 0.0f;
-    UNROLL for (int j = 0; j < PAIRS; j++) {
-        if (j == without) continue;
-        const float square = PAIR(j) * PAIR(j);
-        UNROLL for (int i = PAIRS; i > 0; i--) to[i] = to[i - 1] - square * to[i];
-        to[0] *= -square;
-    }
-}
-
-// POINTS neighbours of a row at the points.
-INLINE void transform(SHARED float *to, const float d[READ]) {
-    float first = 0.0f, last = 0.0f, by[PAIRS + 1];
-    product(by, PAIRS);
-    UNROLL for (int i = 0; i <= PAIRS; i++) first += by[i] * d[2 * i], last += by[i] * d[2 * i + 1];
-    to[0] = first;
-    to[(POINTS - 1) * POINT] = last;
-    UNROLL for (int pair = 0; pair < PAIRS; pair++) {
-        float even = 0.0f, odd = 0.0f;
-        product(by, pair);
-        UNROLL for (int i = 0; i < PAIRS; i++) even += by[i] * d[2 * i + 2], odd += by[i] * d[2 * i + 1];
-        to[(2 * pair + 1) * POINT] = even + PAIR(pair) * odd;
-        to[(2 * pair + 2) * POINT] = even - PAIR(pair) * odd;
-    }
-}
-
-// What a point's sum counts for in each output of a tile: the powers of the point.
-INLINE void weights_of(int point, float to[SIDE]) {
-    float power = 1.0f;
-    UNROLL for (int j = 0; j < SIDE; j++, power *= point_at(point))
-        to[j] = point == POINTS - 1 ? (j == SIDE - 1 ? 1.0f : 0.0f) : power;
-}
 
 // Bring the rows under an item to xs. Neighbouring lanes have neighbouring tiles (nchw) or channels (nhwc).
 INLINE void bring(SHARED float *xs, const GLOBAL float *x, int item) {
@@ -86,7 +53,9 @@ INLINE void bring(SHARED float *xs, const GLOBAL float *x, int item) {
             UNROLL for (int a = 0; a < X_WORDS; a++) d[j + a] = 0.0f;
             if (keep && (unsigned)(from + j) < W) load_run(X_WORDS, d + j, x + X_AT(n0 + i, c, h0 + h, from + j));
         }
-        transform(xs + (i * C + c) * PLANE + h * TILES + tile, d);
+        float v[POINTS];
+        at_points(v, d, 1);
+        UNROLL for (int j = 0; j < POINTS; j++) xs[j * POINT + (i * C + c) * PLANE + h * TILES + tile] = v[j];
     }
 }
 
@@ -160,7 +129,7 @@ BOUNDED_KERNEL(winograd_rows, THREADS, MIN_BLOCKS)
                         }
                 }
                 float weights[SIDE];
-                weights_of(point, weights);
+                powers_of(point, SIDE, weights);
                 UNROLL for (int a = 0; a < VK; a++)
                     UNROLL for (int b = 0; b < TH; b++)
                         UNROLL for (int j = 0; j < SIDE; j++) vec_fma(&sums[a][b][j], sum[a][b], weights[j]);

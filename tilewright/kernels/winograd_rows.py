@@ -1,6 +1,6 @@
-"""The winograd_rows family: few input channels under a filter 5 to 7 wide, its rows by minimal filtering.
+"""The winograd_rows family: few input channels under a filter 3 to 7 wide, its rows by minimal filtering.
 
-A row of 7 taps takes 10 multiply-adds for 4 outputs instead of 28, one of 5 taps 8 for 4 instead of 20.
+A row of 7 taps takes 10 multiply-adds for 4 outputs instead of 28, one of 3 taps 6 for 4 instead of 12.
 Source: S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980.
 """
 
@@ -23,12 +23,13 @@ from tilewright.kernels.tile import (
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-POINTS = (8, 10)  # a tile of which has 1 + points - S outputs
-TAPS = (5, 6, 7)  # of a row of the filter
+POINTS = (6, 8, 10)  # of a row, which make points + 1 - S outputs
+TAPS = (3, 4, 5, 6, 7)  # of a row of the filter
+SIDES = (2, 3, 4, 5, 6)  # outputs: more have too large an error, fewer do not pay
 MOST_CHANNELS = 8
 FEWEST_ROWS = 5  # of the filter, in all channels: products enough to average out the transforms' error
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
-GROWTH = {8: 100, 10: 400}  # roundings of the transforms, as adds
+GROWTH = {6: 50, 8: 100, 10: 400}  # roundings of the transforms, as adds
 Values = dict[str, int]
 
 
@@ -78,7 +79,7 @@ class WinogradRows(Family):
     spreads_nonfinite = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few input channels under wide filters that move by a column."""
+        """Take layers of few input channels under filters that move by a column."""
         if reason := super().refuses(problem, device):
             return reason
         if device.lanes != 32:
@@ -86,7 +87,7 @@ class WinogradRows(Family):
         if problem.groups != 1 or problem.c > MOST_CHANNELS:
             return f"it is made for one group of at most {MOST_CHANNELS} input channels"
         if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
-            return "a row of the filter is not 5 to 7 wide, with stride 1 and no dilation along it"
+            return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
         if problem.c * problem.r < FEWEST_ROWS:
             return f"its filters have fewer than {FEWEST_ROWS} rows in all"
         return None
@@ -96,7 +97,7 @@ class WinogradRows(Family):
         parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
         bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
         return (
-            Param("points", POINTS, "points of a tile of a row"),
+            Param("points", _points(problem), "inputs of a tile of a row"),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
             Param("th", up_to(problem.p, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20)),
                   "output rows a thread"),
@@ -113,7 +114,7 @@ class WinogradRows(Family):
 
     def multiplies(self, problem: Problem) -> float:
         """As many as points, for a row of a tile."""
-        points = max(POINTS)
+        points = max(_points(problem))
         return points / (problem.s * (points + 1 - problem.s))
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
@@ -127,6 +128,10 @@ class WinogradRows(Family):
     def chain(self, problem: Problem, config: Config) -> int:
         """The products of a point one after the other, and the growth of their error in the transforms."""
         return problem.c * problem.r * problem.s + GROWTH[config["points"]]
+
+
+def _points(pr: Problem) -> tuple[int, ...]:
+    return tuple(points for points in POINTS if points + 1 - pr.s in SIDES)
 
 
 def _registers(pr: Problem, points: int, tk: int, th: int) -> int:
@@ -191,7 +196,8 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     return Blueprint(
         source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, grid[0], aligned).items()),
         launches=tuple(launches), packed_bytes=4 * sz.f_floats,
-        pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c), ("PACK_WINOGRAD", cf["points"])),
+        pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c),
+              ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])),
         workspace=(Buffer("partial", 4 * pr.z_elements),) if pr.epilogue.pool else (),
     )  # fmt: skip
 
