@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    NONE,
-    SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    up_to,
-)
+from tilewright.kernels.limits import RESIDENT, fits_registers, no_kernels
+from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.word import (
     filter_bytes,
     issue_slots,
@@ -68,10 +61,8 @@ class Grouped(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of several groups of few channels."""
-        if reason := super().refuses(problem, device):
+        if reason := super().refuses(problem, device) or no_kernels(device):
             return reason
-        if device.backend not in ("cuda", "opencl"):
-            return f"the {device.backend} backend runs no kernels"
         if problem.groups == 1 or problem.cg > MOST_CHANNELS:
             return f"it is made for several groups of at most {MOST_CHANNELS} input channels"
         return None
@@ -121,11 +112,9 @@ def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
 
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
-    need = _registers(pr, v, th, tw)
     if device.lanes != 32:
         return th * tw <= 16
-    per_scheduler = ceil_div(threads, 128) * 32
-    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+    return fits_registers(device, _registers(pr, v, th, tw), threads)
 
 
 RULES = (
@@ -136,9 +125,7 @@ RULES = (
     Rule("registers", lambda problem, device, v, th, tw, threads, mb: _registers_fit(
         problem, device, v, th, tw, threads * mb),
         "more registers than a unit has: the compiler would spill"),
-    Rule("resident", lambda device, threads, mb:
-         device.lanes != 32 or threads * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    RESIDENT,
     Rule("pool", lambda problem, combine: (combine == TWO_PASS) == bool(problem.epilogue.pool),
          "the second kernel is there to pool"),
 )  # fmt: skip
@@ -160,17 +147,13 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         cf = {**cf, "v": 1}
     items = _items(pr, cf)
     blocks = ceil_div(items, cf["threads"]) if gpu else _runs(items, device)
-    two = cf["combine"] == TWO_PASS
-    args = ("x", "w", "bias", "z", "partial" if two else "y")
-    launches = [Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), args)]
-    if two:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    combine = cf["combine"]
+    main = Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine))
     return Blueprint(
         source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks).items()),
-        launches=tuple(launches), packed_bytes=filter_bytes(pr),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
         pack=(("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
-        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if two else (),
+        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import gcd
 
 from tilewright.device import Device
+from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import Problem
@@ -143,7 +144,7 @@ def _work(
     shared = shared_bytes(pr, cf)
     room = (
         device.threads_per_unit // threads, device.regs_per_unit // (registers * threads),
-        device.shared_per_unit // (shared + 1024), device.blocks_per_unit,
+        device.shared_per_unit // (shared + RESERVED_SHARED), device.blocks_per_unit,
     )  # fmt: skip
     return GpuWork(
         blocks=blocks, threads=threads, registers=registers, resident=max(1, min(room)),
