@@ -78,11 +78,7 @@ class Direct(Family):
         """Offer the tunables, outermost choice first."""
         return direct_cpu.params(problem, device) if device.lanes != 32 else _gpu_params(problem, device)
 
-    def rules(self) -> tuple[Rule, ...]:
-        """State what a GPU and the kernel forbid."""
-        return RULES
-
-    def rules_for(self, device: Device) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel forbid."""
         return direct_cpu.RULES if device.lanes != 32 else RULES
 
@@ -158,8 +154,7 @@ RULES = (
          "threads along P without outputs"),
     Rule("block", lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(576, device.max_threads),
          "more threads than a block may have"),
-    Rule("whole_warps",
-         lambda device, bk, bw, bh, sw, sb: device.lanes != 32 or bk * bw * bh * sw * sb % 32 == 0,
+    Rule("whole_warps", lambda bk, bw, bh, sw, sb: bk * bw * bh * sw * sb % 32 == 0,
          "a block is made of whole warps"),
     Rule("warp_share", lambda bk, bw, bh, sw: sw == 1 or bk * bw * bh % (32 // sw) == 0,
          "lanes that split C must tile the warp"),
@@ -238,8 +233,6 @@ def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
 
 
 def _registers_fit(pr: Problem, device: Device, cf: dict[str, int], threads: int) -> bool:
-    if device.lanes != 32:
-        return True
     return fits_registers(device, registers(pr, cf), threads)
 
 

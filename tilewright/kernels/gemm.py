@@ -76,7 +76,7 @@ class Gemm(Family):
             combine_param(NONE, ATOMIC, TWO_PASS, LAST),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 

@@ -96,7 +96,7 @@ class Gemv(Family):
             combine_param(NONE, ATOMIC, TWO_PASS, LAST),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 

@@ -83,7 +83,7 @@ class Grouped(Family):
                   ("none", "two_pass")),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 

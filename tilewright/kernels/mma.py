@@ -100,7 +100,7 @@ class Mma(Family):
             combine_param(NONE, TWO_PASS, LAST),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 

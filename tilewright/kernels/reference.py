@@ -70,7 +70,7 @@ class Reference(Family):
         """Return one parameter with one value: a config must have something to print."""
         return (Param("v", (1,), "nothing to choose"),)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """Return no rules."""
         return ()
 

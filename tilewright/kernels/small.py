@@ -131,7 +131,7 @@ class Small(Family):
                   ("direct", "shared")),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 

@@ -80,7 +80,7 @@ class Textbook(Family):
                   ("rolled", "unrolled")),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernels forbid."""
         return RULES
 

@@ -132,7 +132,7 @@ class Winograd(Family):
             combine_param(NONE, ATOMIC, TWO_PASS),
         )
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 

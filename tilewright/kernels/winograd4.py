@@ -87,13 +87,9 @@ class Winograd4(Family):
         """The matrix products."""
         return _half(problem, device)[0]
 
-    def rules(self) -> tuple[Rule, ...]:
-        """State what a GPU and the kernel of the matrix products forbid."""
-        return GEMM.rules()
-
-    def rules_for(self, device: Device) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel of the matrix products forbid."""
-        return GEMM.rules() if device.lanes == 32 else DIRECT.rules_for(device)
+        return (GEMM if device.lanes == 32 else DIRECT).rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the transform of the input, the matrix products, and the transform of the output."""

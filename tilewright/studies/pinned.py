@@ -37,13 +37,9 @@ class Pinned(Family):
             raise ConfigError(f"{self.name} has no parameter {name!r} on {device.name}")
         return tuple(self._held(p) for p in sorted(params, key=lambda param: param.name not in self.pin))
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """As the family."""
-        return self.of.rules()
-
-    def rules_for(self, device: Device) -> tuple[Rule, ...]:
-        """As the family."""
-        return self.of.rules_for(device)
+        return self.of.rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """As the family."""

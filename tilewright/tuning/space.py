@@ -28,7 +28,7 @@ class Space:
         self.params: tuple[Param, ...] = family.params(problem, device)
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
-        asked = [_Asked(rule, self._known) for rule in family.rules_for(device)]
+        asked = [_Asked(rule, self._known) for rule in family.rules(device)]
         self._checks = _checks_by_depth(self.params, asked)
         self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
 

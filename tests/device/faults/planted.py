@@ -81,7 +81,7 @@ class Faulty(Family):
         """Return the one choice."""
         return (Param("kind", tuple(range(len(FAULTS))), "which fault", FAULTS),)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """Return one rule, so that breaking rules can be tested too."""
         return (Rule("no_illegal", lambda kind: FAULTS[kind] != "illegal", "to have a rule to break"),)
 
