@@ -76,23 +76,21 @@ class Direct(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        return direct_cpu.params(problem, device) if device.lanes != 32 else _gpu_params(problem, device)
+        return _gpu_params(problem, device) if device.gpu else direct_cpu.params(problem, device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel forbid."""
-        return direct_cpu.RULES if device.lanes != 32 else RULES
+        return RULES if device.gpu else direct_cpu.RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two when the shares are summed in a second pass."""
-        if device.lanes != 32:
-            return direct_cpu.blueprint(problem, device, config.values)
-        return _blueprint(problem, device, config, aligned)
+        if device.gpu:
+            return _blueprint(problem, device, config, aligned)
+        return direct_cpu.blueprint(problem, device, config.values)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
-        if device.lanes != 32:
-            return direct_cpu.work(problem, device, config.values)
-        return work_of(problem, device, config.values)
+        return (work_of if device.gpu else direct_cpu.work)(problem, device, config.values)
 
     def deterministic(self, config: Config) -> bool:
         """Atomic adds come in any order; everything else sums in a fixed order."""
