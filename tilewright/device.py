@@ -76,6 +76,11 @@ class Device:
     tensor_macs: int = 0
 
     @property
+    def gpu(self) -> bool:
+        """Whether its lanes are threads of warps; else it is a CPU, of cores with vectors."""
+        return self.lanes == 32
+
+    @property
     def key(self) -> str:
         """What identifies the device in the store: name, architecture, unit count."""
         return f"{self.backend}/{self.name}/{self.arch}/{self.units}"

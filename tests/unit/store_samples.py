@@ -32,7 +32,7 @@ class Tiles(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         return (Param("t", (1, 2, 4), "tile"), Param("u", (0, 1), "atomics"))
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         return (Rule("wide tiles", lambda t, device: t < 4 or device.units >= 128, "t = 4 needs 128 units"),)
 
     def deterministic(self, config: Config) -> bool:

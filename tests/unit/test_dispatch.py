@@ -42,7 +42,7 @@ class Tiles(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         return (Param("t", tuple(range(1, 10)), "tile"),)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         return (Rule("small", lambda t: t < 9, "t < 9"),)
 
     def deterministic(self, config: Config) -> bool:
@@ -427,7 +427,8 @@ def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_empty_space_is_passed_over_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "ranked_for", REAL_RANKED)
-    monkeypatch.setattr(Tiles, "rules", lambda self: (Rule("never", lambda t: t > 9, "no tile is right"),))
+    never = Rule("never", lambda t: t > 9, "no tile is right")
+    monkeypatch.setattr(Tiles, "rules", lambda self, device: (never,))
     config, note = choose()
     assert config == "reference:v=1" and f"(tiles: no config of tiles is legal for {LAYER})" in note
     with pytest.raises(EmptySpace, match="no config of tiles is legal"):

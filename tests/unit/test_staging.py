@@ -12,7 +12,8 @@ from tilewright.errors import ConfigError
 from tilewright.kernels import family, winograd
 from tilewright.kernels.direct_tile import geometry, shared_bytes, staging
 from tilewright.kernels.family import Config
-from tilewright.kernels.tile import DECLARED_SHARED, row_runs
+from tilewright.kernels.limits import DECLARED_SHARED
+from tilewright.kernels.tile import row_runs
 from tilewright.problem import Problem
 
 HOPPER, AMPERE = for_architecture("sm_90"), for_architecture("sm_80")

@@ -23,7 +23,7 @@ from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import formula_bytes
-from tilewright.studies.pinned import Pinned, ranked
+from tilewright.studies.pinned import ranked
 from tilewright.studies.published import FOLDER, table
 from tilewright.studies.study import (
     Column,
@@ -39,7 +39,7 @@ from tilewright.studies.study import (
     time_us,
 )
 from tilewright.tuning.inputs import Inputs, normal_inputs
-from tilewright.tuning.space import space
+from tilewright.tuning.space import Space
 
 H100 = for_architecture("sm_90")
 SMALL = Layer("S", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
@@ -110,12 +110,14 @@ def test_published_tables(path: Path) -> None:
 
 def test_held_parameters() -> None:
     problem = Problem.parse("n1c64h14w14k64r3s3p1-f32")
-    held = Pinned(family("direct"), {"sw": (2, 4), "sg": 1})
-    configs = [config for config, _ in zip(space(held, problem, H100).every(), range(200), strict=False)]
+    held = Space(family("direct"), problem, H100, {"sw": (2, 4), "sg": 1})
+    configs = [config for config, _ in zip(held.every(), range(200), strict=False)]
     assert configs and all(config["sw"] in (2, 4) and config["sg"] == 1 for config in configs)
     for config in ranked(family("direct"), problem, H100, {"sw": 1, "sb": 2}, 3):
         family("direct").check(problem, H100, config)
         assert (config["sw"], config["sb"]) == (1, 2)
+    (wide,) = ranked(family("direct"), problem, H100, {"tw": 14}, 1)  # not offered by layers of experience
+    assert wide["tw"] == 14
     with pytest.raises(ConfigError, match="no parameter 'frob'"):
         ranked(family("direct"), problem, H100, {"zap": 1, "frob": 1, "sap": 1}, 1)
     with pytest.raises(ConfigError, match="bh may not be 999"):

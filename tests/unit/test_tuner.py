@@ -317,7 +317,7 @@ def test_a_family_without_a_legal_config_is_passed_over(monkeypatch: pytest.Monk
     class Empty(Row):
         name = "empty"
 
-        def rules(self) -> tuple[Rule, ...]:
+        def rules(self, device: Device) -> tuple[Rule, ...]:
             return (Rule("never", lambda i: i < 0, "nothing is right"),)
 
     monkeypatch.setattr(kernels, "FAMILIES", (Empty(), Row()))

@@ -123,7 +123,7 @@ def compiles(problem: Problem, config: Config, turn: int) -> None:
     """Compile for its home and the next architecture, by its turn, whose limits the config keeps."""
     kind, home = family(config.family), for_architecture(HOME)
     kind.check(problem, home, config)
-    of_device = {rule.name for rule in kind.rules_for(home) if "device" in rule.needs}
+    of_device = {rule.name for rule in kind.rules(home) if "device" in rule.needs}
     others = [arch for arch in ARCHITECTURES if arch != HOME]
     first = turn % len(others)
     taken = [HOME]

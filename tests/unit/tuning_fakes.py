@@ -32,7 +32,7 @@ class Row(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         return (Param("i", tuple(range(100)), "place in the row"),)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         return ()
 
     def deterministic(self, config: Config) -> bool:

@@ -38,13 +38,9 @@ class Adapted(Family):
         """Offer what direct offers."""
         return self._direct.params(problem.plain, device)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State the rules of direct."""
-        return self._direct.rules()
-
-    def rules_for(self, device: Device) -> tuple[Rule, ...]:
-        """State the rules of direct."""
-        return self._direct.rules_for(device)
+        return self._direct.rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out direct's launches with those around them."""

@@ -18,22 +18,19 @@ from tilewright.kernels.direct_tile import (
 )
 from tilewright.kernels.direct_work import work_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.tile import (
-    ATOMIC,
+from tilewright.kernels.limits import DECLARED_SHARED, fits_registers, fits_shared, no_kernels
+from tilewright.kernels.shares import (
+    ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
-    COMBINE_NAMES,
-    DECLARED_SHARED,
-    LAST,
-    NONE,
+    COMBINE_NONE,
     SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    may_combine,
-    windows,
+    combine_param,
+    meeting_buffers,
+    operands,
+    second_pass,
     zeros_before,
 )
+from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, windows
 from tilewright.kernels.word import as_words, word_bytes, word_channels, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
@@ -47,7 +44,7 @@ def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
     # ``combine`` is not chosen yet, the block may pool or a second launch: one of the two must fit.
     ways = (cf["combine"],) if "combine" in cf else (NONE, TWO_PASS)
     block = min(_most_shared(problem, cf | dict(combine=way)) for way in ways) + DECLARED_SHARED
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, block, cf["mb"])
 
 
 def _most_shared(problem: Problem, cf: dict[str, int]) -> int:
@@ -75,35 +72,25 @@ class Direct(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take every problem of its dtypes, whatever its math, on a device with kernels."""
-        if reason := super().refuses(problem, device):
-            return reason
-        if device.backend not in ("cuda", "opencl"):
-            return f"the {device.backend} backend runs no kernels"
-        return None
+        return super().refuses(problem, device) or no_kernels(device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        return direct_cpu.params(problem, device) if device.lanes != 32 else _gpu_params(problem, device)
+        return _gpu_params(problem, device) if device.gpu else direct_cpu.params(problem, device)
 
-    def rules(self) -> tuple[Rule, ...]:
-        """State what a GPU and the kernel forbid."""
-        return RULES
-
-    def rules_for(self, device: Device) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel forbid."""
-        return direct_cpu.RULES if device.lanes != 32 else RULES
+        return RULES if device.gpu else direct_cpu.RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two when the shares are summed in a second pass."""
-        if device.lanes != 32:
-            return direct_cpu.blueprint(problem, device, config.values)
-        return _blueprint(problem, device, config, aligned)
+        if device.gpu:
+            return _blueprint(problem, device, config, aligned)
+        return direct_cpu.blueprint(problem, device, config.values)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
-        if device.lanes != 32:
-            return direct_cpu.work(problem, device, config.values)
-        return work_of(problem, device, config.values)
+        return (work_of if device.gpu else direct_cpu.work)(problem, device, config.values)
 
     def deterministic(self, config: Config) -> bool:
         """Atomic adds come in any order; everything else sums in a fixed order."""
@@ -145,8 +132,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("stages", (1, 2, 3, 4, 6, 8), "buffers of the staging pipeline"),
         Param("sc", clusters, "shares of C across a cluster, summed in distributed shared memory"),
         Param("sg", SHARES, "shares of C across the grid"),
-        Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet",
-              COMBINE_NAMES),
+        combine_param(NONE, ATOMIC, TWO_PASS, LAST),
         Param("out", (0, 1), "output stored from registers or through shared memory", ("direct", "shared")),
         Param("pad", (0, 1), "padding of the output tile's rows in shared memory, sums"),
         Param("wfast", (0, 1), "neighbouring lanes lie along K or along W", ("k", "w")),
@@ -166,8 +152,7 @@ RULES = (
          "threads along P without outputs"),
     Rule("block", lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(576, device.max_threads),
          "more threads than a block may have"),
-    Rule("whole_warps",
-         lambda device, bk, bw, bh, sw, sb: device.lanes != 32 or bk * bw * bh * sw * sb % 32 == 0,
+    Rule("whole_warps", lambda bk, bw, bh, sw, sb: bk * bw * bh * sw * sb % 32 == 0,
          "a block is made of whole warps"),
     Rule("warp_share", lambda bk, bw, bh, sw: sw == 1 or bk * bw * bh % (32 // sw) == 0,
          "lanes that split C must tile the warp"),
@@ -213,15 +198,13 @@ RULES = (
     ),
     Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0,
          "nothing is staged, so nothing can be buffered"),
-    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
-         "shares across the grid need combining"),
+    COMBINE_NONE,
     Rule("pool_window", lambda problem, tw, th, bw, bh, combine: _pools_well(
         problem, combine, th * bh, tw * bw),
         "a tile that pools holds a window, and sums less than twice what its windows need"),
     Rule("pool_last", lambda problem, sc, combine: not problem.epilogue.pool or combine != LAST or sc == 1,
          "windows reach over the parts of a tile that the blocks of a cluster finish"),
-    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
-         "with atomics no thread sees the whole sum, which an epilogue needs"),
+    ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     Rule("out_forced", lambda sb, sc, out: out == 1 or (sb == 1 and sc == 1),
          "shares of a block or cluster meet in shared memory"),
@@ -248,11 +231,7 @@ def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
 
 
 def _registers_fit(pr: Problem, device: Device, cf: dict[str, int], threads: int) -> bool:
-    if device.lanes != 32:
-        return True
-    need = registers(pr, cf)
-    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes  # threads of the fullest one
-    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+    return fits_registers(device, registers(pr, cf), threads)
 
 
 def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Blueprint:
@@ -278,23 +257,12 @@ def _launches(
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     all_tiles = blocks // (cf["sc"] * cf["sg"])
-    target = "partial" if combine == TWO_PASS else "y"
-    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: all_tiles * cf["sg"] * tile}.get(combine, 0)
-    counters = {ATOMIC: all_tiles, LAST: all_tiles * cf["sc"]}.get(combine, 0)
     main = Launch(
-        "direct", (blocks, 1, 1), (geo.threads, 1, 1), ("x", "w", "bias", "z", target, "partial", "arrived"),
+        "direct", (blocks, 1, 1), (geo.threads, 1, 1), (*operands(combine), "partial", "arrived"),
         shared_bytes=shared, cluster=cf["sc"],
     )  # fmt: skip
-    workspace = (
-        Buffer("partial", word_bytes(pr) * partial),
-        Buffer("arrived", 4 * counters, zeroed=True),
-    )
-    if combine == TWO_PASS:
-        groups = ceil_div(pr.y_elements, SUM_THREADS)
-        block, args = (SUM_THREADS, 1, 1), ("partial", "bias", "z", "y")
-        second = Launch("sum_shares", (groups, 1, 1), block, args, chained=True)
-        return (main, second), workspace
-    return (*zeros_before(device, combine), main), workspace
+    workspace = meeting_buffers(pr, cf, all_tiles * cf["sg"] * tile, all_tiles, word_bytes(pr))
+    return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
 def _defines(

@@ -10,20 +10,26 @@ from math import gcd
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule
+from tilewright.kernels.shares import (
+    ATOMIC_SUMS,
+    COMBINE_NONE,
+    SUM_THREADS,
+    combine_param,
+    meeting_buffers,
+    operands,
+    second_pass,
+    zeros_before,
+)
 from tilewright.kernels.tile import (
     ATOMIC,
-    ATOMIC_SUMS,
     COMBINE_NAMES,
     LAST,
     NONE,
-    SUM_THREADS,
     TWO_PASS,
     View,
     ceil_div,
     image_defines,
-    may_combine,
     up_to,
-    zeros_before,
 )
 from tilewright.kernels.word import as_words, filter_bytes, issue_slots, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
@@ -115,7 +121,7 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("sg", (1, 2, 4, 8, 16), "shares of C across the grid"),
         Param("x", (0, 1), "input in place, or copied with its padding", ("global", "shared")),
         Param("cs", tuple(channels), "channels copied per step, or words of 4 (i8)"),
-        Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
+        combine_param(NONE, ATOMIC, TWO_PASS, LAST),
     )  # fmt: skip
 
 
@@ -157,8 +163,7 @@ RULES = (
          "one step takes all channels of a share: write that as all channels"),
     Rule("one_copy", lambda problem, nk, nh, nw, cs: nk * nh * nw == 1 or cs == words(problem),
          "the register tiles of a block share one copy of all its channels"),
-    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
-         "shares across the grid need combining"),
+    COMBINE_NONE,
     Rule("pool_tile", lambda problem, th, tw, x, combine: combine == TWO_PASS or _pools(problem, th, tw, x),
          "a register tile that pools is made of whole windows, and no tile lies over its neighbour"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
@@ -188,21 +193,11 @@ def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
 def _launches(
     pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine = cf["combine"]
-    tiles = geo.blocks // cf["sg"]
-    tile = geo.kb * geo.hb * geo.wb
-    partial = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: geo.blocks * tile}.get(combine, 0)
-    main = Launch(
-        "direct", (workers, 1, 1), (1, 1, 1),
-        ("x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y", "partial", "arrived"),
-    )  # fmt: skip
-    counters = 2 + (tiles if combine == LAST else 0)  # 2: the workers take tiles in turn
-    workspace = (Buffer("partial", geo.word * partial), Buffer("arrived", 4 * counters, zeroed=True))
-    if combine == TWO_PASS:
-        groups = ceil_div(pr.y_elements, SUM_THREADS)
-        second = Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), ("partial", "bias", "z", "y"))
-        return (main, second), workspace
-    return (*zeros_before(device, combine), main), workspace
+    combine, parts = cf["combine"], geo.blocks * geo.kb * geo.hb * geo.wb
+    tiles = geo.blocks // cf["sg"] if combine == LAST else 0
+    main = Launch("direct", (workers, 1, 1), (1, 1, 1), (*operands(combine), "partial", "arrived"))
+    workspace = meeting_buffers(pr, cf, parts, tiles, geo.word, more=2)  # 2: the workers take tiles in turn
+    return (*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)), workspace
 
 
 def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int) -> Values:

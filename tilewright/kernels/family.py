@@ -192,13 +192,9 @@ class Family:
         """The tunables and their values for this problem, in the order to choose them."""
         raise NotImplementedError
 
-    def rules(self) -> tuple[Rule, ...]:
-        """The legality rules, each with its hardware reason."""
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        """The legality rules on such a device, each with its hardware reason."""
         raise NotImplementedError
-
-    def rules_for(self, device: Device) -> tuple[Rule, ...]:
-        """The rules for a kind of device, where it has parameters of its own."""
-        return self.rules()
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the launches of a legal config.
@@ -243,6 +239,6 @@ class Family:
                 raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
         inner = self.inner(problem, device)
         known: dict[str, Any] = {**config.values, "problem": inner, "device": device}
-        for rule in self.rules_for(device):
+        for rule in self.rules(device):
             if not rule.holds(*(known[n] for n in rule.needs)):
                 raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")

@@ -20,20 +20,19 @@ from tilewright.kernels.gemm_product import (
     threads,
 )
 from tilewright.kernels.gemm_work import grid, work_of
-from tilewright.kernels.tile import (
-    ATOMIC,
-    COMBINE_NAMES,
-    LAST,
-    NONE,
+from tilewright.kernels.limits import fits_registers, fits_shared, no_gpu
+from tilewright.kernels.shares import (
+    ATOMIC_EPILOGUE,
+    SECOND_POOLS,
     SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
+    combine_param,
     may_combine,
-    up_to,
+    meeting_buffers,
+    operands,
+    second_pass,
     zeros_before,
 )
+from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -74,10 +73,10 @@ class Gemm(Family):
             Param("stream", (0, 1), "tiles to blocks, or even shares of all steps to all that run at once",
                   ("tiles", "stream")),
             Param("sg", SHARES, "shares of C across the grid"),
-            Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
+            combine_param(NONE, ATOMIC, TWO_PASS, LAST),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -103,20 +102,16 @@ class Gemm(Family):
 
 def refused(problem: Problem, device: Device) -> str | None:
     """Say what no config of the kernel can do."""
-    if device.lanes != 32:
-        return "it is made for the threads of a GPU"
-    return None if problem.n else "the batch is empty"
+    return no_gpu(device) or (None if problem.n else "the batch is empty")
 
 
-def _resident(device: Device, cf: dict[str, int]) -> bool:
-    need, block = registers(cf), threads(cf)
-    per_scheduler = ceil_div(block * cf["mb"], 4 * device.lanes) * device.lanes
-    return need <= device.regs_per_thread - 5 and need * per_scheduler <= device.regs_per_unit // 4
+def _fits_registers(device: Device, cf: dict[str, int]) -> bool:
+    return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=5)
 
 
 def _fits_shared(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
     block = max(sizes(product(pr), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, block, cf["mb"])
 
 
 def _streams(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
@@ -145,12 +140,12 @@ RULES = (
          "a unit has four schedulers to keep busy"),
     Rule("resident", lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
-    Rule("registers", lambda device, tk, v, tp, wk, wp, sb, mb: _resident(
+    Rule("registers", lambda device, tk, v, tp, wk, wp, sb, mb: _fits_registers(
         device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=1, cv=1)),
         "more registers than a thread or a unit has: the compiler would spill"),
     Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
          "each share of a block finishes some outputs"),
-    Rule("fragments", lambda device, tk, v, tp, wk, wp, sb, mb, fd, cv: _resident(
+    Rule("fragments", lambda device, tk, v, tp, wk, wp, sb, mb, fd, cv: _fits_registers(
         device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv)),
         "more registers than a thread or a unit has: the compiler would spill"),
     Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
@@ -179,12 +174,10 @@ RULES = (
          "shares of C without channels"),
     Rule("combine_none", lambda problem, stream, sg, combine: may_combine(problem, sg + stream, combine),
          "shares across the grid need combining"),
-    Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
-         "only the second kernel pools"),
+    SECOND_POOLS,
     Rule("stream_last", lambda stream, combine: not stream or combine == LAST,
          "blocks of the stream end anywhere in a tile: the last to arrive adds them up"),
-    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
-         "with atomics no thread sees the whole sum, which an epilogue needs"),
+    ATOMIC_EPILOGUE,
 )  # fmt: skip
 
 
@@ -207,23 +200,11 @@ def blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool = T
 def _launches(
     pr: Problem, device: Device, pd: Product, sz: Sizes, cf: dict[str, int], blocks: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, y_floats = cf["combine"], pr.z_elements
-    main = Launch(
-        "gemm", (blocks, 1, 1), (sz.threads, 1, 1),
-        ("columns" if pd.columns else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
-         "partial", "arrived"), shared_bytes=sz.shared_bytes,
-    )  # fmt: skip
-    parts = sz.tile * blocks * (2 if cf["stream"] else 1)
-    partial = {TWO_PASS: cf["sg"] * y_floats, LAST: parts}.get(combine, 0)
-    workspace = (
-        Buffer("partial", 4 * partial),
-        Buffer("arrived", 4 * (sz.tiles if combine in (ATOMIC, LAST) else 0), zeroed=True),
-    )
-    if combine == TWO_PASS:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        second = Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True)
-        return (main, second), workspace
-    return (*zeros_before(device, combine), main), workspace
+    combine = cf["combine"]
+    args = (*operands(combine, "columns" if pd.columns else "x"), "partial", "arrived")
+    main = Launch("gemm", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
+    workspace = meeting_buffers(pr, cf, sz.tile * blocks * (2 if cf["stream"] else 1), sz.tiles)
+    return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
 def _defines(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.gemm_product import Sizes, product, registers, sizes
+from tilewright.kernels.limits import resident
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -12,13 +13,6 @@ from tilewright.problem import Problem
 # where the next words are read early. Fitted to 1,679 configs of four products on an H100.
 HIDDEN = {1: 0.4, 2: 0.2}
 STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads others' back
-
-
-def _resident(device: Device, sz: Sizes, cf: dict[str, int]) -> int:
-    """Blocks that a unit holds at once: more than ``mb`` asks for, where there is room."""
-    by_registers = device.regs_per_unit // ((registers(cf) + 8) * sz.threads)
-    by_shared = device.shared_per_unit // (sz.shared_bytes + 1024)
-    return max(cf["mb"], min(by_registers, by_shared, device.threads_per_unit // sz.threads))
 
 
 def grid(device: Device, sz: Sizes, cf: dict[str, int]) -> int:
@@ -43,7 +37,8 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> GpuWork:
     storing = (4.0 * sz.kt * sz.pt / cf["sb"] + meeting) * (STREAM_STORE if cf["stream"] else 1.0)
     shares = cf["sg"] if not cf["stream"] else 2
     return GpuWork(
-        blocks=blocks, threads=sz.threads, registers=registers(cf), resident=_resident(device, sz, cf),
+        blocks=blocks, threads=sz.threads, registers=registers(cf),
+        resident=resident(device, registers(cf), sz.threads, sz.shared_bytes, cf["mb"]),
         shared_bytes=sz.shared_bytes, steps=ceil_div(int(turns), 1), buffers=cf["stages"],
         fma=channels * sz.kt * sz.pt, shared_loads=words, global_loads=0.0,
         staging=turns * (4.0 * copies + 20.0), epilogue=tiles * storing,

@@ -7,21 +7,30 @@ its bytes are in flight.
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
+from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_kernels
+from tilewright.kernels.shares import (
+    ATOMIC_EPILOGUE,
+    ATOMIC_SUMS,
+    COMBINE_NONE,
+    SECOND_POOLS,
+    SUM_THREADS,
+    combine_param,
+    meeting_buffers,
+    operands,
+    second_pass,
+    zeros_before,
+)
 from tilewright.kernels.tile import (
     ATOMIC,
-    ATOMIC_SUMS,
     COMBINE_NAMES,
     LAST,
     NONE,
-    SUM_THREADS,
     TWO_PASS,
     View,
     ceil_div,
     image_defines,
-    may_combine,
     up_to,
-    zeros_before,
 )
 from tilewright.kernels.word import issue_slots, word_channels
 from tilewright.kernels.work import CpuWork, GpuWork, Work
@@ -41,7 +50,7 @@ def inputs(pr: Problem) -> int:
 
 def vector(pr: Problem, device: Device) -> int:
     """Numbers of a thread's loads: 16 bytes on a GPU, the widest vector on a CPU."""
-    if device.lanes == 32:
+    if device.gpu:
         return 16 // DTYPE_BYTES[pr.dtype]
     most = 8 if pr.dtype == "i8" else 16  # PoCL loads no int16
     return max(4, min(most, device.lanes)) * word_channels(pr)
@@ -61,11 +70,9 @@ class Gemv(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of one output pixel and at most 64 images."""
-        if reason := super().refuses(problem, device):
+        if reason := super().refuses(problem, device) or no_kernels(device):
             return reason
         pr = problem
-        if device.backend not in ("cuda", "opencl"):
-            return f"the {device.backend} backend runs no kernels"
         if (pr.r, pr.s, pr.dilation, pr.pad, pr.groups) != (pr.h, pr.w, (1, 1), (0, 0, 0, 0), 1):
             return "the filter does not cover the whole image, unpadded"
         if pr.layout_in == "nhwc" and pr.h * pr.w > 1 and pr.c > 1:
@@ -74,7 +81,7 @@ class Gemv(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        gpu = device.lanes == 32
+        gpu = device.gpu
         return (
             Param("threads", (32, 64, 128, 256, 512, 1024) if gpu else (1,), "threads of a block"),
             Param("lanes", (8, 16, 32, 64, 128, 256) if gpu else (1,), "threads that share rows"),
@@ -86,10 +93,10 @@ class Gemv(Family):
             Param("x", (0, 1) if gpu else (0,), "input from global memory or held in shared memory",
                   ("global", "shared")),
             Param("sg", (1, 2, 3, 4, 6, 8, 16, 32) if gpu else (1,), "shares of a row across the grid"),
-            Param("combine", (NONE, ATOMIC, TWO_PASS, LAST), "how the grid's shares meet", COMBINE_NAMES),
+            combine_param(NONE, ATOMIC, TWO_PASS, LAST),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -99,7 +106,7 @@ class Gemv(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block does, and one thread of a GPU."""
-        return (_work if device.lanes == 32 else _cpu_work)(problem, device, config.values)
+        return (_work if device.gpu else _cpu_work)(problem, device, config.values)
 
     def deterministic(self, config: Config) -> bool:
         """Atomic adds come in any order; everything else sums in a fixed order."""
@@ -119,11 +126,9 @@ def _registers(pr: Problem, device: Device, cf: Values) -> int:
 
 
 def _fits(pr: Problem, device: Device, cf: Values) -> bool:
-    if device.lanes != 32:
+    if not device.gpu:
         return cf["rows"] * cf["images"] <= 16
-    need = _registers(pr, device, cf)
-    threads = ceil_div(cf["threads"] * cf["mb"], 128) * 32
-    return need <= min(240, device.regs_per_unit // 4 // threads)
+    return fits_registers(device, _registers(pr, device, cf), cf["threads"] * cf["mb"])
 
 
 def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
@@ -133,7 +138,7 @@ def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
 
 def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
     block = _shared_bytes(pr, device, cf) + 64
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, block, cf["mb"])
 
 
 RULES = (
@@ -148,9 +153,7 @@ RULES = (
     Rule("registers", lambda problem, device, threads, rows, images, unroll, mb: _fits(
         problem, device, dict(threads=threads, rows=rows, images=images, unroll=unroll, mb=mb)),
         "more registers than a thread or a unit has: the compiler would spill"),
-    Rule("resident", lambda device, threads, mb:
-         device.lanes != 32 or threads * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    RESIDENT,
     Rule("unroll", lambda problem, device, lanes, unroll:
          unroll == 1 or unroll * lanes * vector(problem, device) <= inputs(problem),
          "more under way than a row has"),
@@ -161,13 +164,10 @@ RULES = (
         problem, device,
         dict(threads=threads, lanes=lanes, rows=rows, images=images, mb=mb, x=x, sg=sg)),
         "more shared memory than a block may have"),
-    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
-         "shares across the grid need combining"),
-    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
-         "with atomics no thread sees the whole sum, which an epilogue needs"),
+    COMBINE_NONE,
+    ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
-    Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
-         "only the second kernel pools"),
+    SECOND_POOLS,
 )  # fmt: skip
 
 
@@ -176,19 +176,12 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     tiles = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"])
     combine, blocks = cf["combine"], tiles * cf["sg"]
     shared = _shared_bytes(pr, device, cf)
-    floats = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: blocks * block_rows * cf["images"]}.get(combine, 0)
-    target = "partial" if combine == TWO_PASS else "y"
-    args = ("x", "w", "bias", "z", target, "partial", "arrived")
+    args = (*operands(combine), "partial", "arrived")
     main = Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)
-    launches = [*zeros_before(device, combine), main]
-    if combine == TWO_PASS:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
-    counters = tiles if combine in (ATOMIC, LAST) else 0
     return Blueprint(
         source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
-        launches=tuple(launches), packed_bytes=pr.w_bytes,
-        workspace=(Buffer("partial", 4 * floats), Buffer("arrived", 4 * counters, zeroed=True)),
+        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)), packed_bytes=pr.w_bytes,
+        workspace=meeting_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
     )  # fmt: skip
 
 
@@ -199,7 +192,7 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
         VECTOR=width // word_channels(pr), THREADS=cf["threads"], LANES=cf["lanes"],
         ROWS=cf["rows"], IMAGES=cf["images"],
         UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
-        WIDE=int(device.lanes == 32 and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
+        WIDE=int(device.gpu and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
         N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
         CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
         **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SUM_THREADS=SUM_THREADS, SHARED_BYTES=shared,

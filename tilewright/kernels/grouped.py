@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    NONE,
-    SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    up_to,
-)
+from tilewright.kernels.limits import RESIDENT, fits_registers, no_kernels
+from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.word import (
     filter_bytes,
     issue_slots,
@@ -68,17 +61,15 @@ class Grouped(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of several groups of few channels."""
-        if reason := super().refuses(problem, device):
+        if reason := super().refuses(problem, device) or no_kernels(device):
             return reason
-        if device.backend not in ("cuda", "opencl"):
-            return f"the {device.backend} backend runs no kernels"
         if problem.groups == 1 or problem.cg > MOST_CHANNELS:
             return f"it is made for several groups of at most {MOST_CHANNELS} input channels"
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        gpu, together = device.lanes == 32, problem.k if across(problem) else problem.kg
+        gpu, together = device.gpu, problem.k if across(problem) else problem.kg
         most = min(device.lanes, MOST_LANES.get(problem.dtype, 16))
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
         return (
@@ -92,7 +83,7 @@ class Grouped(Family):
                   ("none", "two_pass")),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -102,7 +93,7 @@ class Grouped(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block does, and one thread of a GPU."""
-        return (_work if device.lanes == 32 else _cpu_work)(problem, device, config.values)
+        return (_work if device.gpu else _cpu_work)(problem, device, config.values)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """All of a group's products, one after the other."""
@@ -121,11 +112,9 @@ def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
 
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
-    need = _registers(pr, v, th, tw)
-    if device.lanes != 32:
+    if not device.gpu:
         return th * tw <= 16
-    per_scheduler = ceil_div(threads, 128) * 32
-    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+    return fits_registers(device, _registers(pr, v, th, tw), threads)
 
 
 RULES = (
@@ -136,9 +125,7 @@ RULES = (
     Rule("registers", lambda problem, device, v, th, tw, threads, mb: _registers_fit(
         problem, device, v, th, tw, threads * mb),
         "more registers than a unit has: the compiler would spill"),
-    Rule("resident", lambda device, threads, mb:
-         device.lanes != 32 or threads * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    RESIDENT,
     Rule("pool", lambda problem, combine: (combine == TWO_PASS) == bool(problem.epilogue.pool),
          "the second kernel is there to pool"),
 )  # fmt: skip
@@ -155,22 +142,17 @@ def _runs(items: int, device: Device) -> int:
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    gpu = device.lanes == 32
-    if gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
+    if device.gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
         cf = {**cf, "v": 1}
     items = _items(pr, cf)
-    blocks = ceil_div(items, cf["threads"]) if gpu else _runs(items, device)
-    two = cf["combine"] == TWO_PASS
-    args = ("x", "w", "bias", "z", "partial" if two else "y")
-    launches = [Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), args)]
-    if two:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    blocks = ceil_div(items, cf["threads"]) if device.gpu else _runs(items, device)
+    combine = cf["combine"]
+    main = Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine))
     return Blueprint(
         source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks).items()),
-        launches=tuple(launches), packed_bytes=filter_bytes(pr),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
         pack=(("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
-        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if two else (),
+        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 
 
@@ -178,8 +160,8 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
     return dict(
         VECTOR=cf["v"], TH=cf["th"], TW=cf["tw"], CV=channels_read(pr, cf["v"]),
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
-        MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.lanes == 32 else 1,
-        THREADS_ALL=blocks * cf["threads"], CHUNKED=int(device.lanes != 32),
+        MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.gpu else 1,
+        THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.gpu),
         DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
         H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],

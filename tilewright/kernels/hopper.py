@@ -53,17 +53,8 @@ from tilewright.kernels.hopper_tile import (
 )
 from tilewright.kernels.hopper_work import work_of
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    LAST,
-    NONE,
-    SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    up_to,
-)
+from tilewright.kernels.shares import SUM_THREADS, combine_param, meeting_buffers, operands, second_pass
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
@@ -87,7 +78,7 @@ class Hopper(Family):
         if problem.kind not in known:
             return f"it computes {', '.join(known)}, not {problem.kind}"
         elsewhere = device.backend == "cuda" and device.arch != "sm_90"
-        if device.lanes != 32 or not device.tensor_macs or elsewhere:
+        if not device.gpu or not device.tensor_macs or elsewhere:
             return "it is made for the tensor cores of sm_90"
         if max(problem.r, problem.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns"
@@ -121,11 +112,10 @@ class Hopper(Family):
             Param("cm", clusters, "blocks of a cluster that share filters"),
             Param("sc", clusters, "shares of the sum across a cluster, added up in its shared memory"),
             Param("sg", SHARES, "shares of the sum across the grid"),
-            Param("combine", (NONE, TWO_PASS, LAST), "how the grid's shares meet",
-                  tuple(COMBINE_NAMES[i] for i in (NONE, TWO_PASS, LAST))),
+            combine_param(NONE, TWO_PASS, LAST),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -217,28 +207,20 @@ def _launches(
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(
         "hopper", (blocks, 1, 1), (sz.threads, 1, 1),
-        ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
-         "partial", "arrived", *((halves.MOVED,) if cf["x"] == HALVED else ())),
+        (*operands(combine, "copied" if copied else "x"), "partial", "arrived",
+         *((halves.MOVED,) if cf["x"] == HALVED else ())),
         shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied, image=sz.image,
     )  # fmt: skip
-    sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * tiles * sz.kb * sz.nb}.get(combine, 0)
-    workspace = [
-        Buffer("partial", 4 * sums),
-        Buffer("arrived", 4 * tiles * cf["sc"] if combine == LAST else 0, zeroed=True),
-    ]
-    launches = [main]
+    launches = (main, *second_pass(pr, combine))
+    workspace = meeting_buffers(pr, cf, cf["sg"] * tiles * sz.kb * sz.nb, tiles)
+    if not copied:
+        return launches, workspace
+    chunks = held(pr, cf)
     if cf["x"] == COPIED:
-        workspace.append(Buffer("copied", copied_bytes(pr, held(pr, cf), sz.x_parts)))
-        launches.insert(0, copy(pr, held(pr, cf)))
-    elif cf["x"] == HALVED:
-        workspace += halves.workspace(pr, held(pr, cf))
-        launches = [*halves.launches(pr, held(pr, cf)), main]
-    if combine == TWO_PASS:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
-    if cf["x"] == HALVED:  # it writes over what the others have made of y
-        launches.append(fallback.launch(pr, units, halves.MOVED))
-    return tuple(launches), tuple(workspace)
+        copies = Buffer("copied", copied_bytes(pr, chunks, sz.x_parts))
+        return (copy(pr, chunks), *launches), (*workspace, copies)
+    last = fallback.launch(pr, units, halves.MOVED)  # it writes over what the others have made of y
+    return (*halves.launches(pr, chunks), *launches, last), (*workspace, *halves.workspace(pr, chunks))
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) -> Values:

@@ -30,7 +30,9 @@ from tilewright.kernels.hopper_tile import (
     threads,
     tiles_ahead,
 )
-from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, may_combine, up_to
+from tilewright.kernels.limits import fits_shared
+from tilewright.kernels.shares import COMBINE_NONE
+from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, up_to
 from tilewright.problem import Problem
 
 CHUNKS = (2, 4, 8, 16)
@@ -84,7 +86,7 @@ def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool
     # Of accurate an input that is not aligned is copied in parts first, and then by the copy engine.
     reads = (AS_IS, COPIED) if cf["x"] == AS_IS and parts_of(pr) == 2 else (cf["x"],)
     block = max(sizes(pr, whole | dict(x=x)).shared_bytes for x in reads) + 1024  # a flag, in room of its own
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, block, cf["mb"])
 
 
 def _ahead(pr: Problem, *values: int) -> int:
@@ -159,8 +161,7 @@ RULES = (
         problem, x, wn, bn, chunks, pieces, tall) or most_patches(
         problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)) == 1,
         "a patch is given back when the first products of the next one are under way"),
-    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
-         "shares across the grid need combining"),
+    COMBINE_NONE,
     Rule("pool", lambda problem, x, wn, bn, tall, sc, combine: _pools(problem, x, wn, bn, tall, sc, combine),
          "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
 )  # fmt: skip

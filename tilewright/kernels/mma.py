@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, too_many
+from tilewright.kernels.limits import fits_registers, fits_shared
 from tilewright.kernels.mma_tile import (
     AS_IS,
     COPIED,
@@ -34,18 +35,16 @@ from tilewright.kernels.mma_tile import (
 )
 from tilewright.kernels.mma_work import work_of
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    LAST,
-    NONE,
+from tilewright.kernels.shares import (
+    COMBINE_NONE,
+    SECOND_POOLS,
     SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    may_combine,
-    up_to,
+    combine_param,
+    meeting_buffers,
+    operands,
+    second_pass,
 )
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
@@ -98,11 +97,10 @@ class Mma(Family):
             Param("stages", (2, 3, 4, 5, 6, 8), "buffers of the staging pipeline"),
             Param("sc", clusters, "shares of the sum across a cluster, added up in its shared memory"),
             Param("sg", SHARES, "shares of the sum across the grid"),
-            Param("combine", (NONE, TWO_PASS, LAST), "how the grid's shares meet",
-                  tuple(COMBINE_NAMES[i] for i in (NONE, TWO_PASS, LAST))),
+            combine_param(NONE, TWO_PASS, LAST),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -128,15 +126,13 @@ class Mma(Family):
         return ceil_div(chunks // 2 if promoted else chunks * each(problem, cf["x"]), shares) + shares
 
 
-def _resident(pr: Problem, device: Device, cf: Values) -> bool:
-    need, block = registers(pr, cf), threads(cf)
-    per_scheduler = ceil_div(block * cf["mb"], 4 * device.lanes) * device.lanes
-    return need <= device.regs_per_thread - 5 and need * per_scheduler <= device.regs_per_unit // 4
+def _fits_registers(pr: Problem, device: Device, cf: Values) -> bool:
+    return fits_registers(device, registers(pr, cf), threads(cf) * cf["mb"], spare=5)
 
 
 def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
     block = sizes(pr, cf).shared_bytes + 256
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, block, cf["mb"])
 
 
 def _outputs(pr: Problem) -> tuple[int, int]:
@@ -188,7 +184,7 @@ RULES = (
     Rule("copies", lambda problem, x, mt, nt, wm, wn, sb, chunks: copies(
         problem, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, chunks=chunks)) <= MOST_COPIES,
         "a thread keeps the places of at most 16 pixels in registers"),
-    Rule("registers", lambda problem, device, x, mt, nt, wm, wn, sb, mb, fd, chunks: _resident(
+    Rule("registers", lambda problem, device, x, mt, nt, wm, wn, sb, mb, fd, chunks: _fits_registers(
         problem, device, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, fd=fd, chunks=chunks)),
         "more registers than a thread or a unit has: the compiler would spill"),
     Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
@@ -204,10 +200,8 @@ RULES = (
     Rule("pieces", lambda problem, x, chunks, sc, sg: chunks * (sc * sg - 1) < all_chunks(problem, x),
          "shares of the sum without channels"),
     Rule("gather_shares", lambda x, sc, sg: x != GATHERED or sc * sg == 1, "few channels have no shares"),
-    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
-         "shares across the grid need combining"),
-    Rule("pool", lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
-         "only the second kernel pools"),
+    COMBINE_NONE,
+    SECOND_POOLS,
 )  # fmt: skip
 
 
@@ -252,23 +246,15 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
     copied, scale = cf["x"] in COPIES, ("scale",) * pr.requantised
     main = Launch(
         "mma", (sz.tiles * splits, 1, 1), (sz.threads, 1, 1),
-        ("copied" if copied else "x", "w", "bias", "z", "partial" if combine == TWO_PASS else "y",
-         "partial", "arrived", *scale), shared_bytes=sz.shared_bytes, cluster=cf["sc"], chained=copied,
+        (*operands(combine, "copied" if copied else "x"), "partial", "arrived", *scale),
+        shared_bytes=sz.shared_bytes, cluster=cf["sc"], chained=copied,
     )  # fmt: skip
-    sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: cf["sg"] * sz.tiles * sz.tile}.get(combine, 0)
-    workspace = [
-        Buffer("partial", 4 * sums),
-        Buffer("arrived", 4 * (sz.tiles * cf["sc"] if combine == LAST else 0), zeroed=True),
-    ]
-    launches = [main]
-    if copied:
-        workspace.append(Buffer("copied", copied_bytes(pr, tap_chunks(pr, cf["x"]))))
-        launches.insert(0, copy(pr, tap_chunks(pr, cf["x"])))
-    if combine == TWO_PASS:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        name, args = "requant_shares" if scale else "sum_shares", ("partial", "bias", "z", "y", *scale)
-        launches.append(Launch(name, groups, block, args, chained=True))
-    return tuple(launches), tuple(workspace)
+    launches = (main, *second_pass(pr, combine))
+    workspace = meeting_buffers(pr, cf, cf["sg"] * sz.tiles * sz.tile, sz.tiles)
+    if not copied:
+        return launches, workspace
+    chunks = tap_chunks(pr, cf["x"])
+    return (copy(pr, chunks), *launches), (*workspace, Buffer("copied", copied_bytes(pr, chunks)))
 
 
 def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
+from tilewright.kernels.limits import RESERVED_SHARED, resident
 from tilewright.kernels.mma_tile import (
     COPIES,
     E4M3,
@@ -52,7 +53,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     copied = cf["x"] in COPIES
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
     return GpuWork(
-        blocks=blocks, threads=sz.threads, registers=registers(pr, cf), resident=_resident(pr, device, cf),
+        blocks=blocks, threads=sz.threads, registers=registers(pr, cf),
+        resident=resident(device, registers(pr, cf), sz.threads, sz.shared_bytes, cf["mb"]),
         shared_bytes=sz.shared_bytes, steps=turns, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
         shared_loads=reads, global_loads=0.0,
@@ -80,14 +82,6 @@ def _missed(pr: Problem, device: Device, cf: Values, sz: Sizes) -> float:
         return 1.0
     rows = ceil_div(sz.pb, pr.q) * pr.stride[0] + (pr.r - 1) * pr.dilation[0]
     window = min(rows * pr.w, pr.n * pr.h * pr.w)  # pixels under the tile
-    room = device.shared_per_unit - cf["mb"] * (sz.shared_bytes + 1024)
+    room = device.shared_per_unit - cf["mb"] * (sz.shared_bytes + RESERVED_SHARED)
     fits = cf["mb"] * window * 16 * cf["chunks"] <= room
     return min(1.0, window / (pr.r * pr.s * sz.pb)) if fits else 1.0
-
-
-def _resident(pr: Problem, device: Device, cf: Values) -> int:
-    """Blocks that a unit holds at once: more than ``mb`` asks for, where there is room."""
-    sz = sizes(pr, cf)
-    by_registers = device.regs_per_unit // ((registers(pr, cf) + 8) * sz.threads)
-    by_shared = device.shared_per_unit // (sz.shared_bytes + 1024)
-    return max(cf["mb"], min(by_registers, by_shared, device.threads_per_unit // sz.threads))

@@ -11,16 +11,9 @@ from functools import lru_cache
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    NONE,
-    SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    up_to,
-)
+from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -108,10 +101,8 @@ class Small(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels."""
-        if reason := super().refuses(problem, device):
+        if reason := super().refuses(problem, device) or no_gpu(device):
             return reason
-        if device.lanes != 32:
-            return "it is made for the threads of a GPU"
         if problem.groups != 1 or problem.c > MOST_CHANNELS:
             return f"it is made for one group of at most {MOST_CHANNELS} input channels"
         if 4 * problem.c * problem.r * problem.s * problem.k > CONSTANT_BYTES:
@@ -140,7 +131,7 @@ class Small(Family):
                   ("direct", "shared")),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -163,9 +154,7 @@ def _registers(pr: Problem, tk: int, th: int, tw: int) -> int:
 
 
 def _registers_fit(pr: Problem, device: Device, tk: int, th: int, tw: int, threads: int) -> bool:
-    need = _registers(pr, tk, th, tw)
-    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes
-    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+    return fits_registers(device, _registers(pr, tk, th, tw), threads)
 
 
 def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
@@ -175,7 +164,7 @@ def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
 
 def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
     block = sizes(pr, cf).shared_bytes(cf) + 64
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, block, cf["mb"])
 
 
 def _busy(pr: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
@@ -198,8 +187,7 @@ RULES = (
     Rule("registers", lambda problem, device, tk, th, tw, threads, mb: _registers_fit(
         problem, device, tk, th, tw, threads * mb),
         "more registers than a unit has: the compiler would spill"),
-    Rule("resident", lambda device, threads, mb: threads * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
     Rule("busy", lambda problem, tk, th, tw, threads, bands, ni: _busy(
         problem, tk, th, tw, threads, bands, ni), "threads without outputs"),
@@ -209,27 +197,27 @@ RULES = (
 )  # fmt: skip
 
 
+def _combine(pr: Problem) -> int:
+    """What becomes of the sums: a second kernel pools."""
+    return TWO_PASS if pr.epilogue.pool else NONE
+
+
 def _grid(device: Device, sz: Sizes, cf: Values) -> int:
     return min(sz.items, device.units * cf["mb"])
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz = sizes(pr, cf)
-    args = ("x", "w", "bias", "z", "partial" if pr.epilogue.pool else "y")
+    sz, combine = sizes(pr, cf), _combine(pr)
     shared = sz.shared_bytes(cf)
     blocks = _grid(device, sz, cf)
-    launches = [Launch("small", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared_bytes=shared)]
-    if cf["f"] == 0:
-        launches.insert(0, Launch("constant", (1, 1, 1), (1, 1, 1), ("w",)))
-    if pr.epilogue.pool:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    first = () if cf["f"] else (Launch("constant", (1, 1, 1), (1, 1, 1), ("w",)),)
+    main = Launch("small", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), shared)
     kp = sz.k_groups * cf["tk"]
     return Blueprint(
         source="small.cu", defines=tuple(_defines(pr, cf, sz, blocks, shared, aligned).items()),
-        launches=tuple(launches), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
+        launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
         pack=(("PACK_K", kp), ("PACK_C", pr.c)),
-        workspace=(Buffer("partial", 4 * pr.z_elements),) if pr.epilogue.pool else (),
+        workspace=(Buffer("partial", 4 * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 
 
@@ -246,7 +234,7 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, align
         ROW_UNROLL=pr.r if pr.r * body <= MOST_BODY else max(1, min(pr.r, MOST_BODY // body)),
         Y_WORDS=_words(pr, cf, sz) if aligned else 1,
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
-        COMBINE=TWO_PASS if pr.epilogue.pool else NONE,
+        COMBINE=_combine(pr),
         N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=shared,
@@ -294,7 +282,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=turns * passes * warps * (loads * fronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
-        combine=COMBINE_NAMES[TWO_PASS if pr.epilogue.pool else NONE],
+        combine=COMBINE_NAMES[_combine(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (sz.items * sz.units * outputs),
         register_intensity=2.0 * pr.s * outputs / (cf["th"] * sz.row + pr.s * cf["tk"]),

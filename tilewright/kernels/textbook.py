@@ -10,6 +10,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm_product import product
+from tilewright.kernels.limits import no_kernels
 from tilewright.kernels.reference import sizes
 from tilewright.kernels.textbook_work import (
     GEMM_COALESCED,
@@ -64,9 +65,7 @@ class Textbook(Family):
             return f"in {problem.dtype} it computes matrix products alone"
         if problem.dtype in HALVES and not device.tensor_macs:
             return "the device has no tensor cores with the products of sm_80"
-        if device.backend not in ("cuda", "opencl"):
-            return f"the {device.backend} backend runs no kernels"
-        return None
+        return no_kernels(device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the step and the shape of a block."""
@@ -81,7 +80,7 @@ class Textbook(Family):
                   ("rolled", "unrolled")),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernels forbid."""
         return RULES
 

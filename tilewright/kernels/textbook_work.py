@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import gcd
 
 from tilewright.device import Device
+from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import Problem
@@ -59,7 +60,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     if cf["step"] >= TENSOR_NAIVE:
         return _tensor(pr, device, cf)
     work = _gemm(pr, device, cf) if cf["step"] >= GEMM_NAIVE else _conv(pr, device, cf)
-    return work if device.lanes == 32 else _of_core(work)
+    return work if device.gpu else _of_core(work)
 
 
 def _of_core(work: GpuWork) -> CpuWork:
@@ -143,7 +144,7 @@ def _work(
     shared = shared_bytes(pr, cf)
     room = (
         device.threads_per_unit // threads, device.regs_per_unit // (registers * threads),
-        device.shared_per_unit // (shared + 1024), device.blocks_per_unit,
+        device.shared_per_unit // (shared + RESERVED_SHARED), device.blocks_per_unit,
     )  # fmt: skip
     return GpuWork(
         blocks=blocks, threads=threads, registers=registers, resident=max(1, min(room)),

@@ -1,22 +1,13 @@
-"""What the specs of tiled families share: the problem as a kernel walks it, and how shares of C meet."""
+"""What the specs of tiled families share: the problem as a kernel walks it, and tiles of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.device import Device
-from tilewright.kernels.family import Launch, Rule
 from tilewright.problem import Problem
 
-NONE, ATOMIC, TWO_PASS, LAST = range(4)
+NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (shares.py)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
-SUM_THREADS = 256
-DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
-ATOMIC_SUMS = Rule(
-    "atomic_sums",
-    lambda problem, combine: combine != ATOMIC or problem.dtype not in ("f16", "bf16"),
-    "sums of f32 are not added to an output of 16 bits",
-)
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -77,13 +68,6 @@ def tiles_along(pr: Problem, combine: int, sums: int, outputs: int, extent: int)
     return ceil_div(outputs, max(1, windows(pr, combine, extent)))
 
 
-def may_combine(pr: Problem, shares: int, combine: int) -> bool:
-    """Whether shares across the grid meet so; one share may leave its sums to a second kernel that pools."""
-    if shares > 1:
-        return combine != NONE
-    return combine == NONE or (combine == TWO_PASS and pr.epilogue.pool is not None)
-
-
 def image_defines(pr: Problem, view: View) -> dict[str, int]:
     """The defines of tile.h that say what the images of the sums and of y are, and the epilogue's."""
     rows, columns = view.outputs(pr)
@@ -105,10 +89,3 @@ def row_runs(
         return 1, 0
     run = next(run for run in (4, 2, 1) if run <= most and width % run == step % run == 0)
     return run, first % run
-
-
-def zeros_before(device: Device, combine: int) -> tuple[Launch, ...]:
-    """The launch that fills y with zeros for shares to be added to, where blocks do not do so (tile.h)."""
-    if combine != ATOMIC or device.backend == "cuda":
-        return ()
-    return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)),)

@@ -9,21 +9,28 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import MOST_COPIES
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
+from tilewright.kernels.limits import DECLARED_SHARED, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.shares import (
+    ATOMIC_EPILOGUE,
+    COMBINE_NONE,
+    SUM_THREADS,
+    combine_param,
+    meeting_buffers,
+    operands,
+    second_pass,
+    zeros_before,
+)
 from tilewright.kernels.tile import (
     ATOMIC,
     COMBINE_NAMES,
-    DECLARED_SHARED,
     NONE,
-    SUM_THREADS,
     TWO_PASS,
     View,
     ceil_div,
     image_defines,
-    may_combine,
     row_runs,
     up_to,
-    zeros_before,
 )
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -100,9 +107,7 @@ class Winograd(Family):
             return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
             return "the filter is not 3x3 with stride 1 and no dilation"
-        if device.lanes != 32:
-            return "it is made for the threads of a GPU"
-        return None
+        return no_gpu(device)
 
     def multiplies(self, problem: Problem) -> float:
         """16 for 4 outputs."""
@@ -124,10 +129,10 @@ class Winograd(Family):
             Param("cv", (1, 4) if quads else (1,), "channels copied at once (nhwc)"),
             Param("stages", (1, 2, 3), "buffers of the staging pipeline"),
             Param("sg", SHARES, "shares of C across the grid"),
-            Param("combine", (NONE, ATOMIC, TWO_PASS), "how the grid's shares meet", COMBINE_NAMES[:3]),
+            combine_param(NONE, ATOMIC, TWO_PASS),
         )
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -160,15 +165,13 @@ def _registers(cf: dict[str, int]) -> int:
 
 
 def _registers_fit(device: Device, cf: dict[str, int]) -> bool:
-    need, threads = _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"]
-    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes
-    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+    return fits_registers(device, _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"])
 
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
     variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
     block = max(sz.shared_bytes for sz in variants) + DECLARED_SHARED
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, block, cf["mb"])
 
 
 RULES = (
@@ -198,12 +201,10 @@ RULES = (
         dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb, ht=ht, cs=cs, cv=cv, stages=stages, sg=1)),
         "more shared memory than a block may have"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
-    Rule("combine_none", lambda problem, sg, combine: may_combine(problem, sg, combine),
-         "shares across the grid need combining"),
+    COMBINE_NONE,
     Rule("pool_tile", lambda problem, combine: combine == TWO_PASS or _pools(problem),
          "a tile of 2x2 outputs holds one window of 2x2, and no other"),
-    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
-         "with atomics no thread sees the whole sum, which an epilogue needs"),
+    ATOMIC_EPILOGUE,
 )  # fmt: skip
 
 
@@ -211,20 +212,15 @@ def _blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool) -
     sz = sizes(pr, cf, aligned)
     blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
     c_padded = sz.steps * cf["cs"] * cf["sg"]
-    target = "partial" if cf["combine"] == TWO_PASS else "y"
-    args = ("x", "w", "bias", "z", target, "arrived")
+    combine = cf["combine"]
+    args = (*operands(combine), "arrived")
     main = Launch("winograd", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
-    launches: tuple[Launch, ...] = (*zeros_before(device, cf["combine"]), main)
-    partial = cf["sg"] * pr.z_elements if cf["combine"] == TWO_PASS else 0
-    counters = blocks // cf["sg"] if cf["combine"] == ATOMIC else 0
-    workspace = (Buffer("partial", 4 * partial), Buffer("arrived", 4 * counters, zeroed=True))
-    if cf["combine"] == TWO_PASS:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches = (main, Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
     return Blueprint(
-        source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()), launches=launches,
+        source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()),
+        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
         packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,
-        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), workspace=workspace,
+        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)),
+        workspace=meeting_buffers(pr, cf, 0, blocks // cf["sg"]),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tilewright.kernels.direct import Direct
 from tilewright.kernels.direct_cpu import WORKERS
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm import Gemm
+from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.work import Work
@@ -77,7 +78,7 @@ class Winograd4(Family):
             return f"the pool's windows do not tile the outputs of a tile of {self.side}x{self.side} inputs"
         if not problem.n:
             return "the batch is empty"
-        if device.lanes != 32 and problem.q > MOST_COLUMNS:
+        if not device.gpu and problem.q > MOST_COLUMNS:
             return f"a core keeps rows of at most {MOST_COLUMNS} outputs on its stack"
         half, by = _half(problem, self.side, device)
         return by.refuses(half, device)
@@ -96,19 +97,15 @@ class Winograd4(Family):
         """The matrix products."""
         return _half(problem, self.side, device)[0]
 
-    def rules(self) -> tuple[Rule, ...]:
-        """State what a GPU and the kernel of the matrix products forbid."""
-        return GEMM.rules()
-
-    def rules_for(self, device: Device) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel of the matrix products forbid."""
-        return GEMM.rules() if device.lanes == 32 else DIRECT.rules_for(device)
+        return (GEMM if device.gpu else DIRECT).rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the transform of the input, the matrix products, and the transform of the output."""
-        if device.lanes != 32:
-            return _on_cores(problem, device, config)
-        return _blueprint(problem, self.side, device, config, aligned)
+        if device.gpu:
+            return _blueprint(problem, self.side, device, config, aligned)
+        return _on_cores(problem, device, config)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the matrix products, and what the transforms move."""
@@ -140,14 +137,12 @@ class Winograd8(Winograd4):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Leave CPU cores to tiles of 6x6."""
-        if device.lanes != 32:
-            return "it is made for the threads of a GPU"
-        return super().refuses(problem, device)
+        return no_gpu(device) or super().refuses(problem, device)
 
 
 def _half(problem: Problem, side: int, device: Device) -> tuple[Problem, Family]:
     """The matrix products, and what computes them."""
-    cores = device.lanes != 32
+    cores = not device.gpu
     return products(problem, side, _slab(problem, side, device), cores), DIRECT if cores else GEMM
 
 
@@ -172,7 +167,7 @@ def _slab(pr: Problem, side: int, device: Device) -> int:
     A CPU's last cache holds what passes; a GPU needs no more workspace than that.
     """
     row = 4 * side**2 * (pr.c + pr.k) * _columns(pr, side)
-    most = SLAB_BYTES if device.lanes == 32 else int(SLAB_SHARE * device.l2_bytes)
+    most = SLAB_BYTES if device.gpu else int(SLAB_SHARE * device.l2_bytes)
     slabs = ceil_div(row * _rows(pr, side), max(row, most))
     return ceil_div(_rows(pr, side), slabs)
 

@@ -10,16 +10,9 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    NONE,
-    SUM_THREADS,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    up_to,
-)
+from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -80,10 +73,8 @@ class WinogradRows(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels under filters that move by a column."""
-        if reason := super().refuses(problem, device):
+        if reason := super().refuses(problem, device) or no_gpu(device):
             return reason
-        if device.lanes != 32:
-            return "it is made for the threads of a GPU"
         if problem.groups != 1 or problem.c > MOST_CHANNELS:
             return f"it is made for one group of at most {MOST_CHANNELS} input channels"
         if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
@@ -108,7 +99,7 @@ class WinogradRows(Family):
             Param("ni", up_to(problem.n, (1, 2, 3, 4)), "images worked on at once"),
         )  # fmt: skip
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the hardware and the kernel forbid."""
         return RULES
 
@@ -140,14 +131,11 @@ def _registers(pr: Problem, points: int, tk: int, th: int) -> int:
 
 
 def _registers_fit(pr: Problem, device: Device, points: int, tk: int, th: int, threads: int) -> bool:
-    need = _registers(pr, points, tk, th)
-    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes
-    return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
+    return fits_registers(device, _registers(pr, points, tk, th), threads)
 
 
 def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
-    block = sizes(pr, cf).shared_bytes + 64
-    return block <= device.shared_per_block and cf["mb"] * (block + 1024) <= device.shared_per_unit
+    return fits_shared(device, sizes(pr, cf).shared_bytes + 64, cf["mb"])
 
 
 def _busy(pr: Problem, cf: Values) -> bool:
@@ -169,8 +157,7 @@ RULES = (
     Rule("registers", lambda problem, device, points, tk, th, threads, mb: _registers_fit(
         problem, device, points, tk, th, threads * mb),
         "more registers than a unit has: the compiler would spill"),
-    Rule("resident", lambda device, threads, mb: threads * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
     Rule("busy", lambda problem, points, tk, th, threads, bands, ni: _busy(
         problem, dict(points=points, tk=tk, th=th, threads=threads, bands=bands, ni=ni)),
@@ -181,24 +168,27 @@ RULES = (
 )  # fmt: skip
 
 
+def _combine(pr: Problem) -> int:
+    """What becomes of the sums: a second kernel pools."""
+    return TWO_PASS if pr.epilogue.pool else NONE
+
+
 def _grid(device: Device, sz: Sizes, cf: Values) -> int:
     return min(sz.items, device.units * cf["mb"])
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz = sizes(pr, cf)
-    args = ("x", "w", "bias", "z", "partial" if pr.epilogue.pool else "y")
-    grid, block = (_grid(device, sz, cf), 1, 1), (cf["threads"], 1, 1)
-    launches = [Launch("winograd_rows", grid, block, args, shared_bytes=sz.shared_bytes)]
-    if pr.epilogue.pool:
-        groups, block = (ceil_div(pr.y_elements, SUM_THREADS), 1, 1), (SUM_THREADS, 1, 1)
-        launches.append(Launch("sum_shares", groups, block, ("partial", "bias", "z", "y"), chained=True))
+    sz, combine = sizes(pr, cf), _combine(pr)
+    blocks = _grid(device, sz, cf)
+    main = Launch(
+        "winograd_rows", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), sz.shared_bytes
+    )
     return Blueprint(
-        source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, grid[0], aligned).items()),
-        launches=tuple(launches), packed_bytes=4 * sz.f_floats,
+        source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, blocks, aligned).items()),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=4 * sz.f_floats,
         pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c),
               ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])),
-        workspace=(Buffer("partial", 4 * pr.z_elements),) if pr.epilogue.pool else (),
+        workspace=(Buffer("partial", 4 * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 
 
@@ -212,7 +202,7 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> 
         X_WORDS=_words(pr.layout_in, aligned, sz.side, pr.pad[2], pr.w),
         Y_WORDS=_words(pr.layout_out, aligned, sz.side, pr.q),
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
-        COMBINE=TWO_PASS if pr.epilogue.pool else NONE,
+        COMBINE=_combine(pr),
         N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=1, DIL_H=pr.dilation[0], DIL_W=1,
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=sz.shared_bytes,
@@ -252,7 +242,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
                                     + ceil_div(inputs, cf["threads"]) * 2.0 * points),
         load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
-        combine=COMBINE_NAMES[TWO_PASS if pr.epilogue.pool else NONE],
+        combine=COMBINE_NAMES[_combine(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (sz.items * sz.units * outputs),
         register_intensity=2.0 * pr.s * outputs * pr.r / (sz.rows + pr.r * cf["tk"]) / points,

@@ -20,7 +20,7 @@ from tilewright.tuning import model
 from tilewright.tuning.correction import Correction
 from tilewright.tuning.experience import Bias, Experience, shipped
 from tilewright.tuning.proposals import Strategy
-from tilewright.tuning.space import Space, space
+from tilewright.tuning.space import Held, Space, space
 
 Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
@@ -43,10 +43,10 @@ class Ranked:
 
     def __init__(
         self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
-        experience: Experience | None = None,
+        experience: Experience | None = None, held: Held | None = None,
     ) -> None:  # fmt: skip
         self._family, self._problem, self._device, self._among = family, problem, device, among
-        self.space: Space = space(family, problem, device)
+        self.space: Space = Space(family, problem, device, held) if held else space(family, problem, device)
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()
@@ -103,10 +103,10 @@ class Ranked:
 
 
 def rank(
-    problem: Problem, device: Device, family: Family, count: int, seed: int = 0
+    problem: Problem, device: Device, family: Family, count: int, seed: int = 0, held: Held | None = None
 ) -> list[tuple[Config, float]]:
     """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
-    ranked = Ranked(family, problem, device, random.Random(seed))
+    ranked = Ranked(family, problem, device, random.Random(seed), held=held)
     ranked.deepen()
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 

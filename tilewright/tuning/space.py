@@ -7,28 +7,34 @@ chosen, so an illegal branch is left at its root.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
 from tilewright.device import Device
-from tilewright.errors import EmptySpace
+from tilewright.errors import ConfigError, EmptySpace
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 
+Held = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only
 _REMEMBERED = 50_000  # answers of a rule
 
 
 class Space:
-    """The space of one family for one problem on one device."""
+    """The space of one family for one problem on one device; or the part of it where parameters are held.
 
-    def __init__(self, family: Family, problem: Problem, device: Device) -> None:
+    Raises:
+        ConfigError: the family has no parameter, or no value, that is to be held.
+    """
+
+    def __init__(self, family: Family, problem: Problem, device: Device, held: Held | None = None) -> None:
         self.family = family
-        self.params: tuple[Param, ...] = family.params(problem, device)
+        self.params: tuple[Param, ...] = _narrowed(family.params(problem, device), held or {}, family, device)
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
-        asked = [_Asked(rule, self._known) for rule in family.rules_for(device)]
+        asked = [_Asked(rule, self._known) for rule in family.rules(device)]
         self._checks = _checks_by_depth(self.params, asked)
         self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
 
@@ -98,6 +104,25 @@ class Space:
             known[param.name] = value
             if all(asked(known) for asked in rules):
                 yield from self._extend(depth + 1, known, order)
+
+
+def _narrowed(params: tuple[Param, ...], held: Held, family: Family, device: Device) -> tuple[Param, ...]:
+    """Parameters with the values that they may take; those that are held come first: rules see them early."""
+    for name in sorted(held.keys() - {param.name for param in params}):
+        raise ConfigError(f"{family.name} has no parameter {name!r} on {device.name}")
+    first = sorted(params, key=lambda param: param.name not in held)
+    return tuple(_only(p, held[p.name], family) if p.name in held else p for p in first)
+
+
+def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param:
+    """A parameter with the values that are allowed of its own."""
+    wanted = (allowed,) if isinstance(allowed, int) else allowed
+    kept = [i for i, value in enumerate(param.values) if value in wanted]
+    if not kept:
+        asked, known = (", ".join(map(str, values)) for values in (wanted, param.values))
+        raise ConfigError(f"{family.name}: {param.name} may not be {asked} here, but {known}")
+    names = tuple(param.names[i] for i in kept) if param.names else ()
+    return replace(param, values=tuple(param.values[i] for i in kept), names=names)
 
 
 class _Asked:

@@ -81,7 +81,7 @@ class Faulty(Family):
         """Return the one choice."""
         return (Param("kind", tuple(range(len(FAULTS))), "which fault", FAULTS),)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self, device: Device) -> tuple[Rule, ...]:
         """Return one rule, so that breaking rules can be tested too."""
         return (Rule("no_illegal", lambda kind: FAULTS[kind] != "illegal", "to have a rule to break"),)
 
@@ -90,7 +90,7 @@ class Faulty(Family):
         base = reference_f64(problem, device)
         names = {fault.upper(): number for number, fault in enumerate(FAULTS)}
         defines = dict(base.defines) | names | dict(FAULT=config["kind"], WORK_FLOATS=WORK_FLOATS)
-        defines["SLOW_STEPS"] = 300_000 if device.lanes == 32 else 200_000_000  # some 0.1 s
+        defines["SLOW_STEPS"] = 300_000 if device.gpu else 200_000_000  # some 0.1 s
         launch = Launch("faulty", (1, 1, 1), base.launches[0].block, ("x", "w", "bias", "y", "work", "zeros"))
         return replace(
             base, source=TEXT, defines=tuple(defines.items()), launches=(launch,),

@@ -1,0 +1,47 @@
+"""What a device has room for, or lacks: registers, shared memory and threads of the blocks of a unit."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Rule
+from tilewright.kernels.tile import ceil_div
+
+DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
+RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
+
+RESIDENT = Rule(
+    "resident",
+    lambda device, threads, mb: not device.gpu or threads * mb <= device.threads_per_unit,
+    "more threads than a unit holds at once",
+)
+
+
+def no_gpu(device: Device) -> str | None:
+    """Say so where a device has not the threads of a GPU."""
+    return None if device.gpu else "it is made for the threads of a GPU"
+
+
+def no_kernels(device: Device) -> str | None:
+    """Say so where a device runs no kernels at all."""
+    return None if device.backend in ("cuda", "opencl") else f"the {device.backend} backend runs no kernels"
+
+
+def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> bool:
+    """Whether a thread has the registers that it needs, and a unit those of so many threads.
+
+    ``spare``: how far above the estimate the compiler may come before it spills.
+    """
+    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes  # threads of the fullest one
+    return need <= device.regs_per_thread - spare and need * per_scheduler <= device.regs_per_unit // 4
+
+
+def fits_shared(device: Device, block: int, blocks: int) -> bool:
+    """Whether a block may have so many bytes of shared memory, and a unit those of so many blocks."""
+    return block <= device.shared_per_block and blocks * (block + RESERVED_SHARED) <= device.shared_per_unit
+
+
+def resident(device: Device, registers: int, threads: int, shared_bytes: int, least: int) -> int:
+    """Blocks that a unit holds at once: more than ``least``, which was asked for, where there is room."""
+    by_registers = device.regs_per_unit // ((registers + 8) * threads)
+    by_shared = device.shared_per_unit // (shared_bytes + RESERVED_SHARED)
+    return max(least, min(by_registers, by_shared, device.threads_per_unit // threads))

@@ -1,0 +1,82 @@
+"""How shares of the sum over C meet across the grid: the rules, launches and buffers that specs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.device import Device
+from tilewright.kernels.family import Buffer, Launch, Param, Rule
+from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, ceil_div
+from tilewright.problem import Problem
+
+SUM_THREADS = 256
+
+
+def may_combine(pr: Problem, shares: int, combine: int) -> bool:
+    """Whether shares across the grid meet so; one share may leave its sums to a second kernel that pools."""
+    if shares > 1:
+        return combine != NONE
+    return combine == NONE or (combine == TWO_PASS and pr.epilogue.pool is not None)
+
+
+COMBINE_NONE = Rule(
+    "combine_none",
+    lambda problem, sg, combine: may_combine(problem, sg, combine),
+    "shares across the grid need combining",
+)
+ATOMIC_EPILOGUE = Rule(
+    "atomic_epilogue",
+    lambda problem, combine: combine != ATOMIC or not problem.epilogue,
+    "with atomics no thread sees the whole sum, which an epilogue needs",
+)
+ATOMIC_SUMS = Rule(
+    "atomic_sums",
+    lambda problem, combine: combine != ATOMIC or problem.dtype not in ("f16", "bf16"),
+    "sums of f32 are not added to an output of 16 bits",
+)
+SECOND_POOLS = Rule(
+    "pool",
+    lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
+    "only the second kernel pools",
+)
+
+
+def combine_param(*ways: int) -> Param:
+    """The tunable that says how shares meet."""
+    return Param("combine", ways, "how the grid's shares meet", tuple(COMBINE_NAMES[way] for way in ways))
+
+
+def operands(combine: int, x: str = "x") -> tuple[str, ...]:
+    """What a kernel is given first; its sums go to y, or are left to a second kernel."""
+    return (x, "w", "bias", "z", "partial" if combine == TWO_PASS else "y")
+
+
+def zeros_before(device: Device, combine: int) -> tuple[Launch, ...]:
+    """The launch that fills y with zeros for shares to be added to, where blocks do not do so (tile.h)."""
+    if combine != ATOMIC or device.backend == "cuda":
+        return ()
+    return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)),)
+
+
+def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch, ...]:
+    """The launch that adds up the shares in ``partial`` and pools, where a kernel has left its sums there."""
+    if combine != TWO_PASS:
+        return ()
+    name, scale = ("requant_shares", ("scale",)) if pr.requantised else ("sum_shares", ())
+    groups, args = ceil_div(pr.y_elements, SUM_THREADS), ("partial", "bias", "z", "y", *scale)
+    return (Launch(name, (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
+
+
+def meeting_buffers(
+    pr: Problem, cf: Mapping[str, int], parts: int, tiles: int, word: int = 4, more: int = 0
+) -> tuple[Buffer, Buffer]:
+    """The buffers in which shares meet: sums of ``word`` bytes, and who has arrived.
+
+    ``parts``: sums that all blocks leave to the last of them; ``tiles``: outputs of how many blocks are made
+    of shares, each of which has a counter (of a cluster that each block finishes a part of, as many as it
+    has blocks); ``more`` counters are for the kernel itself.
+    """
+    combine = cf["combine"]
+    sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: parts}.get(combine, 0)
+    counters = {ATOMIC: tiles, LAST: tiles * cf.get("sc", 1)}.get(combine, 0) + more
+    return Buffer("partial", word * sums), Buffer("arrived", 4 * counters, zeroed=True)
