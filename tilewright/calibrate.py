@@ -102,7 +102,7 @@ def _better(a: Rates, b: Rates) -> Rates:
 
 
 def _read_bytes(runtime: Runtime) -> int:
-    return READ_BYTES if runtime.device.gpu else CPU_READ_BYTES
+    return READ_BYTES if runtime.device.is_gpu else CPU_READ_BYTES
 
 
 def _reading(runtime: Runtime) -> list[Run]:
@@ -128,7 +128,7 @@ def _multiplying(runtime: Runtime) -> tuple[list[int], list[Run]]:
     for shape in tools.peaks(device):
         loaded, all_units = runtime.load(runtime.compile(shape.blueprint)), shape.blueprint.launches[0]
         of_one = replace(all_units, grid=(1, 1, 1))
-        each_has_one = not device.gpu and all_units.grid[0] == device.units
+        each_has_one = not device.is_gpu and all_units.grid[0] == device.units
         for launch in (all_units, of_one) if each_has_one else (all_units,):
             runs.append(partial(runtime.launch, loaded, launch, memories))
             flops.append(shape.flops)

@@ -76,7 +76,7 @@ class Device:
     tensor_macs: int = 0
 
     @property
-    def gpu(self) -> bool:
+    def is_gpu(self) -> bool:
         """Whether its lanes are threads of warps; else it is a CPU, of cores with vectors."""
         return self.lanes == 32
 

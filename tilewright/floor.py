@@ -91,7 +91,7 @@ def least_bytes(problem: Problem, device: Device) -> int:
     rows = _touched(_taps(pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0]))
     columns = _touched(_taps(pr.w, pr.s, pr.q, pr.stride[1], pr.dilation[1], pr.pad[2]))
     x_bytes = pr.n * pr.c * rows * columns * DTYPE_BYTES[pr.dtype]
-    y_bytes = max(0, pr.y_bytes - device.l2_bytes) if device.gpu else pr.y_bytes
+    y_bytes = max(0, pr.y_bytes - device.l2_bytes) if device.is_gpu else pr.y_bytes
     return pr.bytes - pr.x_bytes + x_bytes - pr.y_bytes + y_bytes
 
 

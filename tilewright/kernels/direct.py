@@ -76,21 +76,21 @@ class Direct(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        return _gpu_params(problem, device) if device.gpu else direct_cpu.params(problem, device)
+        return _gpu_params(problem, device) if device.is_gpu else direct_cpu.params(problem, device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel forbid."""
-        return RULES if device.gpu else direct_cpu.RULES
+        return RULES if device.is_gpu else direct_cpu.RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two when the shares are summed in a second pass."""
-        if device.gpu:
+        if device.is_gpu:
             return _blueprint(problem, device, config, aligned)
         return direct_cpu.blueprint(problem, device, config.values)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
-        return (work_of if device.gpu else direct_cpu.work)(problem, device, config.values)
+        return (work_of if device.is_gpu else direct_cpu.work)(problem, device, config.values)
 
     def deterministic(self, config: Config) -> bool:
         """Atomic adds come in any order; everything else sums in a fixed order."""

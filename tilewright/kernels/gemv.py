@@ -50,7 +50,7 @@ def inputs(pr: Problem) -> int:
 
 def vector(pr: Problem, device: Device) -> int:
     """Numbers of a thread's loads: 16 bytes on a GPU, the widest vector on a CPU."""
-    if device.gpu:
+    if device.is_gpu:
         return 16 // DTYPE_BYTES[pr.dtype]
     most = 8 if pr.dtype == "i8" else 16  # PoCL loads no int16
     return max(4, min(most, device.lanes)) * word_channels(pr)
@@ -81,7 +81,7 @@ class Gemv(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        gpu = device.gpu
+        gpu = device.is_gpu
         return (
             Param("threads", (32, 64, 128, 256, 512, 1024) if gpu else (1,), "threads of a block"),
             Param("lanes", (8, 16, 32, 64, 128, 256) if gpu else (1,), "threads that share rows"),
@@ -106,7 +106,7 @@ class Gemv(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block does, and one thread of a GPU."""
-        return (_work if device.gpu else _cpu_work)(problem, device, config.values)
+        return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
     def deterministic(self, config: Config) -> bool:
         """Atomic adds come in any order; everything else sums in a fixed order."""
@@ -126,7 +126,7 @@ def _registers(pr: Problem, device: Device, cf: Values) -> int:
 
 
 def _fits(pr: Problem, device: Device, cf: Values) -> bool:
-    if not device.gpu:
+    if not device.is_gpu:
         return cf["rows"] * cf["images"] <= 16
     return fits_registers(device, _registers(pr, device, cf), cf["threads"] * cf["mb"])
 
@@ -192,7 +192,7 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
         VECTOR=width // word_channels(pr), THREADS=cf["threads"], LANES=cf["lanes"],
         ROWS=cf["rows"], IMAGES=cf["images"],
         UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
-        WIDE=int(device.gpu and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
+        WIDE=int(device.is_gpu and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
         N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
         CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
         **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SUM_THREADS=SUM_THREADS, SHARED_BYTES=shared,

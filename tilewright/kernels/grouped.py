@@ -69,7 +69,7 @@ class Grouped(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        gpu, together = device.gpu, problem.k if across(problem) else problem.kg
+        gpu, together = device.is_gpu, problem.k if across(problem) else problem.kg
         most = min(device.lanes, MOST_LANES.get(problem.dtype, 16))
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
         return (
@@ -93,7 +93,7 @@ class Grouped(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block does, and one thread of a GPU."""
-        return (_work if device.gpu else _cpu_work)(problem, device, config.values)
+        return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """All of a group's products, one after the other."""
@@ -112,7 +112,7 @@ def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
 
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
-    if not device.gpu:
+    if not device.is_gpu:
         return th * tw <= 16
     return fits_registers(device, _registers(pr, v, th, tw), threads)
 
@@ -142,10 +142,10 @@ def _runs(items: int, device: Device) -> int:
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    if device.gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
+    if device.is_gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
         cf = {**cf, "v": 1}
     items = _items(pr, cf)
-    blocks = ceil_div(items, cf["threads"]) if device.gpu else _runs(items, device)
+    blocks = ceil_div(items, cf["threads"]) if device.is_gpu else _runs(items, device)
     combine = cf["combine"]
     main = Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine))
     return Blueprint(
@@ -160,8 +160,8 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
     return dict(
         VECTOR=cf["v"], TH=cf["th"], TW=cf["tw"], CV=channels_read(pr, cf["v"]),
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
-        MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.gpu else 1,
-        THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.gpu),
+        MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.is_gpu else 1,
+        THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.is_gpu),
         DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
         H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],

@@ -78,7 +78,7 @@ class Hopper(Family):
         if problem.kind not in known:
             return f"it computes {', '.join(known)}, not {problem.kind}"
         elsewhere = device.backend == "cuda" and device.arch != "sm_90"
-        if not device.gpu or not device.tensor_macs or elsewhere:
+        if not device.is_gpu or not device.tensor_macs or elsewhere:
             return "it is made for the tensor cores of sm_90"
         if max(problem.r, problem.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns"

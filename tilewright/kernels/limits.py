@@ -11,14 +11,14 @@ RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
 
 RESIDENT = Rule(
     "resident",
-    lambda device, threads, mb: not device.gpu or threads * mb <= device.threads_per_unit,
+    lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit,
     "more threads than a unit holds at once",
 )
 
 
 def no_gpu(device: Device) -> str | None:
     """Say so where a device has not the threads of a GPU."""
-    return None if device.gpu else "it is made for the threads of a GPU"
+    return None if device.is_gpu else "it is made for the threads of a GPU"
 
 
 def no_kernels(device: Device) -> str | None:

@@ -23,7 +23,7 @@ _INPUTS = ("x", "w", "bias", "z")
 
 def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
     """Return how many blocks an untuned kernel gets, and the defines of ``loop.h``."""
-    cpu = not device.gpu
+    cpu = not device.is_gpu
     threads = 1 if cpu else 256
     blocks = max(1, min(device.units * (8 if cpu else 16), -(-items // threads)))
     return blocks, dict(MAX_THREADS=threads, MIN_BLOCKS=1, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
@@ -93,7 +93,7 @@ def reference_f64(problem: Problem, device: Device) -> Blueprint:
 
     Their buffers are x, w (kcrs), bias, z, ref, size; with a pool, what goes into it is workspace.
     """
-    strip = 1 if device.gpu else 8
+    strip = 1 if device.is_gpu else 8
     items = problem.n * problem.k * problem.p * -(-problem.q // strip)
     blocks, defines = spread(device, items)
     one = Launch("reference_f64", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), (*_INPUTS, "ref", "size"))

@@ -78,7 +78,7 @@ class Winograd4(Family):
             return f"the pool's windows do not tile the outputs of a tile of {self.side}x{self.side} inputs"
         if not problem.n:
             return "the batch is empty"
-        if not device.gpu and problem.q > MOST_COLUMNS:
+        if not device.is_gpu and problem.q > MOST_COLUMNS:
             return f"a core keeps rows of at most {MOST_COLUMNS} outputs on its stack"
         half, by = _half(problem, self.side, device)
         return by.refuses(half, device)
@@ -99,11 +99,11 @@ class Winograd4(Family):
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel of the matrix products forbid."""
-        return (GEMM if device.gpu else DIRECT).rules(device)
+        return (GEMM if device.is_gpu else DIRECT).rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the transform of the input, the matrix products, and the transform of the output."""
-        if device.gpu:
+        if device.is_gpu:
             return _blueprint(problem, self.side, device, config, aligned)
         return _on_cores(problem, device, config)
 
@@ -142,7 +142,7 @@ class Winograd8(Winograd4):
 
 def _half(problem: Problem, side: int, device: Device) -> tuple[Problem, Family]:
     """The matrix products, and what computes them."""
-    cores = not device.gpu
+    cores = not device.is_gpu
     return products(problem, side, _slab(problem, side, device), cores), DIRECT if cores else GEMM
 
 
@@ -167,7 +167,7 @@ def _slab(pr: Problem, side: int, device: Device) -> int:
     A CPU's last cache holds what passes; a GPU needs no more workspace than that.
     """
     row = 4 * side**2 * (pr.c + pr.k) * _columns(pr, side)
-    most = SLAB_BYTES if device.gpu else int(SLAB_SHARE * device.l2_bytes)
+    most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
     slabs = ceil_div(row * _rows(pr, side), max(row, most))
     return ceil_div(_rows(pr, side), slabs)
 

@@ -52,7 +52,7 @@ def issue_slots(pr: Problem, device: Device) -> int:
     instruction throughputs of the CUDA programming guide); dp4a, which that table leaves out, is taken
     to be as fast as its integer multiply-add: half of f32's.
     """
-    if not device.gpu:
+    if not device.is_gpu:
         return 8 if pr.dtype == "i8" else 1
     if pr.dtype == "f64":
         return 2 if device.arch in ("sm_80", "sm_90", "sm_100") else 64
