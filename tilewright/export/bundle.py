@@ -12,11 +12,11 @@ from tilewright import __version__, kernels
 from tilewright.device import Device
 from tilewright.execution import UNUSED_BYTES
 from tilewright.export import FORMAT
-from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
 from tilewright.tuning.inputs import stays_exact
@@ -159,7 +159,7 @@ def bundle(
     family = kernels.family(config.family)
     family.check(problem, device, config)
     plan = family.blueprint(problem, device, config)
-    packer = tools.pack(problem, device, plan) if plan.pack is not None else None
+    packer = pack(problem, device, plan) if plan.pack is not None else None
     blueprints = [*plan.programs, *([packer] if packer else [])]
     # In OpenCL constant memory is an argument's: there is nothing to fill.
     launches = [one for one in plan.launches if device.backend == "cuda" or one.kernel != "constant"]

@@ -15,8 +15,8 @@ from tilewright.kernels.direct import Direct
 from tilewright.kernels.direct_cpu import WORKERS
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm import Gemm
-from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
