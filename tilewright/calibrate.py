@@ -78,7 +78,7 @@ def outdone(runtime: Runtime, problem: Problem, us: float, multiplies: float = 1
     """
     device, least = runtime.device, floor(problem, runtime.device)
     took_us = us - least.empty_us
-    by_datasheet = device.backend == "cuda" and problem.kind != "f32"
+    by_datasheet = device.is_cuda and problem.kind != "f32"
     f32_more = 1.0 if by_datasheet else least.arithmetic_us * multiplies / max(took_us, 1e-9)
     read_more = least.memory_us / max(took_us, 1e-9)
     if device.rates.source != "calibrated" or took_us <= 0 or max(f32_more, read_more) <= 1.0:
@@ -102,7 +102,7 @@ def _better(a: Rates, b: Rates) -> Rates:
 
 
 def _read_bytes(runtime: Runtime) -> int:
-    return READ_BYTES if runtime.device.lanes == 32 else CPU_READ_BYTES
+    return READ_BYTES if runtime.device.is_gpu else CPU_READ_BYTES
 
 
 def _reading(runtime: Runtime) -> list[Run]:
@@ -128,7 +128,7 @@ def _multiplying(runtime: Runtime) -> tuple[list[int], list[Run]]:
     for shape in tools.peaks(device):
         loaded, all_units = runtime.load(runtime.compile(shape.blueprint)), shape.blueprint.launches[0]
         of_one = replace(all_units, grid=(1, 1, 1))
-        each_has_one = device.lanes != 32 and all_units.grid[0] == device.units
+        each_has_one = not device.is_gpu and all_units.grid[0] == device.units
         for launch in (all_units, of_one) if each_has_one else (all_units,):
             runs.append(partial(runtime.launch, loaded, launch, memories))
             flops.append(shape.flops)

@@ -37,6 +37,7 @@ CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("kernels/pack.cu", ALL, ALL),
     ("kernels/untuned.py", ALL, ALL),
     ("kernels/source.py", ALL, ALL),
+    ("architectures.py", ALL, ALL),
     ("epilogue.py", ALL, ALL),
     ("problem.py", ALL, ALL),
     ("execution.py", ALL, ALL),

@@ -70,7 +70,7 @@ def wrote(*files: Path | None) -> None:
 
 def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
     """Say which layers take long to check, where some do."""
-    rate = _GPU_F64 if runtime.device.lanes == 32 else _CPU_F64
+    rate = _GPU_F64 if runtime.device.is_gpu else _CPU_F64
     slow = {one.name: one.problem.flops for one in layers if 2 * one.problem.flops / rate > _LONG_S}
     if slow:
         size, minutes = f"{sum(slow.values()) / 1e9:,.0f} GFLOP", round(2 * sum(slow.values()) / rate / 60)

@@ -83,7 +83,7 @@ class Direct(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        return direct_cpu.params(problem, device) if device.lanes != 32 else _gpu_params(problem, device)
+        return _gpu_params(problem, device) if device.is_gpu else direct_cpu.params(problem, device)
 
     def rules(self) -> tuple[Rule, ...]:
         """State what a GPU and the kernel forbid."""
@@ -91,17 +91,17 @@ class Direct(Family):
 
     def rules_for(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel forbid."""
-        return direct_cpu.RULES if device.lanes != 32 else RULES
+        return RULES if device.is_gpu else direct_cpu.RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two when the shares are summed in a second pass."""
-        if device.lanes != 32:
+        if not device.is_gpu:
             return direct_cpu.blueprint(problem, device, config.values)
         return _blueprint(problem, device, config, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
-        if device.lanes != 32:
+        if not device.is_gpu:
             return direct_cpu.work(problem, device, config.values)
         return work_of(problem, device, config.values)
 
@@ -167,7 +167,7 @@ RULES = (
     Rule("block", lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(576, device.max_threads),
          "more threads than a block may have"),
     Rule("whole_warps",
-         lambda device, bk, bw, bh, sw, sb: device.lanes != 32 or bk * bw * bh * sw * sb % 32 == 0,
+         lambda device, bk, bw, bh, sw, sb: not device.is_gpu or bk * bw * bh * sw * sb % 32 == 0,
          "a block is made of whole warps"),
     Rule("warp_share", lambda bk, bw, bh, sw: sw == 1 or bk * bw * bh % (32 // sw) == 0,
          "lanes that split C must tile the warp"),
@@ -189,7 +189,7 @@ RULES = (
          lambda problem, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x: x == 0 or cv == 1 or _copies(
              problem, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x)
          ) <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
-    Rule("f_engine", lambda device, f: f < 2 or (device.backend == "cuda" and device.max_cluster > 1),
+    Rule("f_engine", lambda device, f: f < 2 or (device.is_cuda and device.max_cluster > 1),
          "only Hopper and later have a copy engine"),
     Rule("f_vector", lambda v, tk, bk, f: f == 0 or v * tk * bk % 4 == 0,
          "the filter is staged 16 bytes at a time"),
@@ -248,7 +248,7 @@ def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
 
 
 def _registers_fit(pr: Problem, device: Device, cf: dict[str, int], threads: int) -> bool:
-    if device.lanes != 32:
+    if not device.is_gpu:
         return True
     need = registers(pr, cf)
     per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes  # threads of the fullest one

@@ -103,7 +103,7 @@ class Gemm(Family):
 
 def refused(problem: Problem, device: Device) -> str | None:
     """Say what no config of the kernel can do."""
-    if device.lanes != 32:
+    if not device.is_gpu:
         return "it is made for the threads of a GPU"
     return None if problem.n else "the batch is empty"
 

@@ -41,7 +41,7 @@ def inputs(pr: Problem) -> int:
 
 def vector(pr: Problem, device: Device) -> int:
     """Numbers of a thread's loads: 16 bytes on a GPU, the widest vector on a CPU."""
-    if device.lanes == 32:
+    if device.is_gpu:
         return 16 // DTYPE_BYTES[pr.dtype]
     most = 8 if pr.dtype == "i8" else 16  # PoCL loads no int16
     return max(4, min(most, device.lanes)) * word_channels(pr)
@@ -74,7 +74,7 @@ class Gemv(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        gpu = device.lanes == 32
+        gpu = device.is_gpu
         return (
             Param("threads", (32, 64, 128, 256, 512, 1024) if gpu else (1,), "threads of a block"),
             Param("lanes", (8, 16, 32, 64, 128, 256) if gpu else (1,), "threads that share rows"),
@@ -99,7 +99,7 @@ class Gemv(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block does, and one thread of a GPU."""
-        return (_work if device.lanes == 32 else _cpu_work)(problem, device, config.values)
+        return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
     def deterministic(self, config: Config) -> bool:
         """Atomic adds come in any order; everything else sums in a fixed order."""
@@ -119,7 +119,7 @@ def _registers(pr: Problem, device: Device, cf: Values) -> int:
 
 
 def _fits(pr: Problem, device: Device, cf: Values) -> bool:
-    if device.lanes != 32:
+    if not device.is_gpu:
         return cf["rows"] * cf["images"] <= 16
     need = _registers(pr, device, cf)
     threads = ceil_div(cf["threads"] * cf["mb"], 128) * 32
@@ -149,7 +149,7 @@ RULES = (
         problem, device, dict(threads=threads, rows=rows, images=images, unroll=unroll, mb=mb)),
         "more registers than a thread or a unit has: the compiler would spill"),
     Rule("resident", lambda device, threads, mb:
-         device.lanes != 32 or threads * mb <= device.threads_per_unit,
+         not device.is_gpu or threads * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
     Rule("unroll", lambda problem, device, lanes, unroll:
          unroll == 1 or unroll * lanes * vector(problem, device) <= inputs(problem),
@@ -199,7 +199,7 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
         VECTOR=width // word_channels(pr), THREADS=cf["threads"], LANES=cf["lanes"],
         ROWS=cf["rows"], IMAGES=cf["images"],
         UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
-        WIDE=int(device.lanes == 32 and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
+        WIDE=int(device.is_gpu and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
         N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
         CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
         **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SUM_THREADS=SUM_THREADS, SHARED_BYTES=shared,

@@ -78,7 +78,7 @@ class Grouped(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        gpu, together = device.lanes == 32, problem.k if across(problem) else problem.kg
+        gpu, together = device.is_gpu, problem.k if across(problem) else problem.kg
         most = min(device.lanes, MOST_LANES.get(problem.dtype, 16))
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
         return (
@@ -102,7 +102,7 @@ class Grouped(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block does, and one thread of a GPU."""
-        return (_work if device.lanes == 32 else _cpu_work)(problem, device, config.values)
+        return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
     def chain(self, problem: Problem, config: Config) -> int:
         """All of a group's products, one after the other."""
@@ -122,7 +122,7 @@ def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
     need = _registers(pr, v, th, tw)
-    if device.lanes != 32:
+    if not device.is_gpu:
         return th * tw <= 16
     per_scheduler = ceil_div(threads, 128) * 32
     return need <= device.regs_per_thread - 15 and need * per_scheduler <= device.regs_per_unit // 4
@@ -137,7 +137,7 @@ RULES = (
         problem, device, v, th, tw, threads * mb),
         "more registers than a unit has: the compiler would spill"),
     Rule("resident", lambda device, threads, mb:
-         device.lanes != 32 or threads * mb <= device.threads_per_unit,
+         not device.is_gpu or threads * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
     Rule("pool", lambda problem, combine: (combine == TWO_PASS) == bool(problem.epilogue.pool),
          "the second kernel is there to pool"),
@@ -155,7 +155,7 @@ def _runs(items: int, device: Device) -> int:
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    gpu = device.lanes == 32
+    gpu = device.is_gpu
     if gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
         cf = {**cf, "v": 1}
     items = _items(pr, cf)
@@ -178,8 +178,8 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
     return dict(
         VECTOR=cf["v"], TH=cf["th"], TW=cf["tw"], CV=channels_read(pr, cf["v"]),
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
-        MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.lanes == 32 else 1,
-        THREADS_ALL=blocks * cf["threads"], CHUNKED=int(device.lanes != 32),
+        MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.is_gpu else 1,
+        THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.is_gpu),
         DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
         H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],

@@ -58,7 +58,7 @@ def reference_f64(problem: Problem, device: Device) -> Blueprint:
 
     Their buffers are x, w (kcrs), bias, z, ref, size; with a pool, what goes into it is workspace.
     """
-    strip = 8 if device.lanes != 32 else 1
+    strip = 1 if device.is_gpu else 8
     items = problem.n * problem.k * problem.p * -(-problem.q // strip)
     blocks, defines = spread(device, items)
     one = Launch("reference_f64", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), (*_INPUTS, "ref", "size"))

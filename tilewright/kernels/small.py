@@ -110,7 +110,7 @@ class Small(Family):
         """Take layers of few input channels."""
         if reason := super().refuses(problem, device):
             return reason
-        if device.lanes != 32:
+        if not device.is_gpu:
             return "it is made for the threads of a GPU"
         if problem.groups != 1 or problem.c > MOST_CHANNELS:
             return f"it is made for one group of at most {MOST_CHANNELS} input channels"

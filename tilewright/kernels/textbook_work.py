@@ -59,7 +59,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
     if cf["step"] >= TENSOR_NAIVE:
         return _tensor(pr, device, cf)
     work = _gemm(pr, device, cf) if cf["step"] >= GEMM_NAIVE else _conv(pr, device, cf)
-    return work if device.lanes == 32 else _of_core(work)
+    return work if device.is_gpu else _of_core(work)
 
 
 def _of_core(work: GpuWork) -> CpuWork:

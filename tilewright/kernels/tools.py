@@ -47,7 +47,7 @@ def same(problem: Problem, device: Device) -> Blueprint:
 
 def flush(device: Device, nbytes: int) -> Blueprint:
     """Return two launches: flush (buffer, sink), empty (sink)."""
-    vector = 4 if device.lanes == 32 else min(device.lanes, 8)  # 16: more than AVX2 code has registers for
+    vector = 4 if device.is_gpu else min(device.lanes, 8)  # 16: more than AVX2 code has registers for
     floats = nbytes // 64 * 16
     blocks, defines = spread(device, floats // vector)
     defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, OFFSET64=int(nbytes >= 1 << 31))
@@ -76,7 +76,7 @@ def peaks(device: Device) -> list[Peak]:
 
     On a GPU all blocks fit at once, fewer of them with more chains. On a CPU a work-item is a core's.
     """
-    if device.lanes == 32:
+    if device.is_gpu:
         most = device.threads_per_unit // 256
         shapes = ((2, most), (4, most), (4, most // 2), (8, most // 2), (8, most // 4))
         return [_peak(device, 4, chains, blocks) for chains, blocks in shapes if blocks]
@@ -86,7 +86,7 @@ def peaks(device: Device) -> list[Peak]:
 
 def _peak(device: Device, vector: int, chains: int, blocks_of_unit: int) -> Peak:
     """Lay out one shape; every unit does as much work in any."""
-    gpu = device.lanes == 32
+    gpu = device.is_gpu
     threads, turns = (256, 512 // (vector * chains)) if gpu else (1, 8)
     work = 1 << (17 if gpu else 21)  # vector multiply-adds of a unit's threads, each: 1 ms, 0.2 ms on a CPU
     rounds, blocks = work // (blocks_of_unit * chains * turns), device.units * blocks_of_unit

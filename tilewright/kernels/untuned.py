@@ -15,7 +15,7 @@ _LARGE = 1 << 31
 
 def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
     """Return how many blocks an untuned kernel gets, and the defines of ``loop.h``."""
-    cpu = device.lanes != 32
+    cpu = not device.is_gpu
     threads = 1 if cpu else 256
     blocks = max(1, min(device.units * (8 if cpu else 16), -(-items // threads)))
     return blocks, dict(MAX_THREADS=threads, MIN_BLOCKS=1, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))

@@ -100,7 +100,7 @@ class Winograd(Family):
             return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
             return "the filter is not 3x3 with stride 1 and no dilation"
-        if device.lanes != 32:
+        if not device.is_gpu:
             return "it is made for the threads of a GPU"
         return None
 

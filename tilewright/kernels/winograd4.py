@@ -68,7 +68,7 @@ class Winograd4(Family):
             return "the pool's windows do not tile the outputs of a tile of 6x6 inputs"
         if not problem.n:
             return "the batch is empty"
-        if device.lanes != 32 and problem.q > MOST_COLUMNS:
+        if not device.is_gpu and problem.q > MOST_COLUMNS:
             return f"a core keeps rows of at most {MOST_COLUMNS} outputs on its stack"
         half, by = _half(problem, device)
         return by.refuses(half, device)
@@ -93,11 +93,11 @@ class Winograd4(Family):
 
     def rules_for(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel of the matrix products forbid."""
-        return GEMM.rules() if device.lanes == 32 else DIRECT.rules_for(device)
+        return GEMM.rules() if device.is_gpu else DIRECT.rules_for(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the transform of the input, the matrix products, and the transform of the output."""
-        if device.lanes != 32:
+        if not device.is_gpu:
             return _on_cores(problem, device, config)
         return _blueprint(problem, device, config, aligned)
 
@@ -123,7 +123,7 @@ class Winograd4(Family):
 
 def _half(problem: Problem, device: Device) -> tuple[Problem, Family]:
     """The matrix products, and what computes them."""
-    cores = device.lanes != 32
+    cores = not device.is_gpu
     return products(problem, _slab(problem, device), cores), DIRECT if cores else GEMM
 
 
@@ -148,7 +148,7 @@ def _slab(pr: Problem, device: Device) -> int:
     A CPU's last cache holds what passes; a GPU needs no more workspace than that.
     """
     row = 4 * ELEMENTS * (pr.c + pr.k) * _columns(pr)
-    most = SLAB_BYTES if device.lanes == 32 else int(SLAB_SHARE * device.l2_bytes)
+    most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
     slabs = ceil_div(row * _rows(pr), max(row, most))
     return ceil_div(_rows(pr), slabs)
 

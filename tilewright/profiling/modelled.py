@@ -28,7 +28,7 @@ def modelled(family: Family, problem: Problem, device: Device, config: Config, w
         text = "not known: the model does not know this family"
         return Profile("model", why, (KernelProfile(family.name, (), text),))
     found = estimate(family, problem, device, config)
-    names = _GPU_PIPES if device.lanes == 32 else _CPU_PIPES
+    names = _GPU_PIPES if device.is_gpu else _CPU_PIPES
     pipes = {name: found.facts[key] for key, name in names.items() if key in found.facts}
     figures = [Figure("time", found.total_us, "us"), Figure("TFLOP/s", problem.flops / found.total_us * 1e-6)]
     figures += [Figure(name, 100 * us / found.total_us, "% of the time") for name, us in pipes.items()]

@@ -121,7 +121,7 @@ class Lab:
         """Return the configs of a step that are to be compared."""
         if step.config:
             return [(find(step.config, problem), "")]
-        pin = step.pin if runtime.device.lanes == 32 or step.cpu_pin is None else step.cpu_pin
+        pin = step.pin if runtime.device.is_gpu or step.cpu_pin is None else step.cpu_pin
         if not pin:
             names = () if step.family == "all" else (step.family,)
             if self.tune and runtime is self.runtime:
@@ -208,7 +208,7 @@ def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads
             return str(error)
         return ""
 
-    if runtime.device.backend != "cuda":
+    if not runtime.device.is_cuda:
         return [refusal(config) for config in configs]
     pool = ThreadPoolExecutor(threads)
     try:

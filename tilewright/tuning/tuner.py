@@ -122,7 +122,7 @@ class _Run:
         self.device = worker.device
         if self.device.backend == "numpy":
             raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
-        self.gpu = self.device.lanes == 32
+        self.gpu = self.device.is_gpu
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
         self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)

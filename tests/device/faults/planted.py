@@ -90,7 +90,7 @@ class Faulty(Family):
         base = reference_f64(problem, device)
         names = {fault.upper(): number for number, fault in enumerate(FAULTS)}
         defines = dict(base.defines) | names | dict(FAULT=config["kind"], WORK_FLOATS=WORK_FLOATS)
-        defines["SLOW_STEPS"] = 300_000 if device.lanes == 32 else 200_000_000  # some 0.1 s
+        defines["SLOW_STEPS"] = 300_000 if device.is_gpu else 200_000_000  # some 0.1 s
         launch = Launch("faulty", (1, 1, 1), base.launches[0].block, ("x", "w", "bias", "y", "work", "zeros"))
         return replace(
             base, source=TEXT, defines=tuple(defines.items()), launches=(launch,),
