@@ -59,7 +59,7 @@ def choices(
 def _stored(
     problem: Problem, runtime: Runtime, store: Store, deterministic: bool, usable: list[Family]
 ) -> Iterator[tuple[Config, str]]:
-    keys = source_keys((f.name for f in usable), runtime.compiler)
+    keys = source_keys((f.name for f in usable), runtime.device.backend, runtime.compiler)
     device = runtime.device.key
     try:
         best = _config(store.best(problem, device, deterministic, keys))
@@ -97,7 +97,7 @@ def foreseen(
     from tilewright.tuning.space import usable
 
     families, _ = usable(pick(FAMILIES, ()), problem, device)
-    keys = source_keys((family.name for family in families), compiler)
+    keys = source_keys((family.name for family in families), device.backend, compiler)
     best = _config(store.best(problem, device.key, deterministic, keys))
     if best:
         yield best, "the stored winner"
@@ -191,4 +191,4 @@ def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[s
     from tilewright.tuning.space import usable
 
     known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
-    return source_keys((family.name for family in known), runtime.compiler)
+    return source_keys((family.name for family in known), runtime.device.backend, runtime.compiler)

@@ -5,6 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tilewright.architectures import (
+    ARCHITECTURES,
+    MAX_THREADS,
+    REGS_PER_THREAD,
+    REGS_PER_UNIT,
+    WARP,
+    capability,
+    max_cluster,
+    tensor_macs,
+)
 from tilewright.errors import DeviceError
 
 
@@ -76,53 +86,43 @@ class Device:
     tensor_macs: int = 0
 
     @property
-    def is_gpu(self) -> bool:
-        """Whether its lanes are threads of warps; else it is a CPU, of cores with vectors."""
-        return self.lanes == 32
-
-    @property
     def key(self) -> str:
         """What identifies the device in the store: name, architecture, unit count."""
         return f"{self.backend}/{self.name}/{self.arch}/{self.units}"
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether lanes are threads of a warp; else they are elements of a CPU's vectors."""
+        return self.lanes == WARP
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether kernels are CUDA C++; else OpenCL C, or NumPy stands in for them."""
+        return self.backend == "cuda"
+
+    @property
+    def capability(self) -> int:
+        """The compute capability of a CUDA device, times ten: 90 of sm_90; 0 of all others."""
+        return capability(self.arch) if self.is_cuda else 0
 
 
 _KB = 1024
 _SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::(\d{1,4}))?")
 
-# Datasheet facts of architectures to compile for where no GPU is present
-# (CUDA programming guide, table of technical specifications per compute capability).
-ARCHITECTURES = {
-    # arch: (name, units, threads/unit, blocks/unit, shared/block KB, shared/unit KB, L2 MB, GHz,
-    #        cluster, read GB/s, f32 TFLOP/s)
-    "sm_80": ("NVIDIA A100", 108, 2048, 32, 163, 164, 40, 1.41, 1, 1555, 19.5),
-    "sm_90": ("NVIDIA H100 80GB HBM3", 132, 2048, 32, 227, 228, 50, 1.98, 8, 3050, 65.0),
-    "sm_120": ("NVIDIA RTX PRO 6000", 188, 1536, 24, 99, 100, 128, 2.6, 8, 1792, 125.0),
-}
-
-
-# ``Device.tensor_macs``, of datasheets. ``mma.sync`` reaches 63% of the 2048 of sm_90 (R. Luo et al.,
-# "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499).
-_TENSOR_MACS = {"sm_80": 1024, "sm_90": 1290, "sm_100": 1024}  # of all others 512
-
-
-def tensor_macs(arch: str) -> int:
-    """Return ``Device.tensor_macs`` of a CUDA architecture."""
-    number = int(re.sub(r"\D", "", arch) or 0)
-    return _TENSOR_MACS.get(arch, 512 if number >= 80 else 0)
-
 
 def for_architecture(arch: str) -> Device:
-    """Return a datasheet Device for ``arch`` (sm_80, sm_90, sm_120), with no GPU present."""
+    """Return a datasheet Device for ``arch``, one of ARCHITECTURES, with no GPU present."""
     if arch not in ARCHITECTURES:
         raise DeviceError(f"architecture {arch!r}: known are {', '.join(ARCHITECTURES)}")
-    name, units, threads, blocks, block_kb, unit_kb, l2, ghz, cluster, gbs, tf = ARCHITECTURES[arch]
+    gpu, number = ARCHITECTURES[arch], capability(arch)
     return Device(
-        name=name, backend="cuda", index=0, arch=arch, units=units, lanes=32, max_threads=1024,
-        regs_per_thread=255, regs_per_unit=65536, threads_per_unit=threads,
-        blocks_per_unit=blocks, shared_per_block=block_kb * _KB, shared_per_unit=unit_kb * _KB,
-        l2_bytes=l2 * _KB * _KB, clock_ghz=ghz, max_cluster=cluster, driver="none",
-        rates=Rates(empty_us=3.3, read_gbs=gbs, f32_tflops=tf),
-        tensor_macs=tensor_macs(arch),
+        name=gpu.name, backend="cuda", index=0, arch=arch, units=gpu.units, lanes=WARP,
+        max_threads=MAX_THREADS, regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT,
+        threads_per_unit=gpu.threads_per_unit, blocks_per_unit=gpu.blocks_per_unit,
+        shared_per_block=gpu.shared_per_block_kb * _KB, shared_per_unit=gpu.shared_per_unit_kb * _KB,
+        l2_bytes=gpu.l2_mb * _KB * _KB, clock_ghz=gpu.clock_ghz, max_cluster=max_cluster(number),
+        driver="none", rates=Rates(empty_us=3.3, read_gbs=gpu.read_gbs, f32_tflops=gpu.f32_tflops),
+        tensor_macs=tensor_macs(number),
     )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from tilewright.device import ARCHITECTURES, Device, for_architecture
+from tilewright.architectures import ARCHITECTURES, capability
+from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown
 from tilewright.fields import LINE, Fields
 from tilewright.kernels.family import Config, Family
@@ -238,7 +239,7 @@ def _facts(f: Fields, key: str, devices: Sequence[Device]) -> Device | None:
     for device in devices:
         if device.key == key:
             return device
-    if backend == "cuda" and not re.fullmatch(r"sm_[0-9]{2,3}[a-z]?", arch):
+    if backend == "cuda" and not capability(arch):
         raise f.bad("device", "an architecture like sm_90 for the backend cuda")
     if backend == "cuda" and arch in ARCHITECTURES:
         return replace(for_architecture(arch), name=name, units=int(units))

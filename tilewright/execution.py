@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.errors import ArrayError
-from tilewright.kernels import family, tools
+from tilewright.kernels import family
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Buffer, Config, Family, Launch
+from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
 
@@ -130,7 +131,7 @@ class Plan:
 
     def _load_packer(self) -> tuple[Loaded, Launch]:
         assert self.blueprint.pack is not None
-        recipe = tools.pack(self.problem, self.device, self.blueprint)
+        recipe = pack(self.problem, self.device, self.blueprint)
         self._packer = self.runtime.load(self.runtime.compile(recipe)), recipe.launches[0]
         return self._packer
 

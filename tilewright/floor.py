@@ -9,22 +9,14 @@ ever seen of the device (``calibrate.py``), for tensor cores those of datasheets
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from tilewright.architectures import E4M3, MMA_SYNC, f64_rate, tensor_products
 from tilewright.device import Device
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Products of f16 or bf16 that the tensor cores of a unit add up in f32 a cycle, of i8 twice as many; all with
-# dense operands. Source: NVIDIA's white papers of V100, A100, H100, and B200's data sheet.
-_TENSOR = {"sm_70": 512, "sm_80": 1024, "sm_87": 1024, "sm_90": 2048, "sm_100": 4096, "sm_103": 4096}
-_TENSOR_OF_OTHERS = 512  # Turing and later
 # Rates over that of f16, in which accurate takes three products for one; f8 before sm_89 is widened to f16.
 _OVER_F16 = {"f16": 1.0, "bf16": 1.0, "i8": 2.0, "q8": 2.0, "f8": 2.0, "tf32": 0.5, "accurate": 1 / 3}
-# Rate of f64 over that of f32, with tensor cores where they take it. Source: the same, and the CUDA
-# programming guide's table of arithmetic throughput.
-_F64 = {"sm_60": 0.5, "sm_70": 0.5, "sm_75": 1 / 32, "sm_80": 1.0, "sm_90": 1.0, "sm_100": 0.5}
-_F64_OF_OTHERS = 1 / 64
 
 
 @dataclass(frozen=True)
@@ -62,14 +54,13 @@ def peak_tflops(device: Device, kind: str) -> float:
     vectors half as long.
     """
     f32 = device.rates.f32_tflops
-    if device.backend != "cuda":
+    if not device.is_cuda:
         return f32 * {"f64": 0.5, "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
-    plain = f32 * {"f64": _F64.get(device.arch, _F64_OF_OTHERS), "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
-    number = int(re.sub(r"\D", "", device.arch) or 0)
-    faster = _OVER_F16 if number >= 89 else _OVER_F16 | {"f8": 1.0}
-    if kind not in faster or (number < 80 and kind in ("bf16", "tf32", "accurate")):
+    plain = f32 * {"f64": f64_rate(device.capability), "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
+    faster = _OVER_F16 if device.capability >= E4M3 else _OVER_F16 | {"f8": 1.0}
+    if kind not in faster or (device.capability < MMA_SYNC and kind in ("bf16", "tf32", "accurate")):
         return plain
-    products = _TENSOR.get(device.arch, _TENSOR_OF_OTHERS if number >= 75 else 0) * faster[kind]
+    products = tensor_products(device.capability) * faster[kind]
     return max(plain, 2 * products * device.units * device.clock_ghz / 1e3)
 
 

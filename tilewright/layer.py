@@ -83,7 +83,7 @@ class LayerPlan:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._name = str(plan.problem)  # for errors; worked out once, since calls are short
-        self._home = f"cuda:{plan.device.index}" if plan.device.backend == "cuda" else "cpu"
+        self._home = f"cuda:{plan.device.index}" if plan.device.is_cuda else "cpu"
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._operands = plan.problem.operands
         self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
@@ -294,7 +294,7 @@ class LayerPlan:
         A plan that writes to nothing but the output is shared by all: it has no workspace, and fills no
         constant memory, of which a loaded program has one.
         """
-        if self.device.backend != "cuda" or stream is None:
+        if not self.device.is_cuda or stream is None:
             return self._lanes[0]
         if stream not in self._lanes:
             runtime, plan = self.plan.runtime, self.plan

@@ -26,7 +26,7 @@ def raced(
         families: names of those to tell of; none: all that race.
     """
     found, _ = usable(pick(FAMILIES, families), problem, runtime.device)
-    keys = source_keys((family.name for family in found), runtime.compiler)
+    keys = source_keys((family.name for family in found), runtime.device.backend, runtime.compiler)
     now = store.records(problem, runtime.device.key, keys) if store else []
     return {name: _best([r for r in now if r.family == name]) for name in keys}
 

@@ -1,7 +1,8 @@
 """Records for ever: SQLite in the user's cache, and the winners that are shipped, read below it.
 
-The key of a winner holds all that changes the answer: schema, kernel source, compiler, device name,
-architecture and unit count, problem (with its math), determinism. Driver and clocks are recorded only.
+The key of a winner holds all that changes the answer: schema, kernels and what launches them (sources.py),
+compiler, device name, architecture and unit count, problem (with its math), determinism. Driver and clocks
+are recorded only.
 """
 
 from __future__ import annotations
@@ -288,7 +289,7 @@ def _move(db: sqlite3.Connection, numbers: list[tuple[int]]) -> None:
 def _row(record: Record, origin: str) -> tuple[object, ...]:
     if origin not in _ORIGINS:
         raise StoreError(f"origin {origin!r}: must be one of {', '.join(_ORIGINS)}")
-    source = source_key(record.family, record.context.get("compiler", ""))
+    source = source_key(record.family, record.device.partition("/")[0], record.context.get("compiler", ""))
     body = to_json(record)
     timed = record.measurement
     return (

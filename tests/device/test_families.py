@@ -68,7 +68,7 @@ def _configs(family: Family, problem: Problem, runtime: Runtime, seed: int) -> l
         ]
     space = pytest.importorskip("tilewright.tuning.space")
     rng = random.Random(seed)
-    count = 6 if runtime.device.backend == "cuda" else 1
+    count = 6 if runtime.device.is_cuda else 1
     return [space.sample(family, problem, runtime.device, rng) for _ in range(count)]
 
 

@@ -9,8 +9,8 @@ import pytest
 from test_reference import runtime
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.kernels import tools
 from tilewright.kernels.family import Blueprint
+from tilewright.kernels.untuned import pack
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import Runtime
 from tilewright.tuning.inputs import normal_inputs
@@ -48,7 +48,7 @@ def test_pack(dtype: str, text: str, pack_k: int, pack_c: int, runtime: Runtime)
     want = packed_by_numpy(problem, w, pack_k, pack_c)
     geometry = (("PACK_K", pack_k), ("PACK_C", pack_c))
     kernel = Blueprint(source="", defines=(), launches=(), packed_bytes=want.nbytes, pack=geometry)
-    blueprint = tools.pack(problem, runtime.device, kernel)
+    blueprint = pack(problem, runtime.device, kernel)
     given, packed = runtime.alloc(w.nbytes), runtime.alloc(want.nbytes)
     runtime.upload(given, w)
     runtime.launch(runtime.load(runtime.compile(blueprint)), blueprint.launches[0], [given, packed])

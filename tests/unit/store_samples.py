@@ -68,7 +68,7 @@ def record(config: str = "tiles:t=1.u=0", us: float = 10.0, **changes: Any) -> R
     return replace(base, **changes)
 
 
-KEYS = source_keys(["tiles"], "c1")
+KEYS = source_keys(["tiles"], "cuda", "c1")
 
 
 def best(box: Store, **options: Any) -> str | None:

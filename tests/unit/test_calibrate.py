@@ -12,6 +12,7 @@ import pytest
 
 from tilewright import calibrate as calibration
 from tilewright import errors
+from tilewright.architectures import ARCHITECTURES
 from tilewright.calibrate import calibrate
 from tilewright.device import Device, for_architecture
 from tilewright.errors import DeviceError
@@ -148,7 +149,7 @@ def test_every_shape_does_the_same_work(device: Device) -> None:
     assert max(alike) <= 1.01 * min(alike)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_all_blocks_of_a_gpu_run_at_once(arch: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda

@@ -152,7 +152,7 @@ def test_tune_says_which_kernel_the_store_answers_with(
 
 def test_a_winner_whose_tuning_was_cut_short_or_of_another_source_is_tuned(stand_in: Tuner) -> None:
     Store().add(winner(A, stage="trial"))
-    assert source_key("direct", "c") != source_key("direct", "other compiler")
+    assert source_key("direct", "cuda", "c") != source_key("direct", "cuda", "other compiler")
     assert main(["tune", A]) == 0
     assert stand_in.asked == [A]
 

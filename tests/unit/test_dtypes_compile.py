@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.architectures import ARCHITECTURES
 from tilewright.choices import GUESSES
-from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.device import for_architecture
 from tilewright.errors import CompileError
 from tilewright.kernels import family, word
 from tilewright.kernels.direct_work import wavefronts

@@ -14,8 +14,9 @@ from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.family import Blueprint, Buffer, Config
-from tilewright.kernels.reference import numpy_conv, problem_of, reference_f64, sizes
+from tilewright.kernels.reference import numpy_conv, reference_f64
 from tilewright.kernels.source import full_source, source_key
+from tilewright.kernels.untuned import problem_of, sizes
 from tilewright.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Built, Memory, list_devices, open_runtime

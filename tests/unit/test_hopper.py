@@ -35,7 +35,7 @@ from tilewright.kernels.hopper_tile import (
     sizes,
 )
 from tilewright.kernels.nhwc import each, tap_chunks
-from tilewright.kernels.tools import pack
+from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.tuning import model
 from tilewright.tuning.search import Ranked

@@ -15,7 +15,19 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 # Each part may import from parts of a lower rank, and from its own. A module that is not named belongs to
 # its package. A new kernel family needs no line here.
 ORDER = (
-    ("errors", "dtypes", "kinds", "epilogue", "grammar", "problem", "device", "floor", "record", "rows"),
+    (
+        "errors",
+        "dtypes",
+        "kinds",
+        "epilogue",
+        "grammar",
+        "problem",
+        "architectures",
+        "device",
+        "floor",
+        "record",
+        "rows",
+    ),
     (
         "shapes",
         "fields",

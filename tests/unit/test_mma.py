@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tilewright import shapes
+from tilewright.architectures import tensor_macs
 from tilewright.choices import GUESSES
-from tilewright.device import for_architecture, tensor_macs
+from tilewright.device import for_architecture
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
@@ -53,7 +54,7 @@ def test_refusals_say_why(text: str, why: str) -> None:
 
 def test_a_device_without_tensor_cores_is_refused() -> None:
     assert "no tensor cores" in str(MMA.refuses(Y12, replace(H100, tensor_macs=0)))
-    assert tensor_macs("sm_75") == 0 < tensor_macs("sm_120") < tensor_macs("sm_80") < tensor_macs("sm_90")
+    assert tensor_macs(75) == 0 < tensor_macs(120) < tensor_macs(80) < tensor_macs(90)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.architectures import ARCHITECTURES
+from tilewright.device import for_architecture
 from tilewright.errors import CompileError
 from tilewright.kernels import tools
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.reference import reference_f64
+from tilewright.kernels.untuned import pack
 from tilewright.problem import DTYPES, Problem
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
@@ -47,7 +49,7 @@ def test_helpers_compile_without_spills(arch: str) -> None:
     device = for_architecture(arch)
     for blueprint in (
         reference_f64(LAYER, device),
-        tools.pack(LAYER, device, _packed((("PACK_K", 8), ("PACK_C", 16)), 4 * 2 * 2 * 16 * 9 * 8)),
+        pack(LAYER, device, _packed((("PACK_K", 8), ("PACK_C", 16)), 4 * 2 * 2 * 16 * 9 * 8)),
         tools.check(LAYER, device),
         tools.same(LAYER, device),
         tools.flush(device, 1 << 28),
@@ -64,7 +66,7 @@ def test_helpers_compile_for_every_dtype_and_epilogue(dtype: str) -> None:
         problem = Problem.parse(f"n1c20h9w9k18r3s3p1g2-{dtype}-nhwc2nchw{words}")
         packed = _packed((("PACK_K", 8), ("PACK_C", 3)), 4 * 2 * 2 * 3 * 9 * 8)
         helpers = reference_f64(problem, device), tools.check(problem, device), tools.same(problem, device)
-        for blueprint in (*helpers, tools.pack(problem, device, packed)):
+        for blueprint in (*helpers, pack(problem, device, packed)):
             _fits(blueprint, "sm_90")
 
 

@@ -1,43 +1,136 @@
-"""What a family's answer hangs on is in its key."""
+"""What a family's answer hangs on is in its key, and what it does not hang on is not."""
 
 from __future__ import annotations
 
+import random
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+import tilewright
 from tilewright import sources
+from tilewright.device import for_architecture
+from tilewright.kernels import FAMILIES, source, untuned
+from tilewright.problem import Problem
 from tilewright.sources import source_key, source_keys
+from tilewright.tuning.space import sample
+
+H100 = for_architecture("sm_90")
+NAMES = [family.name for family in FAMILIES]
+ALL = set(NAMES)
+OF_DIRECT = {"direct", "winograd4", "adapted", "reference"}  # the last is of the module of adapted
+# What changes, and whose answers hang on it: in CUDA, in OpenCL.
+CHANGES: list[tuple[str, set[str], set[str]]] = [
+    ("kernels/direct.cu", OF_DIRECT, OF_DIRECT),
+    ("kernels/direct_work.py", OF_DIRECT, OF_DIRECT),
+    ("kernels/winograd.cu", {"winograd"}, {"winograd"}),
+    ("kernels/gemm.cu", {"gemm", "im2col", "winograd4"}, {"gemm", "im2col", "winograd4"}),
+    ("kernels/hopper_send.h", {"hopper"}, {"hopper"}),
+    ("kernels/nhwc.cu", {"mma", "hopper"}, {"mma", "hopper"}),
+    ("kernels/reference.cu", {"adapted", "reference"}, {"adapted", "reference"}),
+    ("kernels/dialect.h", ALL, ALL),
+    ("kernels/pack.cu", ALL, ALL),
+    ("kernels/untuned.py", ALL, ALL),
+    ("kernels/source.py", ALL, ALL),
+    ("architectures.py", ALL, ALL),
+    ("epilogue.py", ALL, ALL),
+    ("problem.py", ALL, ALL),
+    ("execution.py", ALL, ALL),
+    ("runtime/opencl_vectors.py", set(), ALL),
+    ("runtime/opencl.py", set(), ALL),
+    ("runtime/nvrtc.py", ALL, set()),
+    ("runtime/tensor_map.py", ALL, set()),
+    ("kernels/check.cu", set(), set()),
+    ("kernels/flush.cu", set(), set()),
+    ("kernels/tools.py", set(), set()),
+    ("kernels/named.py", set(), set()),
+    ("errors.py", set(), set()),
+    ("store.py", set(), set()),
+    ("tuning/model.py", set(), set()),
+    ("cli/tune.py", set(), set()),
+]
 
 
-def test_source_key_holds_kernel_spec_and_compiler() -> None:
-    assert source_key("reference", "a") == source_keys(["reference"], "a")["reference"]
-    assert len({source_key("reference", "a"), source_key("reference", "b"), source_key("none", "a")}) == 3
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the package's files, which the keys are made of."""
+    copy = tmp_path / "tilewright"
+    home = Path(tilewright.__file__).parent
+    shutil.copytree(home, copy, ignore=shutil.ignore_patterns("data", "__pycache__"))
+    monkeypatch.setattr(sources, "_PACKAGE", copy)
+    monkeypatch.setattr(source, "_FOLDER", copy / "kernels")
+    _forget()
+    yield copy
+    _forget()
 
 
-def test_a_familys_files_are_all_in_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("f.cu", "f_cpu.py", "f_gpu.h", "other.cu", "fx.py", "shared.py", "more.py", "moved.cu"):
-        (tmp_path / name).write_text("one")
-    (tmp_path / "f.py").write_text("from tilewright.kernels import (\n    family,\n    shared,\n)\n")
-    (tmp_path / "shared.py").write_text('from tilewright.kernels.more import Thing\nSOURCE = "moved.cu"\n')
-    monkeypatch.setattr(sources.resources, "files", lambda package: tmp_path)
-    monkeypatch.setattr(sources, "kernel_key", lambda name: (tmp_path / name).read_text())
-    source_key.cache_clear()
-    seen = {source_key("f")}
-    changes = {
-        "more.py": 1,
-        "moved.cu": 1,
-        "shared.py": 1,
-        "f.cu": 1,
-        "f.py": 1,
-        "f_cpu.py": 1,
-        "f_gpu.h": 1,
-        "other.cu": 0,
-        "fx.py": 0,
-    }
-    for name, counts in changes.items():
-        (tmp_path / name).write_text("two")
-        source_key.cache_clear()
-        assert (source_key("f") not in seen) == counts, name
-        seen.add(source_key("f"))
-    source_key.cache_clear()
+def _forget() -> None:
+    for cached in (source_key, sources._imports, source._body):
+        cached.cache_clear()
+
+
+def _keys(backend: str) -> dict[str, str]:
+    source_key.cache_clear()  # imports are as they were
+    source._body.cache_clear()
+    return source_keys(NAMES, backend, "c")
+
+
+def test_source_key_holds_family_backend_and_compiler() -> None:
+    assert source_key("direct", "cuda", "a") == source_keys(["direct"], "cuda", "a")["direct"]
+    asked = [("direct", "cuda", "a"), ("direct", "cuda", "b"), ("direct", "opencl", "a")]
+    asked += [("gemm", "cuda", "a"), ("unknown", "cuda", "a"), ("none", "cuda", "a")]
+    assert len({source_key(*one) for one in asked}) == len(asked)
+
+
+def test_a_change_is_seen_by_those_whose_answers_hang_on_it_and_no_others(package: Path) -> None:
+    before = {backend: _keys(backend) for backend in ("cuda", "opencl")}
+    for name, *hang in CHANGES:
+        path = package / name
+        was = path.read_bytes()
+        path.write_bytes(was + b"\n")
+        for backend, expected in zip(before, hang, strict=True):
+            now = _keys(backend)
+            assert {one for one in NAMES if now[one] != before[backend][one]} == expected, (name, backend)
+        path.write_bytes(was)
+    assert _keys("cuda") == before["cuda"]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_what_makes_a_blueprint_and_all_that_it_compiles_is_in_the_key(family: Any) -> None:
+    texts = ["n1c64h14w14k64r3s3p1", "n1c64h14w14k64r1s1", "n1c256h1w1k64r1s1", "n1c64h14w14k64r3s3p1g64"]
+    texts += ["n4c1h28w28k6r5s5"]
+    kinds = ["-f32+bias+relu", "-f16-nhwc", "-accurate-nhwc", "-tf32", "-f8-nhwc", "-i8-nhwc+requant"]
+    problems = [Problem.parse(text + kind) for text in texts for kind in kinds]
+    taken = [problem for problem in problems if family.refuses(problem, H100) is None]
+    assert taken
+    ran: set[str] = set()
+    compiled: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        ran.add(str(frame.f_globals.get("__name__", "")))
+
+    configs = [(p, sample(family, p, H100, random.Random(seed))) for p in taken for seed in range(3)]
+    sys.setprofile(note)
+    try:
+        for problem, config in configs:
+            for aligned in (True, False):
+                blueprint = family.blueprint(problem, H100, config, aligned)
+                programs = [*blueprint.programs, untuned.pack(problem, H100, blueprint)]
+                compiled |= {program.source for program in programs}
+    finally:
+        sys.setprofile(None)
+    ours = {name for name in ran if name.startswith("tilewright.")}
+    specs = sources._specs(family.name)
+    assert ours <= set(specs)
+    assert compiled <= set(sources._kernels(specs))
+    assert len(ours) > 2 and compiled
+
+
+def test_what_is_named_as_launching_is_there() -> None:
+    named = [*sources._COMPOSED_AND_BOUND, *(name for names in sources._LAUNCHED.values() for name in names)]
+    assert all(sources._path(name) for name in (*named, sources._PACKING, sources._ONLY_SAYS))

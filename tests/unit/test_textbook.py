@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.architectures import ARCHITECTURES
+from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.floor import floor
 from tilewright.kernels import FAMILIES, family, pick

@@ -20,8 +20,9 @@ import pytest
 
 import tilewright
 from tilewright import shapes
+from tilewright.architectures import ARCHITECTURES
 from tilewright.choices import GUESSES
-from tilewright.device import ARCHITECTURES, for_architecture
+from tilewright.device import for_architecture
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config

@@ -173,7 +173,7 @@ class MemoryStore:
 
     @staticmethod
     def source(record: Record) -> str:
-        return source_keys([record.family], record.context["compiler"])[record.family]
+        return source_keys([record.family], "cuda", record.context["compiler"])[record.family]
 
     def hints(
         self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]

@@ -12,11 +12,11 @@ from tilewright import __version__, kernels
 from tilewright.device import Device
 from tilewright.execution import UNUSED_BYTES
 from tilewright.export import FORMAT
-from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
 from tilewright.tuning.inputs import stays_exact
@@ -79,7 +79,7 @@ class Bundle:
     @property
     def cuda(self) -> bool:
         """Whether it is CUDA C++; else it is OpenCL C."""
-        return self.device.backend == "cuda"
+        return self.device.is_cuda
 
     @property
     def images(self) -> tuple[TensorMap, ...]:
@@ -159,10 +159,10 @@ def bundle(
     family = kernels.family(config.family)
     family.check(problem, device, config)
     plan = family.blueprint(problem, device, config)
-    packer = tools.pack(problem, device, plan) if plan.pack is not None else None
+    packer = pack(problem, device, plan) if plan.pack is not None else None
     blueprints = [*plan.programs, *([packer] if packer else [])]
     # In OpenCL constant memory is an argument's: there is nothing to fill.
-    launches = [one for one in plan.launches if device.backend == "cuda" or one.kernel != "constant"]
+    launches = [one for one in plan.launches if device.is_cuda or one.kernel != "constant"]
     return Bundle(
         problem=problem, device=device, config=config, note=note,
         programs=tuple(_programs(blueprints, compiled, device)),
@@ -187,7 +187,7 @@ def _programs(
         stem = blueprint.source.partition(".")[0] if "\n" not in blueprint.source else "kernel"
         name = stem if all(stem != p.name for p in found) else f"{stem}{number}"
         built = compiled(blueprint)
-        text = full_source(blueprint) if device.backend == "cuda" else built.binary.decode()
+        text = full_source(blueprint) if device.is_cuda else built.binary.decode()
         found.append(Program(name, blueprint.target(device.arch), text, dict(blueprint.defines), built))
     return found
 

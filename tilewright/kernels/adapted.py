@@ -10,8 +10,8 @@ from dataclasses import replace
 from tilewright.device import Device
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.reference import Reference, spread
-from tilewright.kernels.tools import pack
+from tilewright.kernels.reference import Reference
+from tilewright.kernels.untuned import pack, spread
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 

@@ -174,7 +174,7 @@ RULES = (
          lambda problem, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x: x == 0 or cv == 1 or _copies(
              problem, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x)
          ) <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
-    Rule("f_engine", lambda device, f: f < 2 or (device.backend == "cuda" and device.max_cluster > 1),
+    Rule("f_engine", lambda device, f: f < 2 or (device.is_cuda and device.max_cluster > 1),
          "only Hopper and later have a copy engine"),
     Rule("f_vector", lambda v, tk, bk, f: f == 0 or v * tk * bk % 4 == 0,
          "the filter is staged 16 bytes at a time"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.architectures import WGMMA
 from tilewright.device import Device
 from tilewright.kernels import fallback, halves
 from tilewright.kernels.bound import too_few
@@ -77,7 +78,7 @@ class Hopper(Family):
         known = (*self.dtypes, *MATHS[1:])
         if problem.kind not in known:
             return f"it computes {', '.join(known)}, not {problem.kind}"
-        elsewhere = device.backend == "cuda" and device.arch != "sm_90"
+        elsewhere = device.is_cuda and device.capability != WGMMA
         if not device.is_gpu or not device.tensor_macs or elsewhere:
             return "it is made for the tensor cores of sm_90"
         if max(problem.r, problem.s) > MOST_FILTER:
@@ -149,7 +150,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     if not aligned and cf["x"] == AS_IS:
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, cf)
-    who = finish(pr, cf, aligned) if device.backend == "cuda" else BY_TILE
+    who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
     blocks = min(sz.blocks, cf["mb"] * device.units) if sz.stays and who == OWN else sz.blocks
     launches, workspace = _launches(pr, sz, cf, blocks, device.units)
     defines = _defines(pr, sz, cf, aligned, device) | dict(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
+from tilewright.architectures import ARCHITECTURES, REGS_PER_UNIT
 from tilewright.kernels.halves import HALVES
 from tilewright.kernels.hopper_sum import (
     COPIED,
@@ -34,7 +35,8 @@ OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
 FEW_MET = 12  # pixels of a warpgroup for each block of its cluster: 1.5 times four sums a thread (measured)
 IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 ALIGNMENT = 1024  # bytes to align the buffers
-UNITS, SHARED_OF_UNIT, REGISTERS_OF_UNIT = 132, 228 * 1024, 65536  # of the largest GPU of sm_90
+_LARGEST = ARCHITECTURES["sm_90"]
+UNITS, SHARED_OF_UNIT, REGISTERS_OF_UNIT = _LARGEST.units, _LARGEST.shared_per_unit_kb << 10, REGS_PER_UNIT
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
 from tilewright.kernels.gemm import Gemm, blueprint, refused
 from tilewright.kernels.gemm_product import product
-from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright import architectures
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, too_many
@@ -150,7 +151,7 @@ def _gathers(pr: Problem, cf: Values) -> bool:
 
 def _has_product(pr: Problem, device: Device, way: int) -> bool:
     """Whether the device multiplies what this way of reading gives it; without CUDA it does it by itself."""
-    return products(pr, way) != E4M3 or device.backend != "cuda" or int(device.arch[3:].rstrip("af")) >= 89
+    return products(pr, way) != E4M3 or not device.is_cuda or device.capability >= architectures.E4M3
 
 
 RULES = (

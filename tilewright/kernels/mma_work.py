@@ -30,7 +30,7 @@ COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory
 PRODUCT = 16 * 16 * 16  # products of f16 in two instructions m16n8k16; as long as two of i8 or tf32 take
 # By PRODUCTS: instructions m16n8 of a piece, sums of a thread beside them, instructions for its fragments.
 _ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
-_ISSUED_SM_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
+_ISSUED_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -44,7 +44,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     x_bytes, w_bytes = 16 * turns * cf["chunks"] * sz.pb, 16 * turns * cf["chunks"] * sz.kb
     filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
     gathered = cf["x"] == GATHERED
-    issued = _ISSUED_SM_90 if device.arch == "sm_90" else _ISSUED
+    issued = _ISSUED_90 if device.capability == 90 else _ISSUED
     multiplies, adds, prepares = issued[products(pr, cf["x"])]
     x_slots = sz.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if gathered else 6.0)
     x_first = sz.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps

@@ -53,7 +53,7 @@ def operands(combine: int, x: str = "x") -> tuple[str, ...]:
 
 def zeros_before(device: Device, combine: int) -> tuple[Launch, ...]:
     """The launch that fills y with zeros for shares to be added to, where blocks do not do so (tile.h)."""
-    if combine != ATOMIC or device.backend == "cuda":
+    if combine != ATOMIC or device.is_cuda:
         return ()
     return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)),)
 

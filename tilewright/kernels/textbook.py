@@ -11,7 +11,6 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm_product import product
 from tilewright.kernels.limits import no_kernels
-from tilewright.kernels.reference import sizes
 from tilewright.kernels.textbook_work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
@@ -25,6 +24,7 @@ from tilewright.kernels.textbook_work import (
     work_of,
 )
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 

@@ -1,4 +1,4 @@
-"""Blueprints of the kernels that serve the others: pack, check, flush, and the calibration loops."""
+"""Blueprints of the kernels that serve the others: check, flush, and the calibration loops."""
 
 from __future__ import annotations
 
@@ -6,26 +6,13 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch
-from tilewright.kernels.reference import sizes, spread
+from tilewright.kernels.untuned import spread
 from tilewright.problem import DTYPES, Problem
 
 CHECK_FIGURES = 8
 PEAK_FLOATS = 256
 # Multiply-adds of a thread, about: half a millisecond on a full GPU, a millisecond on a CPU.
 _GPU_OPERATIONS, _CPU_OPERATIONS = 1 << 16, 1 << 20
-
-
-def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
-    """Return the launch that packs a kcrs filter for a kernel: buffers w, packed."""
-    nbytes = kernel.packed_bytes
-    blocks, defines = spread(device, nbytes // (8 if problem.dtype == "f64" else 4))
-    big = dict(OFFSET64=int(nbytes >= 1 << 31))
-    return Blueprint(
-        source=kernel.packer,
-        defines=tuple((sizes(problem.plain) | dict(kernel.pack or ()) | defines | big).items()),
-        launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
-        packed_bytes=0,
-    )
 
 
 def check(problem: Problem, device: Device) -> Blueprint:

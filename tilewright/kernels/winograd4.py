@@ -17,8 +17,8 @@ from tilewright.kernels.direct_cpu import WORKERS
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm import Gemm
 from tilewright.kernels.limits import no_gpu
-from tilewright.kernels.reference import sizes
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 

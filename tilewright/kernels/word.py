@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.architectures import f64_slots
 from tilewright.device import Device
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -47,13 +48,12 @@ def read_bytes(pr: Problem) -> float:
 def issue_slots(pr: Problem, device: Device) -> int:
     """Issue slots of one multiply-add of words, where an f32 one takes one.
 
-    On a CPU an f64 vector has half the lanes instead, and dot4 is some eight instructions. On a GPU f64
-    is half as fast as f32 for compute capability 8.0, 9.0 and 10.0, else 1/64 (source: the table of
-    instruction throughputs of the CUDA programming guide); dp4a, which that table leaves out, is taken
-    to be as fast as its integer multiply-add: half of f32's.
+    On a CPU an f64 vector has half the lanes instead, and dot4 is some eight instructions. On a GPU dp4a,
+    which the CUDA programming guide's table of throughputs leaves out, is taken to be as fast as its integer
+    multiply-add: half of f32's.
     """
     if not device.is_gpu:
         return 8 if pr.dtype == "i8" else 1
     if pr.dtype == "f64":
-        return 2 if device.arch in ("sm_80", "sm_90", "sm_100") else 64
+        return f64_slots(device.capability)
     return 2 if pr.dtype == "i8" else 1

@@ -89,7 +89,7 @@ def profiled(plan: Plan, timeout_s: float = TIMEOUT_S) -> Profile:
     Raises:
         NoCounters: ncu is missing, not permitted, or failed; says which.
     """
-    if plan.device.backend != "cuda":
+    if not plan.device.is_cuda:
         raise NoCounters("counters are read on CUDA devices only")
     tool = shutil.which("ncu")
     if tool is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.architectures import CHAINED
 from tilewright.errors import ArrayError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.runtime import rates
@@ -73,7 +74,7 @@ class CudaRuntime:
         self.device = rates.calibrated(facts(driver, self._gpu, index))
         # Whether a launch may overlap the one before it: since Hopper, and a late cuda.core.
         knows = hasattr(self._core.LaunchConfig, "programmatic_stream_serialization")
-        self._chains = knows and int(self.device.arch.removeprefix("sm_").rstrip("af")) >= 90
+        self._chains = knows and self.device.capability >= CHAINED
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     @in_context

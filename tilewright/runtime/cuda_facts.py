@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from typing import Any
 
-from tilewright.device import Device, Rates, tensor_macs
+from tilewright.architectures import REGS_PER_THREAD, WARP, f32_lanes, max_cluster, tensor_macs
+from tilewright.device import Device, Rates
 from tilewright.errors import RunError
 
 
@@ -26,22 +27,21 @@ def facts(driver: Any, gpu: Any, index: int) -> Device:
         kind = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(check(driver.cuDeviceGetAttribute(kind, handle)))
 
-    major, minor = get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")
+    number = 10 * get("COMPUTE_CAPABILITY_MAJOR") + get("COMPUTE_CAPABILITY_MINOR")
     units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6 or 1.5
-    lanes = 64 if (major, minor) in ((7, 0), (7, 5), (8, 0)) else 128  # f32 multiply-adds a clock
     read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
     return Device(
-        name=str(gpu.name), backend="cuda", index=index, arch=f"sm_{major}{minor}", units=units, lanes=32,
-        max_threads=get("MAX_THREADS_PER_BLOCK"), regs_per_thread=255,
+        name=str(gpu.name), backend="cuda", index=index, arch=f"sm_{number}", units=units, lanes=WARP,
+        max_threads=get("MAX_THREADS_PER_BLOCK"), regs_per_thread=REGS_PER_THREAD,
         regs_per_unit=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
         threads_per_unit=get("MAX_THREADS_PER_MULTIPROCESSOR"),
         blocks_per_unit=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
         shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         shared_per_unit=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-        l2_bytes=get("L2_CACHE_SIZE"), clock_ghz=ghz, max_cluster=8 if major >= 9 else 1,
+        l2_bytes=get("L2_CACHE_SIZE"), clock_ghz=ghz, max_cluster=max_cluster(number),
         driver=_driver_version(driver),
-        rates=Rates(3.3, 0.9 * read if read else 500.0, units * lanes * 2 * ghz / 1e3, "default"),
-        tensor_macs=tensor_macs(f"sm_{major}{minor}"),
+        rates=Rates(3.3, 0.9 * read if read else 500.0, units * f32_lanes(number) * 2 * ghz / 1e3, "default"),
+        tensor_macs=tensor_macs(number),
     )  # fmt: skip
 
 

@@ -14,9 +14,10 @@ from tilewright.device import Device, Rates
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, CompileError, OutOfMemory, how_to_get
 from tilewright.kernels.family import Blueprint, Launch
-from tilewright.kernels.reference import numpy_pool, numpy_sums, problem_of
+from tilewright.kernels.reference import numpy_pool, numpy_sums
 from tilewright.kernels.requant import numpy_scaled
 from tilewright.kernels.source import full_source
+from tilewright.kernels.untuned import problem_of
 from tilewright.problem import Problem
 from tilewright.runtime import cache
 from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources

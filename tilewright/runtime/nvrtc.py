@@ -9,6 +9,7 @@ import time
 from functools import lru_cache
 from typing import Any
 
+from tilewright.architectures import capability
 from tilewright.errors import CompileError, DeviceError, how_to_get
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.source import full_source
@@ -16,7 +17,6 @@ from tilewright.runtime import cache
 from tilewright.runtime.base import Built, Resources
 
 _IMPORTING = threading.Lock()  # threads that import cuda.core at once see it half made
-_ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _LOST = re.compile(r"\(C75\d\d\)[^\n]*(?:serialized|ignored)[^\n]*")  # wgmma one by one, setmaxnreg ignored
@@ -71,7 +71,7 @@ def compile_cuda(blueprint: Blueprint, arch: str, spills: bool = False) -> Built
             (``spills``): it is right then, and slow.
         DeviceError: no NVRTC.
     """
-    if not _ARCH.fullmatch(arch):
+    if not capability(arch):
         raise CompileError(f"architecture {arch!r}: must look like sm_90")
     arch = blueprint.target(arch)
     source = full_source(blueprint)

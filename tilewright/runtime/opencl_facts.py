@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tilewright.architectures import WARP
 from tilewright.device import Device, Rates
 
 _AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
@@ -18,7 +19,7 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
     A CPU core stands for a unit and a vector element for a lane; its vector registers (32 with
     512-bit vectors, else 16) times their elements stand for the registers of a thread.
     """
-    lanes = _lanes(device) if cpu else 32
+    lanes = _lanes(device) if cpu else WARP
     registers = (32 if lanes >= 16 else 16) * lanes if cpu else 255
     units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3
     peak = units * min(lanes, 8) * 4 * ghz / 1e3  # 16 multiply-adds a cycle, as most cores with AVX do

@@ -208,7 +208,7 @@ def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads
             return str(error)
         return ""
 
-    if runtime.device.backend != "cuda":
+    if not runtime.device.is_cuda:
         return [refusal(config) for config in configs]
     pool = ThreadPoolExecutor(threads)
     try:

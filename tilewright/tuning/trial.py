@@ -12,8 +12,8 @@ from dataclasses import replace
 from tilewright import kernels
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.execution import EXTRAS, UNUSED_BYTES
-from tilewright.kernels import tools
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config
+from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.runtime import Built, Runtime, open_runtime
@@ -91,7 +91,7 @@ class Trials:
             blueprint = family.blueprint(self.problem, self.device, config)
             self._build(blueprint, max(blueprint.packed_bytes, self.problem.w_bytes))
             if blueprint.pack is not None:
-                packer = tools.pack(self.problem, self.device, blueprint)
+                packer = pack(self.problem, self.device, blueprint)
                 self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
             return Compiled("constraints", _line(error))

@@ -200,7 +200,7 @@ class _Run:
 
     def _keys(self) -> dict[str, str]:
         """Return the source key of each family."""
-        return source_keys(self.families, self.worker.context.get("compiler", ""))
+        return source_keys(self.families, self.device.backend, self.worker.context.get("compiler", ""))
 
     def _wanted(self, config: Config) -> bool:
         """Whether a proposal is to be tried: new, and deterministic if that was asked for."""

@@ -1,0 +1,61 @@
+"""What kernels that nobody tunes are given: a problem's sizes, a plain geometry; and the packing of filters.
+
+Families launch such kernels too: what this module names, their answers hang on (``sources.py``).
+"""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.epilogue import Epilogue
+from tilewright.kernels.family import Blueprint, Launch
+from tilewright.problem import DTYPES, Problem
+
+_LARGE = 1 << 31
+
+
+def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
+    """Return how many blocks an untuned kernel gets, and the defines of ``loop.h``."""
+    cpu = not device.is_gpu
+    threads = 1 if cpu else 256
+    blocks = max(1, min(device.units * (8 if cpu else 16), -(-items // threads)))
+    return blocks, dict(MAX_THREADS=threads, MIN_BLOCKS=1, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
+
+
+def sizes(problem: Problem) -> dict[str, int]:
+    """Return the defines that spell out a problem to the untuned kernels."""
+    pr = problem
+    return dict(
+        SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_R=pr.r, SIZE_S=pr.s,
+        SIZE_P=pr.p, SIZE_Q=pr.q, Y_P=pr.y_p, Y_Q=pr.y_q, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups,
+        PAD_TOP=pr.pad[0], PAD_BOTTOM=pr.pad[1], PAD_LEFT=pr.pad[2], PAD_RIGHT=pr.pad[3],
+        STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
+        DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1], DTYPE=DTYPES.index(pr.dtype),
+        X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
+        **pr.epilogue.defines(pr.dtype),
+        OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE),
+    )  # fmt: skip
+
+
+def problem_of(defines: dict[str, int]) -> Problem:
+    """Return the problem that ``sizes`` spelt out."""
+    d = defines
+    return Problem(
+        n=d["SIZE_N"], c=d["SIZE_C"], h=d["SIZE_H"], w=d["SIZE_W"], k=d["SIZE_K"], r=d["SIZE_R"],
+        s=d["SIZE_S"], pad=(d["PAD_TOP"], d["PAD_BOTTOM"], d["PAD_LEFT"], d["PAD_RIGHT"]),
+        stride=(d["STRIDE_H"], d["STRIDE_W"]), dilation=(d["DILATION_H"], d["DILATION_W"]),
+        groups=d["GROUP_COUNT"], dtype=DTYPES[d["DTYPE"]], layout_in="nhwc" if d["X_NHWC"] else "nchw",
+        layout_out="nhwc" if d["Y_NHWC"] else "nchw", epilogue=Epilogue.of(d, DTYPES[d["DTYPE"]]),
+    )  # fmt: skip
+
+
+def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
+    """Return the launch that packs a kcrs filter for a kernel: buffers w, packed."""
+    nbytes = kernel.packed_bytes
+    blocks, defines = spread(device, nbytes // (8 if problem.dtype == "f64" else 4))
+    big = dict(OFFSET64=int(nbytes >= 1 << 31))
+    return Blueprint(
+        source=kernel.packer,
+        defines=tuple((sizes(problem.plain) | dict(kernel.pack or ()) | defines | big).items()),
+        launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
+        packed_bytes=0,
+    )
