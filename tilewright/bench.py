@@ -247,8 +247,10 @@ def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:
 def _timed(figure: OurFigure, measured: Measurement | None) -> OurFigure:
     if measured is None:
         return figure
-    times = {"cold_us": measured.cold_us, "warm_us": measured.warm_us, "ci95_us": measured.ci95_us}
-    return replace(figure, **times)  # type: ignore[arg-type]
+    return replace(
+        figure, cold_us=measured.cold_us, warm_us=measured.warm_us, ci95_us=measured.ci95_us,
+        stolen=measured.stolen,
+    )  # fmt: skip
 
 
 def commits(before: str) -> str:

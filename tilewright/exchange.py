@@ -102,7 +102,8 @@ def _measurement(data: object) -> Measurement | None:
 
 def _time(f: Fields) -> Measurement:
     warm = None if f.data.get("warm_us") is None else f.number("warm_us")
-    return Measurement(f.number("cold_us"), f.number("ci95_us"), f.integer("runs", 0, 1 << 40), warm)
+    stolen = f.number("stolen") if "stolen" in f.data else 0.0
+    return Measurement(f.number("cold_us"), f.number("ci95_us"), f.integer("runs", 0, 1 << 40), warm, stolen)
 
 
 # ------------------------------------------------------------------------ files that people share

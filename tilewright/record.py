@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
 PASSING = ("timeout", "runtime")  # may have been the machine's: a later process tries again
 NOISY = 0.05  # of a time: an interval of a larger half width is too wide
+STOLEN = 0.05  # of a CPU's time: where its host takes more, times are not to be relied on
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,27 @@ class Measurement:
         ci95_us: half width of the 95% interval of the median, in us.
         warm_us: time of one run in a long row of runs, in us (None: not taken).
         runs: how many cold runs the median is of.
+        stolen: share of the time that the CPU's host gave to others while this was measured.
     """
 
     cold_us: float
     ci95_us: float
     runs: int
     warm_us: float | None = None
+    stolen: float = 0.0
 
     @property
     def noisy(self) -> bool:
-        """Whether the interval is too wide for the time to be relied on."""
-        return is_noisy(self.cold_us, self.ci95_us)
+        """Whether the time is not to be relied on."""
+        return is_noisy(self.cold_us, self.ci95_us, self.stolen)
 
 
-def is_noisy(cold_us: float, ci95_us: float) -> bool:
-    """Whether the half width of an interval is over 5% of the time, and over a GPU clock's 0.3 us."""
-    return ci95_us > max(NOISY * cold_us, 0.3)
+def is_noisy(cold_us: float, ci95_us: float, stolen: float = 0.0) -> bool:
+    """Whether the half width of an interval is over 5% of the time, and over a GPU clock's 0.3 us.
+
+    Or the host took over 5% of the CPU's time meanwhile.
+    """
+    return ci95_us > max(NOISY * cold_us, 0.3) or stolen > STOLEN
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class OurFigure:
         cold_us: median time with flushed caches, in us.
         warm_us: time of one run in a long row, in us.
         ci95_us: half width of the 95% interval of the cold median, in us.
+        stolen: share of the time that the CPU's host gave to others while this was measured.
         max_error: largest |y - reference|.
         error_bound: the a-priori bound where the error is largest relative to it.
         worst: largest error / bound over all elements.
@@ -38,6 +39,7 @@ class OurFigure:
     cold_us: float | None = None
     warm_us: float | None = None
     ci95_us: float | None = None
+    stolen: float = 0.0
     max_error: float | None = None
     error_bound: float | None = None
     worst: float | None = None
@@ -51,8 +53,8 @@ class OurFigure:
 
     @property
     def noisy(self) -> bool:
-        """Whether the interval is too wide for the time to be relied on."""
-        return self.cold_us is not None and is_noisy(self.cold_us, self.ci95_us or 0.0)
+        """Whether the time is not to be relied on."""
+        return self.cold_us is not None and is_noisy(self.cold_us, self.ci95_us or 0.0, self.stolen)
 
 
 @dataclass(frozen=True)
@@ -128,5 +130,6 @@ class BenchRow:
                     figure[key] = round(value, 3)
             figure.pop("reason") if not figure["reason"] else None
         row["floor_us"] = round(self.floor_us, 3)
+        row["ours"]["stolen"] = round(self.ours.stolen, 3)
         row["ours"]["noisy"] = self.ours.noisy
         return row

@@ -44,6 +44,9 @@ SHAPES = (  # {} stands for the dtype
 )
 OF_OTHER_FAMILIES = (
     ("grouped", "n2c8h9w7k8r3s3p1g8-{}+bias"),  # depthwise
+    ("grouped", "n2c6h19w37k6r3s5p1.2.3.0u2x2d1x2g6-{}+bias+add+relu"),  # over columns
+    ("grouped", "n1c9h7w41k12r2s3p2u1x3g3-{}+relu"),
+    ("grouped", "n1c10h12w18k10r3s3p1g10-{}+bias+maxpool2"),
     ("grouped", "n1c24h11w12k24r3s3p1u2g24-{}-nhwc+relu"),
     ("grouped", "n1c24h8w9k24r3s3p2d2g12-{}-nchw2nhwc+add"),
     ("grouped", "n2c16h7w8k24r3s2p1.0.0.1g4-{}-nhwc+maxpool2"),

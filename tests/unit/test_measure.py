@@ -7,9 +7,11 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tilewright.tuning import measure as measuring
 from tilewright.tuning.measure import Limits, interval_rank, measure, median_interval, precise, summary
 
 
@@ -20,6 +22,7 @@ class FakeClock:
         self.log: list[tuple[str, bool]] = []
         self.warm_counts: list[int] = []
         self.seconds = 0.0
+        self.unified = False  # a GPU
         self._said = ("", 0.0)
 
     def contestant(self, name: str, times: Iterator[float]) -> Callable[[], None]:
@@ -190,3 +193,43 @@ def test_slow_kernels_get_a_short_warm_row() -> None:
 
 def test_without_contestants_there_is_nothing_to_measure() -> None:
     assert measure({}, FakeClock()) == {}
+
+
+def stat(user: int, idle: int, steal: int) -> str:
+    return f"cpu  {user} 7 30 {idle} 50 0 10 {steal} 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
+
+
+@pytest.mark.parametrize(
+    ("unified", "after", "stolen"),
+    [
+        (True, stat(180, 9000, 120), 0.2), (True, stat(200, 9000, 100), 0.0),
+        (True, stat(100, 9000, 100), 0.0), (True, "intr 0\n", 0.0), (True, "cpu 1 2 3\n", 0.0),
+        (False, stat(180, 9000, 120), 0.0),
+    ],
+)  # fmt: skip
+def test_time_that_the_host_of_a_cpu_took_is_noise(
+    unified: bool, after: str, stolen: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "stat"
+    place.write_text(stat(100, 500, 100))
+    monkeypatch.setattr(measuring, "PROC_STAT", place)
+    clock = FakeClock()
+    clock.unified = unified
+    times = clock.contestant("a", steady(100.0))
+
+    def run() -> None:
+        place.write_text(after)
+        times()
+
+    figure = measure({"a": run}, clock)["a"]
+    assert figure.stolen == pytest.approx(stolen)
+    assert figure.noisy == (stolen > 0)
+
+
+def test_where_the_system_does_not_say_nothing_was_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(measuring, "PROC_STAT", tmp_path / "none")
+    clock = FakeClock()
+    clock.unified = True
+    assert measure({"a": clock.contestant("a", steady(100.0))}, clock)["a"].stolen == 0.0

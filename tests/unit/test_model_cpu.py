@@ -10,7 +10,7 @@ from test_direct_cpu import AVX2, CORES
 
 from tilewright.device import Device, for_architecture
 from tilewright.floor import floor_us
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family, grouped_columns
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
@@ -73,7 +73,8 @@ def _choice(text: str, device: Device) -> str:
         ("n16c512h1w1k1000r1s1-f32", "gemv"), ("n8c4096h1w1k1024r1s1-f16", "direct"),
         ("n8c4096h1w1k1024r1s1-i8", "direct"), ("n1c144h56w56k144r3s3p1u2g144-f32", "grouped"),
         ("n1c384h14w14k384r3s3p1g384-f32", "grouped"), ("n1c32h112w112k32r3s3p1g32-f32-nhwc", "grouped"),
-        ("n1c576h14w14k576r3s3p1u2g576-f32-nhwc", "grouped"), ("n1c256h28w28k256r3s3p1g32-f32", "direct"),
+        ("n1c576h14w14k576r3s3p1u2g576-f32-nhwc", "grouped"), ("n1c256h28w28k256r3s3p1g32-f32", "grouped"),
+        ("n1c32h112w112k32r3s3p1g32-f32", "grouped"), ("n1c512h28w28k512r3s3p1u2g32-f32", "direct"),
     ],
 )  # fmt: skip
 def test_the_first_choice_is_the_family_made_for_the_layer(text: str, best: str) -> None:
@@ -86,8 +87,37 @@ def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
     assert floor_us(problem, CORES) < expected_us < 1.3 * floor_us(problem, CORES)
 
 
-def test_vectors_over_groups_are_best_as_wide_as_the_cores() -> None:
-    """PoCL calls a function for each load of a shorter one."""
-    problem = Problem.parse("n1c192h28w28k192r3s3p1g192-f32-nhwc")
-    (config, _), *_ = search.rank(problem, CORES, family("grouped"), 1)
-    assert config["v"] == 16
+@pytest.mark.parametrize(
+    ("text", "v"),
+    [
+        ("n1c192h28w28k192r3s3p1g192-f32-nhwc", 16), ("n1c192h28w28k192r3s3p1g192-f64-nhwc", 8),
+        ("n1c32h112w112k32r3s3p1g32-f32", 16), ("n1c96h112w112k96r3s3p1u2g96-i8", 16),
+        ("n1c32h112w112k32r3s3p1g32-f64", 8), ("n1c960h7w7k960r3s3p1g960-f32", 8),  # of rows of 7
+    ],
+)  # fmt: skip
+def test_vectors_of_grouped_are_best_as_wide_as_the_cores(text: str, v: int) -> None:
+    (config, _), *_ = search.rank(Problem.parse(text), CORES, family("grouped"), 1)
+    assert config["v"] == v
+
+
+@pytest.mark.parametrize("text", [
+    "n1c32h112w112k32r3s3p1g32-f32", "n2c12h15w9k18r5s3p2x1u2x1g2-f64", "n1c4h1w90000k4r1s9p0x4g4-f32",
+    "n1c64h9w300k64r3s3p1d1x40g2-f16",
+])  # fmt: skip
+def test_the_input_that_an_item_of_columns_copies_has_room_and_its_tiles_fit(text: str) -> None:
+    problem, kind = Problem.parse(text), family("grouped")
+    wide = [config for config in space(kind, problem, CORES).every() if config["v"] > 1]
+    assert wide
+    for config in wide:
+        cf = config.values
+        rows, columns = grouped_columns.item_sides(problem, CORES, cf)
+        assert cf["th"] <= rows <= problem.p
+        assert columns % cf["v"] == 0
+        copied = grouped_columns.copied_bytes(problem, cf["v"], rows, columns)
+        tile = grouped_columns.copied_bytes(problem, cf["v"], cf["th"], cf["tw"] * cf["v"])
+        assert copied <= max(grouped_columns.NEAR_BYTES, tile) <= grouped_columns.MOST_BYTES, config
+
+
+def test_input_without_room_leaves_single_columns() -> None:
+    problem = Problem.parse("n1c64h400w400k2r101s101g2-f64")
+    assert {config["v"] for config in space(family("grouped"), problem, CORES).every()} == {1}

@@ -16,7 +16,7 @@ import pytest
 
 from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, readme, results
-from tilewright.report.table import Table, bytes_text, markdown, plain, results_table, time_text
+from tilewright.report.table import NOISY_NOTE, Table, bytes_text, markdown, plain, results_table, time_text
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.studies import engine
 
@@ -147,6 +147,19 @@ def test_what_is_to_be_known_of_our_kernel_is_a_note() -> None:
     for row in document["rows"]:
         row["ours"]["note"] = "untuned: the model's choice"
     assert "R2, R3: untuned: the model's choice" in plain(results_table(results.parse(document))).splitlines()
+
+
+def test_time_that_a_host_took_is_marked_and_said_once() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["ours"]["stolen"] = 0.31
+    shown = results_table(results.parse(document))
+    assert [row[2] for row in shown.body] == ["600~", "80†"]
+    assert "~ the host took 31% of the CPU's time while this was measured" in shown.notes
+    assert NOISY_NOTE not in shown.notes
+    document["rows"][1]["ours"] |= {"stolen": 0.09, "ci95_us": 9.0}
+    assert any("took up to 31%" in note for note in results_table(results.parse(document)).notes)
+    document["rows"][1]["ours"]["stolen"] = 0.0
+    assert NOISY_NOTE in results_table(results.parse(document)).notes
 
 
 def test_no_rows_is_a_table_with_a_head() -> None:

@@ -9,7 +9,7 @@ from tilewright.cli.screen import emit, foretell
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.report.table import NOISY_MARK, NOISY_NOTE, Table, bytes_text, time_text
+from tilewright.report.table import NOISY_MARK, Table, bytes_text, noisy_notes, time_text
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -48,9 +48,11 @@ def run(
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    shown = {_LABELS.get(k, k.replace("_", " ")): _value(k, v) for k, v in facts.items() if k != "noisy"}
+    trust = facts["noisy"], facts["stolen"]
+    values = {k: v for k, v in facts.items() if k not in ("noisy", "stolen")}
+    shown = {_LABELS.get(k, k.replace("_", " ")): _value(k, v) for k, v in values.items()}
     shown["cold us"] += NOISY_MARK * facts["noisy"]
-    return Table("", ("", ""), tuple(shown.items()), (NOISY_NOTE,) if facts["noisy"] else (), words=True)
+    return Table("", ("", ""), tuple(shown.items()), noisy_notes([trust]), words=True)
 
 
 def _value(name: str, value: str | float | int) -> str:
@@ -81,4 +83,5 @@ def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> 
         "error_over_bound": check.worst,
         "workspace_bytes": candidate.plan.workspace_bytes,
         "noisy": figure.noisy,
+        "stolen": figure.stolen,
     }

@@ -13,12 +13,12 @@ from tilewright.errors import CompileError, ProblemError, RunError, count
 from tilewright.report.table import (
     BEATS_NOTE,
     NOISY_MARK,
-    NOISY_NOTE,
     NONE,
     Table,
     beats_floor,
     bytes_text,
     floor_text,
+    noisy_notes,
     time_text,
 )
 from tilewright.shapes import Layer
@@ -109,6 +109,7 @@ def _row(search: Search, layer: Layer, alone: bool) -> Row:
         "tune_s": winner.seconds,
         "note": winner.note,
         "noisy": record.measurement.noisy,
+        "stolen": record.measurement.stolen,
         "stopped": winner.stopped,
     }
 
@@ -122,7 +123,7 @@ def _line(row: Row) -> str:
 def _table(rows: list[Row]) -> Table:
     head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
     notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
-    notes += (NOISY_NOTE,) if any(row.get("noisy") for row in rows) else ()
+    notes += noisy_notes((row["noisy"], row["stolen"]) for row in rows if "noisy" in row)
     notes += (BEATS_NOTE,) if any(beats_floor(_share(row)) for row in rows) else ()
     return Table("", head, tuple(map(_cells, rows)), notes)
 

@@ -6,6 +6,7 @@ There is little arithmetic for each input: what limits is how soon its bytes are
 from __future__ import annotations
 
 from tilewright.device import Device
+from tilewright.kernels import grouped_columns
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.limits import RESIDENT, fits_registers, no_kernels
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
@@ -26,7 +27,6 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the
 # Instructions of a core: of an item, an input, an output. Source: fitted to 127 configs of 19 layers on 4
 # cores of a Sapphire Rapids (PoCL 3).
 ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
-MOST_LANES = {"f64": 4, "i8": 8}  # of PoCL's vectors: it loads no int16, and loses a kernel with double8
 Values = dict[str, int]
 
 
@@ -41,6 +41,11 @@ def channels_read(pr: Problem, v: int) -> int:
         return v
     quads = v == 4 and pr.cg % 4 == 0 and pr.layout_in == "nhwc"
     return v if quads and pr.dtype != "i8" else 1
+
+
+def _over_columns(pr: Problem, device: Device, v: int) -> bool:
+    """Whether a vector lies over the columns of a row, in a kernel of its own."""
+    return v > 1 and grouped_columns.possible(pr, device)
 
 
 def rows(pr: Problem, th: int) -> int:
@@ -70,12 +75,17 @@ class Grouped(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         gpu, together = device.is_gpu, problem.k if across(problem) else problem.kg
-        most = min(device.lanes, MOST_LANES.get(problem.dtype, 16))
+        most = min(device.lanes // word_registers(problem), 16)
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
+        vectors = Param("v", tuple(v for v in widths if together % v == 0), "output channels of a vector")
+        wide = "output columns a thread"
+        if grouped_columns.possible(problem, device):
+            vectors = Param("v", grouped_columns.widths(problem, most), "output columns of a vector")
+            wide = "vectors of a row a thread"
         return (
-            Param("v", tuple(v for v in widths if together % v == 0), "output channels of a vector"),
+            vectors,
             Param("th", up_to(problem.p, (1, 2, 3, 4, 7, 8)), "output rows a thread"),
-            Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), "output columns a thread"),
+            Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), wide),
             Param("threads", (32, 64, 128, 256) if gpu else (1,), "threads of a block"),
             Param("mb", (1, 2, 4, 8, 12, 16) if gpu else (1,),
                   "blocks that a unit holds at once (bounds the registers of a thread)"),
@@ -89,10 +99,14 @@ class Grouped(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
+        if _over_columns(problem, device, config["v"]):
+            return grouped_columns.blueprint(problem, device, config.values)
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block does, and one thread of a GPU."""
+        if _over_columns(problem, device, config["v"]):
+            return grouped_columns.work(problem, device, config.values)
         return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
     def chain(self, problem: Problem, config: Config) -> int:
@@ -100,8 +114,10 @@ class Grouped(Family):
         return problem.cg * problem.r * problem.s
 
 
-def _body(pr: Problem, v: int, th: int, tw: int) -> int:
+def _body(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
     """Multiply-adds of one turn over the channels."""
+    if _over_columns(pr, device, v):
+        return pr.r * pr.s * th * tw  # of vectors
     each = 1 if across(pr) else channels_read(pr, v)
     return pr.r * pr.s * v * th * tw * each
 
@@ -120,12 +136,16 @@ def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, thread
 RULES = (
     Rule("registers_lane", lambda problem, device, v, th, tw: _registers_fit(problem, device, v, th, tw, 32),
          "more registers than a thread has"),
-    Rule("body", lambda problem, v, th, tw: _body(problem, v, th, tw) <= MOST_BODY or th * tw * v == 1,
+    Rule("body", lambda problem, device, v, th, tw:
+         th * tw * v == 1 or _body(problem, device, v, th, tw) <= MOST_BODY,
          "the loop's body overflows the instruction cache"),
     Rule("registers", lambda problem, device, v, th, tw, threads, mb: _registers_fit(
         problem, device, v, th, tw, threads * mb),
         "more registers than a unit has: the compiler would spill"),
     RESIDENT,
+    Rule("columns", lambda problem, device, v, th, tw:
+         not _over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
+         "vectors past the end of a row, or more input than a thread has room for"),
     Rule("pool", lambda problem, combine: (combine == TWO_PASS) == bool(problem.epilogue.pool),
          "the second kernel is there to pool"),
 )  # fmt: skip

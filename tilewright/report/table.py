@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.errors import count
-from tilewright.record import NOISY
+from tilewright.record import NOISY, STOLEN
 from tilewright.report.results import Results
 from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
@@ -172,8 +172,7 @@ def _notes(results: Results) -> list[str]:
         )
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
-    if any(row.ours.noisy for row in results.rows):
-        notes.append(NOISY_NOTE)
+    notes += noisy_notes((row.ours.noisy, row.ours.stolen) for row in results.rows)
     if any(beats_floor(row.floor_share) for row in results.rows):
         notes.append(BEATS_NOTE)
     remarks = dict.fromkeys(row.ours.note for row in results.rows if row.ours.note and row.ours.cold_us)
@@ -181,6 +180,16 @@ def _notes(results: Results) -> list[str]:
         layers = ", ".join(row.name for row in results.rows if row.ours.note == remark)
         notes.append(f"{layers}: {_short(remark)}")
     return [*notes, *_absences(results)]
+
+
+def noisy_notes(figures: Iterable[tuple[bool, float]]) -> tuple[str, ...]:
+    """Say why times have their mark, of figures that are noisy or not, and how much a CPU's host took."""
+    stolen = [share for noisy, share in figures if noisy]
+    wide = (NOISY_NOTE,) if any(share <= STOLEN for share in stolen) else ()
+    if (most := max(stolen, default=0.0)) <= STOLEN:
+        return wide
+    taken = f"{most:.0%}" if len(stolen) == 1 else f"up to {most:.0%}"
+    return *wide, f"{NOISY_MARK} the host took {taken} of the CPU's time while this was measured"
 
 
 def _absences(results: Results) -> Iterator[str]:

@@ -9,13 +9,16 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Protocol
 
 from tilewright.record import Measurement
 
 Run = Callable[[], None]
+PROC_STAT = Path("/proc/stat")
 _WARM_US = 20_000.0  # how long one warm row of runs may take
 FEWEST = 6  # fewest samples whose range is a 95% interval of the median: 1 - 2 / 2^6
 
@@ -124,6 +127,8 @@ def measure(
     if not contestants:
         return {}
     limits = limits or Limits()
+    on_cpu = getattr(clock, "unified", False)
+    before = ticks() if on_cpu else (0, 0)
     times: dict[str, list[float]] = {name: [] for name in contestants}
     alive = list(contestants)
     order = random.Random(0)
@@ -137,7 +142,21 @@ def measure(
             break
         if _settled(times, alive, done, limits):
             break
-    return {n: summary(times[n], _warm(contestants[n], clock, times[n], limits)) for n in contestants}
+    found = {n: summary(times[n], _warm(contestants[n], clock, times[n], limits)) for n in contestants}
+    stolen, busy = (now - then for now, then in zip(ticks() if on_cpu else before, before, strict=True))
+    return {n: replace(figure, stolen=stolen / busy if busy > 0 else 0.0) for n, figure in found.items()}
+
+
+def ticks() -> tuple[int, int]:
+    """Return the time that a virtual machine's host gave to others, and that the machine was not idle.
+
+    In ticks of all cores, since the start; zeros where the system does not say (no Linux).
+    """
+    with suppress(OSError, ValueError):
+        name, *words = PROC_STAT.read_text(encoding="ascii").partition("\n")[0].split()[:9]
+        user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, words)
+        return steal, user + nice + system + irq + softirq + steal
+    return 0, 0
 
 
 def ranking(figures: Mapping[str, Measurement]) -> list[str]:

@@ -1,0 +1,203 @@
+// grouped on CPU cores, nchw to nchw: lanes over the columns of a row (grouped.cu has the formula).
+//
+// x, y: nchw.  w: packed [k][c][r][s] in words of DTYPE (word.h): a filter is one run of memory.
+//
+//   item     ITEM_ROWS x ITEM_COLUMNS pixels of the KG channels of one group. Its input is copied once, each
+//            number as acc_t, with zeros as padding: no load below asks where the image ends
+//   tile     TH rows x TW vectors of VECTOR columns of one channel, in registers
+//
+//      line h     0 | x0 x1 x2 x3 ...       s = 0: |0  x0 x1 x2|  s = 1: |x0 x1 x2 x3|  s = 2: |x1 ...
+//      line h+1   0 | ...                   times the tap w[k][c][r][s], one number for all lanes
+//
+// A loaded vector is multiplied by the taps of all output rows that it lies under, as in grouped.cu. Stride 2: of
+// two vectors every other lane, even or odd ones.
+// The last vector of a row ends with the row, the last tile of an image with the image: some outputs are made
+// twice, by one thread, and only rows shorter than a vector are stored one number at a time.
+// Example: MB1 (112x112, 3x3), VECTOR = 16, TH = 4, TW = 1: an item of 28 x 112 pixels copies 30 lines of 114;
+// 18 vectors read for 36 multiply-adds.
+
+#include "loop.h"
+
+#define KB 1
+#define HB 1
+#define WB 1
+#define SC 1
+#define SG 1
+#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)           // lines under a tile
+#define LINES ((ITEM_ROWS - 1) * STR_H + (R - 1) * DIL_H + 1)   // and under an item
+#define USED ((ITEM_COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1) // of a line; vectors hang over
+#define LINE ((USED + 2 * VECTOR - 1) / VECTOR * VECTOR)
+#define ITEMS ((offset_t)N * (K / KG) * P_BLOCKS * Q_BLOCKS)
+#define X_ALL ((offset_t)N * C * H * W)
+
+#include "tile.h"
+
+typedef struct {
+    int n, group, p, q;
+} Item;
+
+INLINE int least(int a, int b) { return a < b ? a : b; }
+INLINE int most(int a, int b) { return a > b ? a : b; }
+
+INLINE Item find_item(offset_t i) {
+    Item at;
+    at.q = least(i % Q_BLOCKS * ITEM_COLUMNS, most(Q - VECTOR, 0));
+    i /= Q_BLOCKS;
+    at.p = least(i % P_BLOCKS * ITEM_ROWS, P - TH);
+    i /= P_BLOCKS;
+    at.group = i % (K / KG);
+    at.n = i / (K / KG);
+    return at;
+}
+
+// Elements of 16 bits, many at once: one by one they take several times as long.
+#if DTYPE == 3
+typedef TW_JOIN(uint, VECTOR) uints;
+typedef TW_JOIN(ushort, VECTOR) ushorts;
+#elif DTYPE == 2 && defined(__F16C__)
+#define HALVES
+typedef __fp16 halves __attribute__((ext_vector_type(VECTOR), aligned(2)));
+#endif
+
+// VECTOR elements of x from `at` on; beyond the end of a row they are not used.
+INLINE vec load_inputs(const GLOBAL in_t *x, offset_t at) {
+    acc_t v[VECTOR];
+    if (at + VECTOR > X_ALL) {
+        UNROLL for (int i = 0; i < VECTOR; i++) v[i] = at + i < X_ALL ? widened(x[at + i]) : 0;
+        return vec_pack(v);
+    }
+#if DTYPE < 2
+    return vec_load(x + at);
+#elif DTYPE == 4
+    return __builtin_convertvector(vec_load((const GLOBAL char *)(x + at)), vec);
+#elif DTYPE == 3
+    return __builtin_astype(__builtin_convertvector(vec_load(x + at), uints) << 16, vec);
+#elif defined(HALVES)
+    return __builtin_convertvector(*(const GLOBAL halves *)(x + at), vec);
+#else
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = widened(x[at + i]);
+    return vec_pack(v);
+#endif
+}
+
+// Copy a line whose first column is w0 from a row of x, or zeros; what hangs over is overwritten by what follows.
+INLINE void copy_line(acc_t *line, const GLOBAL in_t *x, offset_t row, int w0, int inside) {
+    int left = inside ? least(most(-w0, 0), USED) : USED;  // columns [left, right) lie in the image
+    int right = inside ? most(least(W - w0, USED), left) : USED;
+    vec zeros;
+    vec_zero(&zeros);
+    NO_UNROLL for (int j = 0; j < left; j += VECTOR) vec_store(line + j, zeros);
+    NO_UNROLL for (int j = left; j < right; j += VECTOR) vec_store(line + j, load_inputs(x, row + w0 + j));
+    NO_UNROLL for (int j = right; j < USED; j += VECTOR) vec_store(line + j, zeros);
+}
+
+// Column `s` of the filter under VECTOR outputs: every STR_W-th number of a line.
+INLINE vec load_columns(const acc_t *line, int s) {
+#if STR_W == 1
+    return vec_load(line + s * DIL_W);
+#elif STR_W == 2
+    vec a = vec_load(line + s * DIL_W / 2 * 2), b = vec_load(line + s * DIL_W / 2 * 2 + VECTOR);
+    return s * DIL_W % 2 ? (vec)(a.odd, b.odd) : (vec)(a.even, b.even);
+#else
+    acc_t v[VECTOR];
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = line[i * STR_W + s * DIL_W];
+    return vec_pack(v);
+#endif
+}
+
+INLINE acc_t tap_of(const GLOBAL acc_t *taps, int c, int rs) {
+#if DTYPE == 4
+    return taps[c / 4 * (R * S) + rs] << (24 - c % 4 * 8) >> 24;
+#else
+    return taps[c * (R * S) + rs];
+#endif
+}
+
+// acc += the products of channel c; `line` is the tile's first, columns[j] where its vector j begins.
+INLINE void add_channel(vec acc[TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c) {
+    UNROLL for (int i = 0; i < ROWS; i++)
+        UNROLL for (int s = 0; s < S; s++) {
+            vec x[TW];
+            UNROLL for (int j = 0; j < TW; j++) x[j] = load_columns(line + i * LINE + columns[j] * STR_W, s);
+            UNROLL for (int b = 0; b < TH; b++)
+                UNROLL for (int r = 0; r < R; r++)
+                    if (b * STR_H + r * DIL_H == i) {
+                        acc_t tap = tap_of(taps, c, r * S + s);
+                        UNROLL for (int j = 0; j < TW; j++) acc[b][j] += tap * x[j];
+                    }
+        }
+}
+
+// VECTOR neighbours of channel k from element `to` of the sums' image on.
+INLINE vec finish_vector(vec v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
+    if (!EPILOGUE_HERE) return v;
+    if (SCALED) v *= (acc_t)NUMBER(ALPHA);
+#if ADD
+    acc_t more[VECTOR];
+    UNROLL for (int i = 0; i < VECTOR; i++) more[i] = out_load(z + to + i);
+    v += (acc_t)NUMBER(BETA) * vec_pack(more);
+#endif
+    if (BIAS) v += out_load(bias + k);
+    if (ACT == 1) return v < 0 ? (vec)(0) : v;
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = activated(v[i]);
+    return v;
+}
+
+INLINE void store_outs(GLOBAL y_t *to, vec v) {
+#if DTYPE < 2 || DTYPE == 4 || COMBINE == TWO_PASS
+    vec_store(to, v);
+#elif DTYPE == 3  // as float_bfloat does
+    uints bits = __builtin_astype(v, uints);
+    bits = v != v ? (uints)(0x7fc0) : bits + 0x7fff + (bits >> 16 & 1) >> 16;
+    vec_store(to, __builtin_convertvector(bits, ushorts));
+#elif defined(HALVES)
+    *(GLOBAL halves *)to = __builtin_convertvector(v, halves);
+#else
+    acc_t one[VECTOR];
+    vec_unpack(one, v);
+    Y_STORE(VECTOR, to, one);
+#endif
+}
+
+INLINE void store_vector(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to, vec v) {
+#if Q < VECTOR
+    acc_t one[VECTOR];
+    vec_unpack(one, v);
+    UNROLL for (int i = 0; i < Q; i++) y[to + i] = y_of(epilogue(one[i], bias, k, z, to + i));
+#else
+    store_outs(y + to, finish_vector(v, bias, k, z, to));
+#endif
+}
+
+HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+                   const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, offset_t item) {
+    acc_t lines[CG * LINES * LINE] __attribute__((aligned(64)));
+    Item at = find_item(item);
+    int h0 = at.p * STR_H - PAD_T, w0 = at.q * STR_W - PAD_L;
+    NO_UNROLL for (int c = 0; c < CG; c++)
+        NO_UNROLL for (int i = 0; i < LINES; i++) {
+            int inside = (unsigned)(h0 + i) < H;
+            offset_t row = X_AT(at.n, at.group * CG + c, inside ? h0 + i : 0, 0);
+            copy_line(lines + (c * LINES + i) * LINE, x, row, w0, inside);
+        }
+    int rows = least(ITEM_ROWS, P - at.p), width = most(least(ITEM_COLUMNS, Q - at.q), VECTOR);
+    NO_UNROLL for (int k = at.group * KG; k < at.group * KG + KG; k++)
+        NO_UNROLL for (int p0 = 0; p0 < rows; p0 += TH)
+            NO_UNROLL for (int q0 = 0; q0 < width; q0 += TW * VECTOR) {
+                int p = least(p0, rows - TH), columns[TW];
+                UNROLL for (int j = 0; j < TW; j++) columns[j] = least(q0 + j * VECTOR, width - VECTOR);
+                vec acc[TH][TW];
+                UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[b][j]);
+                NO_UNROLL for (int c = 0; c < CG; c++)
+                    add_channel(acc, lines + (c * LINES + p * STR_H) * LINE, columns, w + k * (CW * R * S), c);
+                UNROLL for (int b = 0; b < TH; b++)
+                    UNROLL for (int j = 0; j < TW; j++)
+                        store_vector(y, bias, z, k, Z_AT(at.n, k, at.p + p + b, at.q + columns[j]), acc[b][j]);
+            }
+}
+
+BOUNDED_KERNEL(grouped, 1, 1)
+(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y) {
+    FOR_EACH(item, ITEMS) make_item(x, w, bias, z, y, item);
+}

@@ -1,0 +1,118 @@
+"""The grouped family on CPU cores, nchw to nchw (``grouped_columns.cu``): lanes over the columns of a row."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Launch
+from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines
+from tilewright.kernels.word import filter_bytes, word_bytes, word_registers, words
+from tilewright.kernels.work import CpuWork
+from tilewright.problem import DTYPES, Problem
+
+NEAR_BYTES = 24 << 10  # of an item's copied input: it stays in the first cache, beside what is stored
+MOST_BYTES = 256 << 10  # of it: it lies on the stack of a thread
+ITEMS_EACH = 4  # for each core, where the rows allow: else cores wait for the last one
+RUNS = 8  # of items, for each core: as many blocks are launched
+# Instructions of a core: of an item, a vector copied, a vector stored.
+ITEM, COPYING, STORING = 150.0, 4.0, 4.0
+Values = dict[str, int]
+
+
+def possible(pr: Problem, device: Device) -> bool:
+    """Whether vectors may lie over the columns."""
+    return not device.is_gpu and pr.layout_in == pr.layout_out == "nchw"
+
+
+def widths(pr: Problem, most: int) -> tuple[int, ...]:
+    """Columns of a vector, fewer than half of them past a row's end; one: by the kernel of other layouts."""
+    return tuple(v for v in (1, 2, 4, 8, 16) if v == 1 or v <= most and v < 2 * pr.q)
+
+
+def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
+    """Bytes of the input under so many rows and columns, as an item copies it."""
+    lines = (rows - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    used = (columns - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    return word_bytes(pr) * pr.cg * lines * (ceil_div(used + v - 1, v) * v)
+
+
+def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
+    """Whether a tile has no vector past the end of a row, and its input has room on a stack."""
+    return (tw - 1) * v < pr.q and copied_bytes(pr, v, th, tw * v) <= MOST_BYTES
+
+
+def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
+    """Rows and columns of an item: whole rows, and as many as the first cache and all cores have work for."""
+    v, th, tile = cf["v"], cf["th"], cf["tw"] * cf["v"]
+    columns = ceil_div(pr.q, v) * v
+    while columns > tile and copied_bytes(pr, v, th, columns) > NEAR_BYTES:
+        columns = max(tile, ceil_div(columns, 2 * tile) * tile)
+    rows = pr.p
+    alike = pr.n * pr.groups * ceil_div(pr.q, columns)
+    while rows > th and (
+        copied_bytes(pr, v, rows, columns) > NEAR_BYTES
+        or alike * ceil_div(pr.p, rows) < ITEMS_EACH * device.units
+    ):
+        rows = max(th, ceil_div(rows, 2 * th) * th)
+    return rows, columns
+
+
+def _items(pr: Problem, rows: int, columns: int) -> int:
+    return pr.n * pr.groups * ceil_div(pr.p, rows) * ceil_div(pr.q, columns)
+
+
+def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
+    """Lay out one launch, two where there is a pool."""
+    rows, columns = item_sides(pr, device, cf)
+    blocks = min(_items(pr, rows, columns), RUNS * device.units)
+    combine = cf["combine"]
+    main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), operands(combine))
+    defines = dict(
+        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
+        ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
+        MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
+        DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
+        H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=0,
+        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
+        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 29),
+    )  # fmt: skip
+    return Blueprint(
+        source="grouped_columns.cu", defines=tuple(defines.items()),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
+        pack=(("PACK_K", 1), ("PACK_C", words(pr))),
+        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
+    )  # fmt: skip
+
+
+def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
+    """Count the work of a config."""
+    v, th, tw = cf["v"], cf["th"], cf["tw"]
+    rows, columns = item_sides(pr, device, cf)
+    items = _items(pr, rows, columns)
+    blocks = min(items, RUNS * device.units)
+    run = items / blocks
+    tiles = run * pr.kg * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
+    taps, vectors = pr.cg * pr.r * pr.s, tiles * th * tw
+    lines = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    each = pr.stride[1] if pr.stride[1] < 3 else v  # loads of a vector
+    loads = tiles * pr.cg * lines * pr.s * tw * each
+    copied = copied_bytes(pr, v, rows, columns)
+    copies = copied / (word_bytes(pr) * v)
+    held = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of the filter of a channel
+    intensity = 2.0 * taps * th * tw * tiles / max(1.0, loads)
+    return CpuWork(
+        blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
+        combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=float(word_bytes(pr) * pr.z_elements * (cf["combine"] == TWO_PASS)),
+        useful=pr.z_elements / (blocks * vectors * v),
+        register_intensity=intensity, block_intensity=intensity,
+        vectors=th * tw + tw + 1, width=v * word_registers(pr),
+        multiply_adds=vectors * taps * (2 if pr.dtype == "i8" else 1),
+        filter_loads=tiles * taps, input_loads=loads, turns=round(tiles * pr.cg),
+        copying=run * (ITEM + COPYING * copies), storing=STORING * vectors,
+        filter_bytes=tiles * held, filter_once_bytes=run * pr.kg * held, filter_tile_bytes=held,
+        input_bytes=loads * v * word_bytes(pr) / each, input_tile_bytes=copied,
+    )  # fmt: skip
