@@ -21,7 +21,6 @@ from tilewright.arguments import (
     search_of,
 )  # fmt: skip
 from tilewright.arrays import Array, look, look_at, same_home
-from tilewright.choices import UNVERIFIED
 from tilewright.device import parse_selector
 from tilewright.dispatch import Entry, entry
 from tilewright.dispatch import forget as look_up_again
@@ -33,6 +32,7 @@ from tilewright.layer import LayerPlan, Packed
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, cache, instead_of_numpy, open_runtime
 from tilewright.store import Store
+from tilewright.why import Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
@@ -170,7 +170,8 @@ def plan(
     if config is not None:
         if family is not None:
             raise ConfigError("config and family: give one of them; the config names its family")
-        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), f"chosen by hand{UNVERIFIED}"))
+        why = Why(Origin.BY_HAND, verified=False)
+        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), why))
     named = () if family is None else as_families("family", family)
     kept = as_store(store) or default_store()
     return _layer(entry(layer, runtime, kept, bool(deterministic), named))

@@ -31,6 +31,7 @@ from tilewright.record import PASSING, Record
 from tilewright.runtime.cache import folder
 from tilewright.shipped import all_families, shipped_rows, shipped_winners
 from tilewright.sources import source_key
+from tilewright.why import Origin
 
 Sources = Mapping[str, str] | str | None
 _Found = tuple[Record, str, str]
@@ -174,7 +175,7 @@ class Store:
         hints = [record for record in shipped if record.deterministic >= deterministic]
         for record, source, origin in self._ranked(problem, device_key, deterministic)[::-1]:
             if origin == "imported" or not _same(record, source, source_key):
-                why = origin if origin == "imported" else "older source"
+                why = Origin.IMPORTED if origin == "imported" else Origin.OLDER
                 hints.insert(0, replace(record, context={**record.context, "origin": why}))
         failed = self._failed(problem, device_key, source_key)
         first: dict[str, Record] = {}

@@ -25,6 +25,7 @@ ORDER = (
         "kernels.tile",
         "kernels.source",
         "kernels.work",
+        "why",
     ),
     ("kernels",),
     (
