@@ -176,11 +176,9 @@ def settled(
 ) -> Record | None:
     """Return the winner, if its tuning raced all these families to the end, with these very kernels."""
     best = stored(problem, runtime, store, deterministic, families)
-    if best is None or best.context.get("stage") != "final":
+    if best is None or not best.won:
         return None
-    keys = _keys(problem, runtime, families)
-    raced = best.context.get("raced", " ".join(keys)).split()
-    return best if set(keys) <= set(raced) else None
+    return best if best.raced is None or best.raced >= _keys(problem, runtime, families).keys() else None
 
 
 def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[str, str]:

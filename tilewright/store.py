@@ -114,8 +114,8 @@ class Store:
             raise StoreError(f"nothing tuned could be remembered: {error}") from None
 
     def add(self, record: Record, origin: str = "measured") -> None:
-        """Append one outcome. Its context may name "compiler", and "stage" = "final" for a re-measured
-        finalist, which ``best`` prefers to a time taken during the search."""
+        """Append one outcome. Its context may name "compiler". One that ``won``, a re-measured
+        finalist, ``best`` prefers to a time taken during the search."""
         self.add_all([record], origin)
 
     def add_all(self, records: Iterable[Record], origin: str = "measured") -> None:
@@ -295,7 +295,7 @@ def _row(record: Record, origin: str) -> tuple[object, ...]:
     return (
         time.time(), record.problem, record.device, source, int(record.deterministic), record.family,
         record.config, record.outcome, timed.cold_us if timed else None,
-        timed.cold_us + timed.ci95_us if timed else None, int(record.context.get("stage") == "final"), origin,
+        timed.cold_us + timed.ci95_us if timed else None, int(record.won), origin,
         body, _digest(record.problem, record.device, source, origin, body),
     )  # fmt: skip
 
