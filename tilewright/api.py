@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from tilewright.device import parse_selector
 from tilewright.dispatch import Entry, entry
 from tilewright.dispatch import forget as look_up_again
 from tilewright.epilogue import Pool
-from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreError
+from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreBusy, StoreError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
@@ -298,12 +299,12 @@ def default_store() -> Store | None:
 def _store(folder: str | None) -> Store:
     try:
         found = Store()
-        found.database.use(lambda db: None)
+        with suppress(StoreBusy):  # another process has it, for a while
+            found.database.use(lambda db: None)
+        return found
     except StoreError as error:
-        if "locked" not in str(error.__cause__):  # by another process, for a while
-            cache.forgets(error)
-            return Store(cache.scratch() / "records.sqlite")
-    return found
+        cache.forgets(error)
+        return Store(cache.scratch() / "records.sqlite")
 
 
 def _open(device: str | None) -> Runtime:
