@@ -10,7 +10,7 @@ from tilewright.problem import Problem
 
 
 class Origin(StrEnum):
-    """Where a config comes from, in the words that a user reads."""
+    """Where a config comes from, in the words that users read and results files hold: change none."""
 
     UNSAID = ""  # nothing to choose, or whoever made the plan knows
     STORED = "the stored winner"
