@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,18 @@ from tilewright.arguments import (
     search_of,
 )  # fmt: skip
 from tilewright.arrays import Array, look, look_at, same_home
-from tilewright.choices import UNVERIFIED
 from tilewright.device import parse_selector
 from tilewright.dispatch import Entry, entry
 from tilewright.dispatch import forget as look_up_again
 from tilewright.epilogue import Pool
-from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreError
+from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreBusy, StoreError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, cache, instead_of_numpy, open_runtime
 from tilewright.store import Store
+from tilewright.why import Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
@@ -170,7 +171,8 @@ def plan(
     if config is not None:
         if family is not None:
             raise ConfigError("config and family: give one of them; the config names its family")
-        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), f"chosen by hand{UNVERIFIED}"))
+        why = Why(Origin.BY_HAND, verified=False)
+        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), why))
     named = () if family is None else as_families("family", family)
     kept = as_store(store) or default_store()
     return _layer(entry(layer, runtime, kept, bool(deterministic), named))
@@ -297,12 +299,12 @@ def default_store() -> Store | None:
 def _store(folder: str | None) -> Store:
     try:
         found = Store()
-        found.database.use(lambda db: None)
+        with suppress(StoreBusy):  # another process has it, for a while
+            found.database.use(lambda db: None)
+        return found
     except StoreError as error:
-        if "locked" not in str(error.__cause__):  # by another process, for a while
-            cache.forgets(error)
-            return Store(cache.scratch() / "records.sqlite")
-    return found
+        cache.forgets(error)
+        return Store(cache.scratch() / "records.sqlite")
 
 
 def _open(device: str | None) -> Runtime:

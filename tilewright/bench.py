@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.calibrate import outdone
-from tilewright.choices import REFERENCE, UNVERIFIED, settled
+from tilewright.choices import REFERENCE, settled
 from tilewright.contest import deviation, offered
 from tilewright.dispatch import dispatch, forget
 from tilewright.dtypes import numpy_dtype
@@ -142,7 +142,7 @@ class Bench:
         figure = OurFigure(
             family=plan.config.family, config=str(plan.config), deterministic=plan.deterministic,
             workspace_bytes=plan.workspace_bytes, pack_us=bound.pack_us(), reason=reason,
-            note=plan.note.replace(UNVERIFIED, "") if check else plan.note,
+            note=replace(plan.why, verified=plan.why.verified or check is not None).note(problem),
         )  # fmt: skip
         if check:
             figure = replace(

@@ -1,5 +1,5 @@
 """Which configs may run a problem, best first: the stored winner, a shipped or imported one once verified,
-the model's best legal configs, the reference. Each has a note for the user."""
+the model's best legal configs, the reference. Each comes with why it is tried."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tilewright.record import Record
 from tilewright.runtime.base import Runtime
 from tilewright.sources import source_keys
 from tilewright.store import Store
+from tilewright.why import UNSAID, Origin, Why
 
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
@@ -23,48 +24,44 @@ GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_HINTS = 2  # shipped or imported winners, verified in turn until one is right
 ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
-# Said of a config that was not checked here: a check takes seconds, since the reference is slow.
-UNVERIFIED = " (not verified)"
 
 _verifying = threading.Lock()  # one worker at a time: it measures too
 
 
 def choices(
     problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, names: Sequence[str]
-) -> Iterator[tuple[Config, str]]:
-    """Yield configs to try, best first, each with its note."""
+) -> Iterator[tuple[Config, Why]]:
+    """Yield configs to try, best first, each with why."""
     if problem.n == 0:
-        yield REFERENCE, ""
+        yield REFERENCE, UNSAID
         return
     from tilewright.tuning.space import usable
 
     families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
-    untuned = True
+    guess = Why(Origin.UNTUNED, verified=False)
     if store is not None and families:
         for found in _stored(problem, runtime, store, deterministic, families):
-            untuned = False
+            guess = Why(Origin.MODEL, verified=False)
             yield found
-    guess = f"the model's choice{UNVERIFIED}"
-    guess = f"untuned: {guess}; run `tilewright tune {problem}`" if untuned else guess
     for config in ranked_for(problem, runtime.device, families, deterministic):
         yield config, guess
-    why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
     if names and REFERENCE.family not in names:
         if not families:
-            raise ProblemError(f"{problem}: {why}")
+            raise ProblemError(f"{problem}: {reasons}")
         return
-    yield REFERENCE, f"slow: the reference kernel, since no other could be used{why and f' ({why})'}"
+    yield REFERENCE, Why(Origin.REFERENCE, passed=reasons)
 
 
 def _stored(
     problem: Problem, runtime: Runtime, store: Store, deterministic: bool, usable: list[Family]
-) -> Iterator[tuple[Config, str]]:
+) -> Iterator[tuple[Config, Why]]:
     keys = source_keys((f.name for f in usable), runtime.device.backend, runtime.compiler)
     device = runtime.device.key
     try:
         best = _config(store.best(problem, device, deterministic, keys))
         if best:
-            yield best, ""
+            yield best, Why(Origin.STORED)
         hints = store.hints(problem, device, deterministic, keys)
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
@@ -77,7 +74,7 @@ def _stored(
             return
         _remember(store, record)
         if record.outcome == "correct" and record.deterministic >= deterministic:
-            yield Config.parse(hint.config), f"{hint.context.get('origin', 'shipped')}, verified here"
+            yield Config.parse(hint.config), Why(Origin(hint.context["origin"]))
 
 
 def _remember(store: Store, record: Record) -> None:
@@ -89,8 +86,8 @@ def _remember(store: Store, record: Record) -> None:
 
 def foreseen(
     problem: Problem, device: Device, compiler: str, store: Store, deterministic: bool = False
-) -> Iterator[tuple[Config, str]]:
-    """Yield configs for a device that need not be here, best first, each with its note; none is verified.
+) -> Iterator[tuple[Config, Why]]:
+    """Yield configs for a device that need not be here, best first, each with why; none is verified.
 
     The store's winner, those shipped or imported, the model's choices, the reference.
     """
@@ -100,13 +97,13 @@ def foreseen(
     keys = source_keys((family.name for family in families), device.backend, compiler)
     best = _config(store.best(problem, device.key, deterministic, keys))
     if best:
-        yield best, "the stored winner"
+        yield best, Why(Origin.STORED)
     for hint in store.hints(problem, device.key, deterministic, keys):
         if _legal(hint, problem, device, families):
-            yield Config.parse(hint.config), f"{hint.context.get('origin', 'shipped')} winner{UNVERIFIED}"
+            yield Config.parse(hint.config), Why(Origin(hint.context["origin"]), verified=False)
     for config in ranked_for(problem, device, families, deterministic):
-        yield config, f"the model's choice{UNVERIFIED}"
-    yield REFERENCE, "slow: the reference kernel, since no other could be used"
+        yield config, Why(Origin.MODEL, verified=False)
+    yield REFERENCE, Why(Origin.REFERENCE)
 
 
 def _config(record: Record | None) -> Config | None:
@@ -179,11 +176,9 @@ def settled(
 ) -> Record | None:
     """Return the winner, if its tuning raced all these families to the end, with these very kernels."""
     best = stored(problem, runtime, store, deterministic, families)
-    if best is None or best.context.get("stage") != "final":
+    if best is None or not best.won:
         return None
-    keys = _keys(problem, runtime, families)
-    raced = best.context.get("raced", " ".join(keys)).split()
-    return best if set(keys) <= set(raced) else None
+    return best if best.raced is None or best.raced >= _keys(problem, runtime, families).keys() else None
 
 
 def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[str, str]:

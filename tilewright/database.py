@@ -11,11 +11,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tilewright.errors import StoreError, warn_once
+from tilewright.errors import StoreBusy, StoreError, warn_once
 from tilewright.runtime.cache import secure_folder
 
 T = TypeVar("T")
 _ANOTHER = "name another file, or set TILEWRIGHT_CACHE to a folder of your own"
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
@@ -43,7 +44,8 @@ class Database:
         """Run ``work`` in one transaction; set a corrupt database aside and try once more.
 
         Raises:
-            StoreError: busy for longer than the timeout, disk full, read-only, or no plain file.
+            StoreBusy: for longer than the timeout.
+            StoreError: disk full, read-only, or no plain file.
         """
         for last in (False, True):
             try:
@@ -56,7 +58,8 @@ class Database:
                 if last or not _is_corrupt(error):
                     why = "is another process stuck, or the disk full?"
                     why = _ANOTHER if _code(error) in _UNWRITABLE else why
-                    raise StoreError(f"store {self.path}: {error}; {why}") from error
+                    kind = StoreBusy if _code(error) in _BUSY else StoreError
+                    raise kind(f"store {self.path}: {error}; {why}") from error
                 try:
                     self._set_aside(error)
                 except OSError as why:

@@ -1,5 +1,5 @@
 """From a Problem to a Plan: the first of ``choices`` that compiles and finds room, kept for its next use.
-The Plan's note says which it is. Plans that were not used for the longest time are let go: where there are
+The Plan says why it is that one. Plans that were not used for the longest time are let go: where there are
 too many, where their workspaces are too large together, and where another has no room."""
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from traceback import clear_frames
 from typing import TYPE_CHECKING
 
-from tilewright.choices import REFERENCE, UNVERIFIED, choices, stored
+from tilewright.choices import REFERENCE, choices, stored
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
+from tilewright.why import Missed, Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.layer import LayerPlan
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 MOST_PLANS = 256
 OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone
 OF_TENSOR_CORES = ("mma", "hopper")  # families
-NO_ROOM = " has no room now"  # said of a winner: it is tried again at the plan's next use
 
 _Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 
@@ -89,7 +89,7 @@ def entry(
         if found.plan is None:
             found.plan = _first_that_works(problem, runtime, store, deterministic, families)
             _let_go_oldest(runtime, found)
-        elif store is not None and NO_ROOM in found.plan.note:
+        elif store is not None and (missed := found.plan.why.missed) and missed.no_room:
             winner = _winner(problem, runtime, store, deterministic, families)
             if winner is not None:
                 found.plan, found.layer = winner, None
@@ -134,33 +134,32 @@ def _bytes_on(runtime: Runtime, key: _Key, found: Entry) -> int:
     return found.plan.workspace_bytes if found.plan is not None and key[1] == id(runtime) else 0
 
 
-def _made(runtime: Runtime, problem: Problem, config: Config, note: str) -> Plan:
+def _made(runtime: Runtime, problem: Problem, config: Config, why: Why) -> Plan:
     """Make a plan; where it has no room, once more in place of the others."""
     try:
-        return Plan.make(runtime, problem, config, note)
+        return Plan.make(runtime, problem, config, why)
     except OutOfMemory as error:
         if not make_room(runtime):
             raise
         clear_frames(error.__traceback__)  # they hold what it did get
-    return Plan.make(runtime, problem, config, note)
+    return Plan.make(runtime, problem, config, why)
 
 
 def _first_that_works(
     problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str]
 ) -> Plan:
     last: TilewrightError | None = None
-    missed = ""
-    for config, note in choices(problem, runtime, store, deterministic, families):
+    missed: Missed | None = None
+    for config, why in choices(problem, runtime, store, deterministic, families):
         try:
-            told = "; ".join(filter(None, (note, missed, _instead(problem, config))))
-            return _made(runtime, problem, config, told)
+            why = replace(why, missed=missed, remark=_instead(problem, config))
+            return _made(runtime, problem, config, why)
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error
             clear_frames(error.__traceback__)  # they hold what the failed plan allocated: room for the next
-            if not missed and UNVERIFIED not in note:
-                why = NO_ROOM if isinstance(error, OutOfMemory) else " cannot be used"
-                missed = f"the winner {config}{why}: {error}"
+            if missed is None and why.verified:
+                missed = Missed(config, isinstance(error, OutOfMemory), str(error))
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
 
 
@@ -171,7 +170,7 @@ def _winner(
     with suppress(TilewrightError):
         if best := stored(problem, runtime, store, deterministic, families):
             config = Config.parse(best.config)
-            return Plan.make(runtime, problem, config, _instead(problem, config))
+            return Plan.make(runtime, problem, config, Why(Origin.STORED, remark=_instead(problem, config)))
     return None
 
 

@@ -68,6 +68,13 @@ class StoreError(TilewrightError):
     """A store of records that cannot be used, or a file of winners or results that is not valid."""
 
 
+class StoreBusy(StoreError):
+    """A store that another process has for longer than we waited; the next use may find it free.
+
+    Told apart within tilewright alone: for its users it is a StoreError.
+    """
+
+
 class OutputError(TilewrightError):
     """A file that cannot be drawn or written: a format or a library that is not there, nothing to show."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.device import Device
 from tilewright.errors import ArrayError
@@ -12,6 +12,7 @@ from tilewright.kernels.family import NO_KERNELS, Blueprint, Buffer, Config, Fam
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
+from tilewright.why import UNSAID, Why
 
 EXTRAS = ("bias", "z", "scale")  # operands that a kernel is given whether the problem has them or not
 UNUSED_BYTES = 64  # of what is bound and never touched
@@ -35,7 +36,7 @@ class Plan:
         problem: the layer.
         family: the family of the kernel.
         config: its parameters.
-        note: what a user should know of the choice ("untuned: the model's choice"), or empty.
+        why: why it is this config.
         built: the compiled programs.
 
     It knows memory of its device alone: ``layer.LayerPlan`` takes arrays. A Plan has one workspace: run it on
@@ -43,11 +44,12 @@ class Plan:
     """
 
     def __init__(
-        self, runtime: Runtime, problem: Problem, family: Family, config: Config, note: str = ""
+        self, runtime: Runtime, problem: Problem, family: Family, config: Config, why: Why
     ) -> None:
         """Compile, load and allocate the workspace; see ``make``."""
         self.runtime, self.problem, self.family, self.config = runtime, problem, family, config
-        self.note = note or str(getattr(runtime, "note", ""))
+        slow = "" if why.note(problem) else str(getattr(runtime, "note", ""))  # of NumPy
+        self.why = replace(why, remark=slow) if slow else why
         self.blueprint = family.blueprint(problem, runtime.device, config)
         self._lent: dict[Buffer, Memory] = {}  # what the variant for other arrays need not allocate
         self._aligned = self._variant(self.blueprint)
@@ -60,7 +62,7 @@ class Plan:
         self.built = self._aligned.built
 
     @classmethod
-    def make(cls, runtime: Runtime, problem: Problem, config: Config, note: str = "") -> Plan:
+    def make(cls, runtime: Runtime, problem: Problem, config: Config, why: Why = UNSAID) -> Plan:
         """Check a config against its rules, compile it, and allocate its workspace once.
 
         Raises:
@@ -70,7 +72,12 @@ class Plan:
         """
         kind = family(config.family)
         kind.check(problem, runtime.device, config)
-        return cls(runtime, problem, kind, config, note)
+        return cls(runtime, problem, kind, config, why)
+
+    @property
+    def note(self) -> str:
+        """What a user should know of the choice ("untuned: the model's choice ..."), or empty."""
+        return self.why.note(self.problem)
 
     @property
     def device(self) -> Device:

@@ -299,7 +299,7 @@ class LayerPlan:
         if stream not in self._lanes:
             runtime, plan = self.plan.runtime, self.plan
             if plan.of_one_stream:
-                plan = Plan.make(runtime, plan.problem, plan.config, plan.note)
+                plan = Plan.make(runtime, plan.problem, plan.config, plan.why)
             self._lanes[stream] = _Lane(plan)
         return self._lanes[stream]
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
 PASSING = ("timeout", "runtime")  # may have been the machine's: a later process tries again
 NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 STOLEN = 0.05  # of a CPU's time: where its host takes more, times are not to be relied on
+
+
+class Standing(StrEnum):
+    """How far a config came in its tuning; the values are what stores hold, as "stage" in the context."""
+
+    TRIAL = "trial"
+    FINALIST = "finalist"
+    WINNER = "final"  # of the last comparison, and right in full
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,7 @@ class Record:
         registers: most that a thread of any of its kernels takes; 0 where the compiler does not say.
         workspace_bytes: device memory beside the tensors and the packed filter.
         compile_s: seconds that the compiler took.
-        context: versions, clocks, and "stage": "trial", "finalist" or "final" (the winner of a comparison).
+        context: versions, clocks, and what ``placed`` and ``among`` write.
     """
 
     problem: str
@@ -120,6 +130,24 @@ class Record:
     def is_right(self) -> bool:
         """Whether the config may win."""
         return self.outcome == "correct" and self.measurement is not None
+
+    @property
+    def won(self) -> bool:
+        """Whether it is the winner of a comparison of finalists."""
+        return self.context.get("stage") == Standing.WINNER
+
+    @property
+    def raced(self) -> frozenset[str] | None:
+        """The families that were searched together; None where that was not written down."""
+        return frozenset(self.context["raced"].split()) if "raced" in self.context else None
+
+    def placed(self, standing: Standing) -> Record:
+        """Return the record with how far its config came."""
+        return replace(self, context={**self.context, "stage": standing.value})
+
+    def among(self, families: Iterable[str]) -> Record:
+        """Return the record with the families that were searched together."""
+        return replace(self, context={**self.context, "raced": " ".join(families)})
 
     @property
     def cold_us(self) -> float:

@@ -11,6 +11,7 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.exchange import read_row, rows_of
 from tilewright.kernels.family import Family
 from tilewright.record import Record
+from tilewright.why import Origin
 
 
 def all_families() -> Sequence[Family]:
@@ -30,7 +31,7 @@ def shipped_winners(problem: str, device_key: str) -> list[Record]:
             warn_once(f"a shipped winner is skipped: {error}", "shipped")
             continue
         if record.measurement:
-            marked = replace(record, context={**record.context, "origin": "shipped"})
+            marked = replace(record, context={**record.context, "origin": Origin.SHIPPED})
             found.append((record.measurement.cold_us, marked))
     return [record for _, record in sorted(found, key=lambda item: item[0])]
 

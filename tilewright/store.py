@@ -32,6 +32,7 @@ from tilewright.record import PASSING, Record
 from tilewright.runtime.cache import folder
 from tilewright.shipped import all_families, shipped_rows, shipped_winners
 from tilewright.sources import source_key
+from tilewright.why import Origin
 
 Sources = Mapping[str, str] | str | None
 _Found = tuple[Record, str, str]
@@ -114,8 +115,8 @@ class Store:
             raise StoreError(f"nothing tuned could be remembered: {error}") from None
 
     def add(self, record: Record, origin: str = "measured") -> None:
-        """Append one outcome. Its context may name "compiler", and "stage" = "final" for a re-measured
-        finalist, which ``best`` prefers to a time taken during the search."""
+        """Append one outcome. Its context may name "compiler". One that ``won``, a re-measured
+        finalist, ``best`` prefers to a time taken during the search."""
         self.add_all([record], origin)
 
     def add_all(self, records: Iterable[Record], origin: str = "measured") -> None:
@@ -175,7 +176,7 @@ class Store:
         hints = [record for record in shipped if record.deterministic >= deterministic]
         for record, source, origin in self._ranked(problem, device_key, deterministic)[::-1]:
             if origin == "imported" or not _same(record, source, source_key):
-                why = origin if origin == "imported" else "older source"
+                why = Origin.IMPORTED if origin == "imported" else Origin.OLDER
                 hints.insert(0, replace(record, context={**record.context, "origin": why}))
         failed = self._failed(problem, device_key, source_key)
         first: dict[str, Record] = {}
@@ -295,7 +296,7 @@ def _row(record: Record, origin: str) -> tuple[object, ...]:
     return (
         time.time(), record.problem, record.device, source, int(record.deterministic), record.family,
         record.config, record.outcome, timed.cold_us if timed else None,
-        timed.cold_us + timed.ci95_us if timed else None, int(record.context.get("stage") == "final"), origin,
+        timed.cold_us + timed.ci95_us if timed else None, int(record.won), origin,
         body, _digest(record.problem, record.device, source, origin, body),
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ import pytest
 from tilewright.device import Device
 from tilewright.kernels.family import Config
 from tilewright.runtime import list_devices
-from tilewright.tuning.finals import WINNER, compare
+from tilewright.tuning.finals import compare
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
 from tilewright.tuning.worker import Worker
@@ -173,5 +173,5 @@ def test_a_finalist_that_spoils_the_inputs_is_alone_to_blame(worker: Worker) -> 
     right = worker.run(faulty("none"))
     spoiler = replace(right, config=str(faulty("changes_x")))
     found = {r.config: r for r in compare(worker, [right, spoiler], 1.0)}
-    assert found[right.config].context["stage"] == WINNER
+    assert found[right.config].won
     assert "changed x" in found[spoiler.config].reason

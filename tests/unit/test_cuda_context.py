@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tilewright.errors import OutOfMemory, RunError
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.cuda_context import Context, Owned, in_context
@@ -77,6 +79,30 @@ def test_memory_is_freed_in_its_own_context() -> None:
     memory = Owned(driver, opened(driver), 64)
     del memory
     assert driver.freed == [(64, OURS)] and driver.current == OTHER
+
+
+class Status(IntEnum):
+    """Some of the driver's own."""
+
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_OUT_OF_MEMORY = 2
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
+
+
+def test_too_little_memory_is_told_from_other_errors() -> None:
+    driver: Any = Driver(OURS)
+    driver.CUresult, driver.cuMemGetInfo = Status, lambda: (Status.CUDA_SUCCESS, 1024, 4096)
+    runtime: Any = object.__new__(CudaRuntime)
+    runtime.context, runtime._driver, runtime.device = opened(driver), driver, SimpleNamespace(name="GPU")
+    driver.cuMemAlloc = lambda nbytes: (Status.CUDA_ERROR_OUT_OF_MEMORY, 0)
+    with pytest.raises(OutOfMemory, match=r"^GPU: no room for 5,000 bytes; 1,024 of 4,096 are free$"):
+        runtime.alloc(5000)
+    driver.cuMemAlloc = lambda nbytes: (Status.CUDA_ERROR_ILLEGAL_ADDRESS, 0)
+    with pytest.raises(RunError, match="^CUDA: CUDA_ERROR_ILLEGAL_ADDRESS$") as found:
+        runtime.alloc(5000)
+    assert not isinstance(found.value, OutOfMemory)
+    driver.cuMemAlloc = lambda nbytes: (Status.CUDA_SUCCESS, 4096 + nbytes)
+    assert runtime.alloc(0).address == 4100, "never nothing"
 
 
 def test_every_method_of_the_runtime_that_touches_the_driver_does_so() -> None:

@@ -23,6 +23,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store
 from tilewright.tuning import search
+from tilewright.why import UNSAID, Why
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -56,15 +57,15 @@ class FakePlan:
     fails: dict[str, Exception] = {}
     needs = 0
 
-    def __init__(self, config: Config, note: str) -> None:
-        self.config, self.note, self.workspace_bytes = config, note, self.needs
+    def __init__(self, config: Config, why: Why) -> None:
+        self.config, self.why, self.note, self.workspace_bytes = config, why, why.note(LAYER), self.needs
 
     @classmethod
-    def make(cls, runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+    def make(cls, runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
         cls.made.append(str(config))
         if str(config) in cls.fails:
             raise cls.fails[str(config)]
-        return cls(config, note)
+        return cls(config, why)
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +179,16 @@ def test_a_winner_without_room_is_told_and_asked_for_again(box: Store) -> None:
     assert FakePlan.made == ["tiles:t=4", "tiles:t=4"]
 
 
+def test_only_a_winner_without_room_is_asked_for_again(box: Store) -> None:
+    """Whatever the words of the error are."""
+    box.add(record(4))
+    FakePlan.fails = {"tiles:t=4": CompileError("has no room now (not verified)")}
+    instead = dispatch.dispatch(LAYER, RUNTIME, box)
+    assert instead.note.endswith("the winner tiles:t=4 cannot be used: has no room now (not verified)")
+    FakePlan.fails = {}
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is instead
+
+
 def test_what_a_failed_plan_holds_is_let_go_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its workspace may be what the next one has no room for."""
     held: list[weakref.ref[Any]] = []
@@ -188,13 +199,13 @@ def test_what_a_failed_plan_holds_is_let_go_before_the_next_is_made(monkeypatch:
         except RunError as error:
             raise OutOfMemory("no room for the second buffer") from error
 
-    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
         if not held:
-            workspace = FakePlan(config, "the first buffer")
+            workspace = FakePlan(config, UNSAID)
             held.append(weakref.ref(workspace))
             alloc()
         assert held[0]() is None
-        return FakePlan(config, note)
+        return FakePlan(config, why)
 
     monkeypatch.setattr(FakePlan, "make", make)
     assert choose()[0] == "tiles:t=2"
@@ -236,12 +247,12 @@ def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatc
     began, go_on = threading.Event(), threading.Event()
     first = dispatch.dispatch(known, RUNTIME)
 
-    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
         if problem == slow:
             began.set()
             assert go_on.wait(20)
         FakePlan.made.append(str(problem))
-        return FakePlan(config, note)
+        return FakePlan(config, why)
 
     monkeypatch.setattr(FakePlan, "make", make)
     with ThreadPoolExecutor(4) as pool:
@@ -259,9 +270,9 @@ def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatc
 def test_a_plan_forgotten_while_it_is_made_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was looked up before the store changed."""
 
-    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
         pool.submit(dispatch.forget, LAYER).result(20)
-        return FakePlan(config, note)
+        return FakePlan(config, why)
 
     monkeypatch.setattr(FakePlan, "make", make)
     with ThreadPoolExecutor(1) as pool:
@@ -315,11 +326,11 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     before = weakref.ref(dispatch.dispatch(Problem.parse("c1h8k8r1"), RUNTIME))
     tries = []
 
-    def make(runtime: Any, problem: Problem, config: Config, note: str = "") -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
         tries.append(str(config))
         if before() is not None or problem != LAYER:
             raise OutOfMemory("5 GB needed")
-        return FakePlan(config, note)
+        return FakePlan(config, why)
 
     monkeypatch.setattr(FakePlan, "make", make)
     assert choose()[0] == "tiles:t=1" and "has no room" not in choose()[1]

@@ -37,6 +37,7 @@ ORDER = (
         "kernels.tile",
         "kernels.source",
         "kernels.work",
+        "why",
     ),
     ("kernels",),
     (

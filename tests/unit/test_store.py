@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from store_samples import GOOD, H100, KEYS, LAYER, best, families, path, record
 
+from tilewright.exchange import from_json, to_json
 from tilewright.problem import Problem
-from tilewright.record import Measurement
+from tilewright.record import Measurement, Standing
 from tilewright.store import Store
 
 __all__ = ["families", "path"]  # fixtures
@@ -138,3 +139,18 @@ def test_clear_and_info(path: Path) -> None:
     assert facts.path == str(path) and facts.nbytes > 0 and facts.set_aside == ()
     assert box.clear(LAYER) == 2 and box.clear(device_key="other") == 0 and box.clear() == 1
     assert box.info().records == 0
+
+
+def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
+    """A store of an earlier version says the same to this one, and the other way round."""
+    trial = record().placed(Standing.TRIAL)
+    winner = record("tiles:t=2.u=0", 20.0).placed(Standing.WINNER).among(["tiles", "slabs"])
+    assert [r.context["stage"] for r in (trial, trial.placed(Standing.FINALIST), winner)] == [
+        "trial", "finalist", "final",
+    ]  # fmt: skip
+    assert '"context":{"compiler":"c1","raced":"tiles slabs","stage":"final"}' in to_json(winner)
+    assert [r.won for r in (record(), trial, from_json(to_json(winner)))] == [False, False, True]
+    assert (trial.raced, from_json(to_json(winner)).raced) == (None, {"tiles", "slabs"})
+    box = Store(path)
+    box.add_all([winner, trial])
+    assert best(box) == "tiles:t=2.u=0", "re-measured, though slower"

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from store_samples import H100, best, families, path, record
 
-from tilewright import store
-from tilewright.errors import StoreError
+from tilewright import api, store
+from tilewright.errors import StoreBusy, StoreError
 from tilewright.exchange import from_json, to_json
 from tilewright.store import Store
 
@@ -84,13 +86,25 @@ def test_busy_for_too_long_says_so(path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     start = time.monotonic()
-    with pytest.raises(StoreError, match="locked"):
+    with pytest.raises(StoreBusy, match="locked"):
         box.add(record())
     assert 0.1 < time.monotonic() - start < 5
     other.execute("ROLLBACK")
     other.close()
     box.add(record())
     assert len(box.records()) == 2
+
+
+def test_a_busy_store_is_kept_and_asked_again_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(path.parent))
+    monkeypatch.setattr(api, "Store", partial(Store, timeout_s=0.1))
+    own = Store()
+    own.add(record())
+    with closing(sqlite3.connect(own.path, isolation_level=None)) as other, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other.execute("BEGIN EXCLUSIVE")
+        found = api.default_store()
+    assert found is not None and found.path == own.path and len(found.records()) == 1
 
 
 def test_a_store_survives_a_fork(path: Path) -> None:

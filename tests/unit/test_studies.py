@@ -303,3 +303,11 @@ def test_mistakes(
     shown = capsys.readouterr().err
     assert shown.startswith("error: ") and len(shown.splitlines()) == 1
     assert all(word in shown for word in words)
+
+
+def test_an_untuned_step_of_a_results_file_is_named() -> None:
+    columns = (Column("layer", "layer"), Column("step", "step"), Column("time_us", "time", "us"))
+    noted = {"A": "untuned: the model's choice", "B": "", "C": "the model's choice", "D": "tool: untuned way"}
+    rows = tuple({"layer": "L", "step": step, "time_us": 9.0, "note": note} for step, note in noted.items())
+    shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert shown.notes == ("untuned, the model's choice: L A",)

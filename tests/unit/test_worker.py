@@ -50,6 +50,9 @@ for line in sys.stdin:
     if kind == 1: time.sleep(60)
     if kind == 2: os.kill(os.getpid(), signal.SIGSEGV)
     if kind == 3: sys.stderr.write("some library: all is lost\\n"); sys.stderr.flush(); os._exit(7)
+    if kind == 7:
+        say(stage="compile")
+        sys.stderr.write("not in stage 'run'\\n"); sys.stderr.flush(); os._exit(7)
     if kind == 4: say(error="ValueError", text="a bug")
     elif request["do"] == "compile": say(result=dict(outcome="", reason="", compile_s=0.5))
     else: say(result=dict(record=record, spoilt=kind == 5))
@@ -114,6 +117,8 @@ def test_compilers_that_misbehave(worker: Worker) -> None:
     with worker:
         for kind in (1, 2, 4):  # in the rehearsal: the trial will tell
             assert worker.compile(config(kind)).outcome == ""
+        crashed = worker.compile(config(7))
+        assert (crashed.outcome, crashed.reason[-18:]) == ("compile", "not in stage 'run'")
 
 
 def test_final_that_dies(worker: Worker) -> None:

@@ -44,7 +44,7 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
     from tilewright.report.explanation import Subject
     from tilewright.tuning.model import estimate
 
-    config, note = options.chosen(problem, runtime, deterministic, given)
+    config, why = options.chosen(problem, runtime, deterministic, given)
     device, kind = runtime.device, family(config.family)
     kind.check(problem, device, config)
     return Subject(
@@ -53,7 +53,7 @@ def _subject(problem: Problem, runtime: Runtime, given: Config | None, determini
         family=kind,
         config=config,
         estimate=estimate(kind, problem, device, config) if kind.tunable else None,
-        note=note,
+        note=why.told(problem),
         history=options.store(remembers=False).records(problem, device.key),
         blueprint=kind.blueprint(problem, device, config),
     )

@@ -15,10 +15,12 @@ from tilewright.errors import CompileError, DeviceError, ProblemError
 from tilewright.export import FORMAT
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
+from tilewright.why import Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
 
+GIVEN = Why(Origin.NAMED, verified=False)  # the files may go to people who did not name it
 To = Annotated[str, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
 Arch = Annotated[
     str | None,
@@ -91,32 +93,31 @@ def _clear(folder: Path) -> None:
 
 
 def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:
-    from tilewright.choices import UNVERIFIED
     from tilewright.export.bundle import bundle
 
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("export: NumPy has no kernels; name a CUDA or OpenCL device, or --arch sm_90")
-    config, note = options.chosen(problem, runtime, deterministic, given)
-    note += UNVERIFIED if given else ""
-    return bundle(problem, runtime.device, config, note, runtime.compile)
+    config, why = (given, GIVEN) if given else options.chosen(problem, runtime, deterministic)
+    return bundle(problem, runtime.device, config, why.told(problem), runtime.compile)
 
 
 def _for_architecture(problem: Problem, arch: str, given: Config | None, deterministic: bool) -> Bundle:
     """Compile for a GPU that is not here: of the likely winners the first that compiles."""
-    from tilewright.choices import UNVERIFIED, foreseen
+    from tilewright.choices import foreseen
     from tilewright.device import for_architecture
     from tilewright.export.bundle import bundle
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 
     device = for_architecture(arch)
-    choices = [(given, options.GIVEN + UNVERIFIED)] if given else foreseen(
+    choices = [(given, GIVEN)] if given else foreseen(
         problem, device, compiler(), options.store(remembers=False), deterministic
     )  # fmt: skip
     last: CompileError | None = None
-    for config, note in choices:
+    for config, why in choices:
         try:
-            return bundle(problem, device, config, note, lambda blueprint: compile_cuda(blueprint, arch))
+            told = why.told(problem)
+            return bundle(problem, device, config, told, lambda blueprint: compile_cuda(blueprint, arch))
         except CompileError as error:
             last = error
     raise last or CompileError(f"{problem}: no kernel takes it on {device.name}")

@@ -18,6 +18,7 @@ from tilewright.errors import DeviceError, ProblemError, StoreError, TilewrightE
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, NAMES, Problem
 from tilewright.tuning.budget import Budget
+from tilewright.why import Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -106,7 +107,6 @@ JsonFile = Annotated[
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints that alone."),
 ]
 MAX_LAYERS = 1000
-GIVEN = "named by --config"
 
 
 class OptionError(TilewrightError):
@@ -192,14 +192,14 @@ def cores() -> int:
 
 def chosen(
     problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | None = None
-) -> tuple[Config, str]:
+) -> tuple[Config, Why]:
     """The config of --config, else what a user of the library would run; and why it is that one."""
     if given:
-        return given, GIVEN
+        return given, Why(Origin.NAMED)
     from tilewright.dispatch import dispatch
 
     plan = dispatch(problem, runtime, store(remembers=False), deterministic)
-    return plan.config, plan.note or "the stored winner"
+    return plan.config, plan.why
 
 
 def store(remembers: bool) -> Store:

@@ -37,13 +37,14 @@ def profile(
     from tilewright.execution import Plan
     from tilewright.profiling import modelled, ncu
 
-    chosen, note = options.chosen(problem, runtime, deterministic, given)
+    chosen, why = options.chosen(problem, runtime, deterministic, given)
     plan = Plan.make(runtime, problem, chosen)
     try:
         found = ncu.profiled(plan)
     except ncu.NoCounters as error:
         found = modelled.modelled(plan.family, problem, runtime.device, chosen, str(error))
-    facts = {"problem": str(problem), "device": runtime.device.name, "config": str(chosen), "note": note}
+    facts = {"problem": str(problem), "device": runtime.device.name, "config": str(chosen)}
+    facts["note"] = why.told(problem)
     emit(_tables(found, facts), {**facts, **asdict(found)}, json_file)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import options, outputs
@@ -39,11 +40,9 @@ def run(
     options.needs_kernels(runtime, "run")
     options.room([named], runtime)
     options.measure_once(runtime)
-    from tilewright.choices import UNVERIFIED
-
     foretell([named], runtime)
-    chosen, note = options.chosen(problem, runtime, deterministic, given)
-    facts = {**_measured(problem, runtime, chosen, seed), "note": note.replace(UNVERIFIED, "")}
+    chosen, why = options.chosen(problem, runtime, deterministic, given)
+    facts = {**_measured(problem, runtime, chosen, seed), "note": replace(why, verified=True).told(problem)}
     emit(_table(facts), facts, json_file)
 
 

@@ -19,6 +19,7 @@ from tilewright.report.table import (
 )
 from tilewright.studies.engine import StudyResult
 from tilewright.studies.study import Column, PartResult, Value
+from tilewright.why import Origin
 
 _BAR = 24  # characters of the longest bar
 _MOST_NAMED = 6
@@ -60,7 +61,7 @@ def notes(part: PartResult) -> list[str]:
     for row in part.rows:
         if row.get("reason"):
             reasons.setdefault(str(row["reason"]), []).append(" ".join(_named(row, 0).split()))
-    untuned = [" ".join(_named(row, 0).split()) for row in part.rows if "untuned" in str(row.get("note"))]
+    untuned = [" ".join(_named(row, 0).split()) for row in part.rows if row.get("note") == Origin.UNTUNED]
     found += [f"untuned, the model's choice: {_some(untuned)}"] if untuned else []
     return found + [f"no time for {_some(names)}: {why}" for why, names in reasons.items()]
 

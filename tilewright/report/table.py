@@ -49,16 +49,15 @@ def results_table(results: Results, families: bool = False) -> Table:
         title=_title(results),
         head=("layer", *ours, *columns, *last),
         body=tuple(_cells(row, columns) for row in results.rows),
-        notes=tuple(_notes(results)),
+        notes=(*_notes(results), *_absences(results)),
     )
 
 
 def short_table(results: Results) -> Table:
     """Lay out one benchmark with the fastest peer of each layer alone."""
-    notes = [note for note in _notes(results) if "no time for" not in note]
     ours, theirs = ("family", "ours", "floor", "of floor"), ("fastest peer", "its time", "ratio")
     head = ("layer", *ours, *theirs, "error/bound")
-    return Table(_title(results), head, tuple(map(_short_cells, results.rows)), tuple(notes))
+    return Table(_title(results), head, tuple(map(_short_cells, results.rows)), tuple(_notes(results)))
 
 
 def _short_cells(row: BenchRow) -> tuple[str, ...]:
@@ -179,7 +178,7 @@ def _notes(results: Results) -> list[str]:
     for remark in remarks:
         layers = ", ".join(row.name for row in results.rows if row.ours.note == remark)
         notes.append(f"{layers}: {_short(remark)}")
-    return [*notes, *_absences(results)]
+    return notes
 
 
 def noisy_notes(figures: Iterable[tuple[bool, float]]) -> tuple[str, ...]:

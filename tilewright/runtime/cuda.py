@@ -108,14 +108,13 @@ class CudaRuntime:
     @in_context
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; freed when the Memory goes."""
-        try:
-            address = int(check(self._driver.cuMemAlloc(max(nbytes, 4))))
-        except RunError as error:
-            if "OUT_OF_MEMORY" not in str(error):
-                raise
+        result = self._driver.cuMemAlloc(max(nbytes, 4))
+        if result[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             free, total = check(self._driver.cuMemGetInfo())
-            text = f"{self.device.name}: no room for {nbytes:,} bytes; {free:,} of {total:,} are free"
-            raise OutOfMemory(text) from error
+            raise OutOfMemory(
+                f"{self.device.name}: no room for {nbytes:,} bytes; {free:,} of {total:,} are free"
+            )
+        address = int(check(result))
         return Memory(max(nbytes, 4), address, address, Owned(self._driver, self.context, address))
 
     @in_context

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright import kernels
 from tilewright.bench import BoundPlan
-from tilewright.choices import REFERENCE, UNVERIFIED
+from tilewright.choices import REFERENCE
 from tilewright.contest import Entered, offered
 from tilewright.device import parse_selector
 from tilewright.dispatch import dispatch
@@ -127,7 +127,7 @@ class Lab:
             if self.tune and runtime is self.runtime:
                 self.tune(problem, names)
             plan = dispatch(problem, runtime, self.store, families=names)
-            return [(plan.config, plan.note.partition(UNVERIFIED)[0])]
+            return [(plan.config, plan.note if plan.why.verified else plan.why.origin.value)]
         held = ranked(kernels.family(step.family), problem, runtime.device, pin, MOST_TRIED)
         return [(config, "") for config in self._compiling(held, runtime, problem)]
 

@@ -21,11 +21,19 @@ from typing import IO, Any
 Json = dict[str, Any]
 
 
-class Hung(Exception):
-    """The child did not answer in time and was killed; the text says in which stage."""
+class Lost(Exception):
+    """The child is no more; ``stage`` is where it was, and the text says that too."""
+
+    def __init__(self, text: str, stage: str) -> None:
+        super().__init__(text)
+        self.stage = stage
 
 
-class Crashed(Exception):
+class Hung(Lost):
+    """The child did not answer in time and was killed."""
+
+
+class Crashed(Lost):
     """The child ended by itself; the text says how."""
 
 
@@ -82,9 +90,9 @@ class Channel:
                 line = self._lines.get(timeout=allowances_s[stage])
             except queue.Empty:
                 self.kill()
-                raise Hung(f"no answer in {allowances_s[stage]:g} s in stage '{stage}'") from None
+                raise Hung(f"no answer in {allowances_s[stage]:g} s in stage '{stage}'", stage) from None
             if line is None:
-                raise Crashed(self._bury(stage))
+                raise Crashed(self._bury(stage), stage)
             answer: Json = json.loads(line)
             if "stage" in answer:
                 stage = answer["stage"]
@@ -110,7 +118,7 @@ class Channel:
             self._child.stdin.write(json.dumps(request).encode() + b"\n")
             self._child.stdin.flush()
         except OSError as error:
-            raise Crashed(self._bury("start")) from error
+            raise Crashed(self._bury("start"), "start") from error
 
     def _read(self) -> None:
         """Move lines from the pipe to the queue; runs in a thread of its own."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config
-from tilewright.record import Record
+from tilewright.record import Record, Standing
 from tilewright.tuning.job import Final
 from tilewright.tuning.measure import FEWEST, Limits, ranking
 from tilewright.tuning.worker import Worker
@@ -15,7 +15,6 @@ from tilewright.tuning.worker import Worker
 FINALISTS = 5
 NEAR = 1.15  # finalists are at most this many times slower than the best
 ROUNDS = 4  # of comparisons, should every finalist fail the full check
-WINNER, RUNNER_UP = "final", "finalist"  # a record's context says which, as "stage"
 
 
 def choose(records: Iterable[Record], deterministic: bool = False) -> list[Record]:
@@ -35,7 +34,7 @@ def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: floa
         patience_s: seconds more if they are noisy.
 
     Returns:
-        New records, best first; the winner's "stage" is WINNER, everyone else's RUNNER_UP.
+        New records, best first; the winner's says that it ``won``.
     """
     limits = Limits(drop=True, separate=True, max_rounds=300, max_s=max_s, relative=0.005,
                     patience_s=patience_s)  # fmt: skip
@@ -55,15 +54,15 @@ def _renewed(record: Record, row: Final) -> Record:
     record = replace(record, measurement=best_known, check=row.check or record.check)
     if row.check and not row.check.ok:
         record = replace(record, outcome="correctness", reason=row.check.reason)
-    return _staged(record, WINNER if row.check and row.check.ok else RUNNER_UP)
+    return _placed(record, row.check is not None and row.check.ok)
 
 
 def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
     """Verify and measure in full, each alone: one of them brought the worker or its inputs down."""
     again = [replace(worker.run(Config.parse(r.config), level="full"), compile_s=r.compile_s) for r in chosen]
     again.sort(key=lambda r: r.cold_us)
-    return [_staged(r, WINNER if number == 0 and r.is_right else RUNNER_UP) for number, r in enumerate(again)]
+    return [_placed(r, number == 0 and r.is_right) for number, r in enumerate(again)]
 
 
-def _staged(record: Record, stage: str) -> Record:
-    return replace(record, context={**record.context, "stage": stage})
+def _placed(record: Record, won: bool) -> Record:
+    return record.placed(Standing.WINNER if won else Standing.FINALIST)

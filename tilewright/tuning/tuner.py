@@ -21,13 +21,13 @@ from tilewright.device import parse_selector
 from tilewright.errors import ConfigError, DeviceError, ProblemError, how_to_get
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import PASSING, Record
+from tilewright.record import PASSING, Record, Standing
 from tilewright.runtime.base import Runtime
 from tilewright.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
-from tilewright.tuning.finals import ROUNDS, WINNER, choose, compare
+from tilewright.tuning.finals import ROUNDS, choose, compare
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
 from tilewright.tuning.space import usable
@@ -171,7 +171,7 @@ class _Run:
             side.shutdown(wait=False)
         spent, searched_s = self.spending, self.spending.elapsed_s
         finalists = self._finalists()
-        best = next((r for r in finalists if r.context["stage"] == WINNER), None)
+        best = next((r for r in finalists if r.won), None)
         done = tuple(self.records), tuple(finalists)
         when = spent.ready_s, searched_s
         result = TuneResult(best, *done, spent.elapsed_s, self.resumed, self.stopped, *when)
@@ -276,7 +276,7 @@ class _Run:
             if self.spending.over(self.found):
                 return
             start = time.monotonic()
-            record = self._keep(self._try(config, compiled))
+            record = self._keep(self._try(config, compiled).placed(Standing.TRIAL))
             self.spending.trial_s = time.monotonic() - start
             self.records.append(record)
             proposals.tell(record)
@@ -310,8 +310,7 @@ class _Run:
 
     def _keep(self, record: Record) -> Record:
         """Store an outcome at once."""
-        context = {"stage": "trial", **record.context, "raced": " ".join(self.families)}
-        kept = replace(record, context=context)
+        kept = record.among(self.families)
         self.known[kept.config] = kept
         if self.store:
             self.store.add(kept)
@@ -330,6 +329,6 @@ class _Run:
             spending = self.spending
             compared = compare(self.worker, chosen, spending.compare_s, min(spending.spare_s, _PATIENCE_S))
             done = [self._keep(r) for r in compared] + done
-            if any(r.context["stage"] == WINNER for r in done):
+            if any(r.won for r in done):
                 break
         return done

@@ -23,7 +23,7 @@ from tilewright.exchange import record_from_dict
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Refused, python_child
+from tilewright.tuning.channel import Channel, Hung, Json, Lost, Refused, python_child
 from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
 from tilewright.tuning.measure import Limits
 
@@ -89,7 +89,7 @@ class Worker:
         request = {"do": "trial", "config": str(config), "best_us": best_us, "level": level}
         try:
             answer = self._ask(request)
-        except (Hung, Crashed, Refused) as error:
+        except (Lost, Refused) as error:
             outcome = "timeout" if isinstance(error, Hung) else "runtime"
             return self._failed(config, outcome, str(error))
         record = record_from_dict(answer["record"])
@@ -101,8 +101,8 @@ class Worker:
         """Compile one config into the caches, so that its trial need not."""
         try:
             return Compiled(**self._ask({"do": "compile", "config": str(config)}))
-        except (Hung, Crashed) as error:
-            if "stage 'run'" in str(error):  # it compiles; the trial will tell the rest
+        except Lost as error:
+            if error.stage == "run":  # it compiles; the trial will tell the rest
                 return Compiled("", str(error))
             return Compiled("timeout" if isinstance(error, Hung) else "compile", str(error))
         except Refused as error:
@@ -116,7 +116,7 @@ class Worker:
         """
         try:
             self._ask({"do": "prepare"})
-        except (Hung, Crashed, Refused) as error:
+        except (Lost, Refused) as error:
             self.close()
             what = f"cannot compute the reference of {self.job.problem}: {error}"
             raise RunError(f"{what}; a smaller layer may do, e.g. by --batch") from error
@@ -130,7 +130,7 @@ class Worker:
         request = {"do": "final", "configs": [str(c) for c in configs], "limits": asdict(limits)}
         try:
             answer = self._ask(request)
-        except (Hung, Crashed, Refused) as error:
+        except (Lost, Refused) as error:
             self.close()  # its device may be of no more use
             raise RunError(f"the last comparison failed: {error}") from error
         return [
@@ -161,7 +161,7 @@ class Worker:
         assert self._channel is not None
         try:
             return self._channel.ask(request, self._allowances_s)
-        except (Hung, Crashed):
+        except Lost:
             self._channel = None
             raise
 
@@ -177,7 +177,7 @@ class Worker:
         except Refused as error:
             self.close()
             raise _error(error.name)(str(error)) from None
-        except (Hung, Crashed) as error:
+        except Lost as error:
             self._channel = None
             raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 

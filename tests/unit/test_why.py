@@ -1,0 +1,51 @@
+"""Why a config was taken: the words that users and results files have, from the value alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.why import UNSAID, Missed, Origin, Why
+
+LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
+WINNER = Config.parse("direct:tk=4")
+SLOW = "slow: the reference kernel, since no other could be used"
+
+
+@pytest.mark.parametrize(
+    ("why", "note"),
+    [
+        (UNSAID, ""),
+        (Why(Origin.STORED), ""),
+        (Why(Origin.STORED, remark="direct computes bf16 in f32"), "direct computes bf16 in f32"),
+        (Why(Origin.SHIPPED), "shipped, verified here"),
+        (Why(Origin.IMPORTED), "imported, verified here"),
+        (Why(Origin.OLDER), "older source, verified here"),
+        (Why(Origin.SHIPPED, verified=False), "shipped winner (not verified)"),
+        (Why(Origin.MODEL, verified=False), "the model's choice (not verified)"),
+        (
+            Why(Origin.UNTUNED, verified=False, remark="direct computes bf16 in f32"),
+            f"untuned: the model's choice (not verified); run `tilewright tune {LAYER}`; "
+            "direct computes bf16 in f32",
+        ),
+        (Why(Origin.REFERENCE), SLOW),
+        (Why(Origin.REFERENCE, passed="gemm: takes no groups"), f"{SLOW} (gemm: takes no groups)"),
+        (Why(Origin.BY_HAND, verified=False), "chosen by hand (not verified)"),
+        (Why(Origin.NAMED), "named by --config"),
+        (Why(Origin.NAMED, verified=False), "named by --config (not verified)"),
+    ],
+)
+def test_each_origin_in_words(why: Why, note: str) -> None:
+    assert why.note(LAYER) == note
+    assert why.told(LAYER) == note or (why.told(LAYER), note) == ("the stored winner", "")
+
+
+@pytest.mark.parametrize(("no_room", "said"), [(True, "has no room now"), (False, "cannot be used")])
+def test_the_winner_that_was_missed_is_named(no_room: bool, said: str) -> None:
+    why = Why(Origin.MODEL, verified=False, missed=Missed(WINNER, no_room, "why not"), remark="last")
+    words = f"the winner direct:tk=4 {said}: why not; last"
+    assert why.note(LAYER) == f"the model's choice (not verified); {words}"
+    assert replace(why, verified=True).note(LAYER) == f"the model's choice; {words}", "who checks it since"
