@@ -95,6 +95,8 @@ SHAPES = (
     "n1c17h12w13k18r5s5p2-f32+bias+relu+maxpool2",  # tiles of 2x2 outputs, and of 4x2
     "n2c16h9w10k19r3s5p1-f32-nhwc2nchw+add",
     "n2c17h15w14k18r7s7p3-f32-nhwc+bias",  # and of 2x2, of 8x8 inputs
+    "n2c16h12w16k19r7s7p3-f32+add",
+    "n1c19h11w12k17r5s5p2-f32-nchw2nhwc+alpha0.5+silu",
 )
 COUNT, SAMPLES = 2, 60  # configs of a family on a shape, chosen of so many
 

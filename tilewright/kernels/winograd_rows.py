@@ -22,7 +22,7 @@ SIDES = (2, 3, 4, 5, 6)  # outputs: more have too large an error, fewer do not p
 MOST_CHANNELS = 8
 FEWEST_ROWS = 5  # of the filter, in all channels: products enough to average out the transforms' error
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
-GROWTH = {6: 50, 8: 100, 10: 400}  # roundings of the transforms, as adds
+GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
 Values = dict[str, int]
 
 
