@@ -19,6 +19,11 @@ def may_combine(pr: Problem, shares: int, combine: int) -> bool:
     return combine == NONE or (combine == TWO_PASS and pr.epilogue.pool is not None)
 
 
+def pool_apart(pr: Problem) -> int:
+    """What becomes of whole sums where the kernel that makes them does not pool: a second one does."""
+    return TWO_PASS if pr.epilogue.pool else NONE
+
+
 COMBINE_NONE = Rule(
     "combine_none",
     lambda problem, sg, combine: may_combine(problem, sg, combine),

@@ -12,8 +12,8 @@ from functools import lru_cache
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_gpu
-from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -197,17 +197,12 @@ RULES = (
 )  # fmt: skip
 
 
-def _combine(pr: Problem) -> int:
-    """What becomes of the sums: a second kernel pools."""
-    return TWO_PASS if pr.epilogue.pool else NONE
-
-
 def _grid(device: Device, sz: Sizes, cf: Values) -> int:
     return min(sz.items, device.units * cf["mb"])
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz, combine = sizes(pr, cf), _combine(pr)
+    sz, combine = sizes(pr, cf), pool_apart(pr)
     shared = sz.shared_bytes(cf)
     blocks = _grid(device, sz, cf)
     first = () if cf["f"] else (Launch("constant", (1, 1, 1), (1, 1, 1), ("w",)),)
@@ -234,7 +229,7 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, align
         ROW_UNROLL=pr.r if pr.r * body <= MOST_BODY else max(1, min(pr.r, MOST_BODY // body)),
         Y_WORDS=_words(pr, cf, sz) if aligned else 1,
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
-        COMBINE=_combine(pr),
+        COMBINE=pool_apart(pr),
         N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=shared,
@@ -282,7 +277,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=turns * passes * warps * (loads * fronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
-        combine=COMBINE_NAMES[_combine(pr)],
+        combine=COMBINE_NAMES[pool_apart(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (sz.items * sz.units * outputs),
         register_intensity=2.0 * pr.s * outputs / (cf["th"] * sz.row + pr.s * cf["tk"]),
