@@ -121,7 +121,9 @@ class Store:
 
     def add_all(self, records: Iterable[Record], origin: str = "measured") -> None:
         """Append outcomes in one transaction: all or none."""
-        rows = [_row(record, origin) for record in records]
+        self._insert([_row(record, origin) for record in records])
+
+    def _insert(self, rows: list[tuple[object, ...]]) -> None:
         marks = ", ".join("?" * len(_COLUMNS.split(",")))
         self.database.use(
             lambda db: db.executemany(f"INSERT INTO records ({_COLUMNS}) VALUES ({marks})", rows), True
@@ -230,7 +232,9 @@ class Store:
         return export_text(winners.values())
 
     def import_json(self, text: str, devices: Sequence[Device] = (), source: str = "import") -> int:
-        """Take in winners that someone shared; return how many. They are verified before first use.
+        """Take in winners that someone shared; return how many were not known from an import before.
+
+        They are verified before first use.
 
         Raises:
             StoreError: names the first field that is not right; nothing is imported then.
@@ -240,8 +244,11 @@ class Store:
         if len(text) > MAX_FILE_BYTES:
             raise StoreError(f"{source}: {len(text)} characters; at most {MAX_FILE_BYTES} are read")
         records = import_text(text, source, all_families(), devices)
-        self.add_all(records, "imported")
-        return len(records)
+        query = "SELECT digest FROM records WHERE origin = 'imported'"
+        known = {digest for (digest,) in self.database.use(lambda db: db.execute(query).fetchall())}
+        rows = [row for row in (_row(record, "imported") for record in records) if row[-1] not in known]
+        self._insert(rows)
+        return len(rows)
 
     # ------------------------------------------------------------------------------- inside
 

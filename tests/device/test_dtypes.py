@@ -55,6 +55,20 @@ OF_OTHER_FAMILIES = (
     ("gemv", "n4c130h1w1k9r1s1-{}+bias"),
     ("gemv", "n1c1000h1w1k70r1s1-{}+add+relu"),
 )
+OVER_CHANNELS = (  # grouped on a CPU: vectors of them, tiles over rows and edges of the image
+    ("n1c32h5w6k32r3s3p1g32-{}-nhwc+bias", 16, "th=2.tw=2"),
+    ("n2c48h9w11k48r3s3p1g48-{}-nhwc+bias+add+relu", 16, "th=2.tw=4"),
+    ("n1c16h12w17k16r3s5p2.0.1.3u2x3g16-{}-nhwc", 16, "th=1.tw=3"),
+    ("n1c24h13w14k24r3s3p2d2g24-{}-nhwc+add+relu", 8, "th=3.tw=2"),
+    ("n1c16h3w2k16r3s3p4g16-{}-nhwc", 16, "th=2.tw=2"),  # a tile wider than the image
+    ("n1c16h10w9k16r3s3p1g16-{}-nhwc+bias+relu+maxpool2", 16, "th=2.tw=2"),
+    ("n1c20h7w8k20r3s3p1g20-{}-nhwc+bias", 2, "th=2.tw=4"),
+    ("n1c8h8w9k32r3s3p1g8-{}-nhwc+bias", 4, "th=2.tw=2"),  # four channels made of each
+    ("n1c16h8w9k16r3s3p1g4-{}-nhwc+add", 4, "th=2.tw=2"),  # groups of four
+    ("n1c9h8w9k24r3s3p1u2g3-{}-nhwc+bias", 8, "th=2.tw=2"),  # groups of three
+    ("n1c8h8w20k32r3s3p1g4-{}-nchw2nhwc+bias+add", 8, "th=2.tw=2"),
+    ("n1c8h8w20k32r3s3p1g2-{}-nhwc2nchw+bias", 4, "th=2.tw=2"),
+)
 OTHERS = ("n1c16h9w12k24r3s3p1-{}+alpha0.5+bias+add0.5+leaky0.5+avgpool2", "n1c48h9w8k20r3s3p1-{}-nhwc+silu")
 CASES = [(d, t) for t in SHAPES for d in DTYPES] + [(d, t) for t in OTHERS for d in DTYPES if d != "i8"]
 OTHER_CASES = [(d, name, t) for name, t in OF_OTHER_FAMILIES for d in family(name).dtypes]
@@ -90,14 +104,19 @@ def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: R
     _check(family(name), gpu_facts, Problem.parse(text.format(dtype)))
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-def test_vectors_of_16_on_a_cpu(dtype: str, runtime: Runtime) -> None:
-    """Its own loads and stores of so many elements are not to be relied on: ours take any kind of them."""
-    problem = Problem.parse(f"n1c32h5w6k32r3s3p1g32-{dtype}-nhwc+bias")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("text", "v", "tile"), OVER_CHANNELS)
+def test_vectors_over_channels_on_a_cpu(dtype: str, text: str, v: int, tile: str, runtime: Runtime) -> None:
+    """Its own loads and stores of 16 elements are not to be relied on: ours take any kind of them."""
+    problem, lanes = Problem.parse(text.format(dtype)), 8 if dtype == "f64" else 16
+    combine = 2 if problem.epilogue.pool else 0
     known = runtime.device
     runtime.device = replace(known, lanes=16)
     try:
-        _agrees(Plan.make(runtime, problem, Config.parse("grouped:combine=0.mb=1.th=2.threads=1.tw=2.v=16")))
+        config = Config.parse(f"grouped:combine={combine}.mb=1.{tile}.threads=1.v={min(v, lanes)}")
+        plan = Plan.make(runtime, problem, config)
+        _agrees(plan)
+        _agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
     finally:
         runtime.device = known
 
@@ -119,11 +138,13 @@ def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_normal_numbers_and_the_verifier(dtype: str, runtime: Runtime) -> None:
+@pytest.mark.parametrize("name", ["direct", "grouped"])
+def test_normal_numbers_and_the_verifier(name: str, dtype: str, runtime: Runtime) -> None:
     from tilewright.tuning.verify import Verifier
 
-    problem = Problem.parse(f"n1c40h9w8k24r3s3p1-{dtype}-nhwc+bias+relu")
+    layer = {"direct": "n1c40h9w8k24r3s3p1", "grouped": "n1c48h9w10k48r3s3p1g48"}[name]
+    problem = Problem.parse(f"{layer}-{dtype}-nhwc+bias+relu")
     verifier = Verifier(runtime, problem, 3)
-    for config in _configs(DIRECT, problem, runtime):
+    for config in _configs(family(name), problem, runtime):
         found = verifier.check(verifier.candidate(config), "full")
         assert found.ok and found.exact, found.reason

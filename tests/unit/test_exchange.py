@@ -58,6 +58,8 @@ def test_export_and_import(path: Path, tmp_path: Path) -> None:
     hints = other.hints(LAYER, H100, source_key=KEYS)
     assert [h.config for h in hints] == ["tiles:t=2.u=1", "tiles:t=1.u=0"]
     assert hints[0].context["origin"] == "imported" and hints[1].context["driver"] == "5"
+    assert other.import_json(text) == 0, "what was imported before is not kept twice"
+    assert len(other.hints(LAYER, H100, source_key=KEYS)) == 2
     assert [h.config for h in other.hints(LAYER, H100, True, KEYS)] == ["tiles:t=1.u=0"]
     assert other.info().imported == 2
     assert json.loads(other.export_json())["records"] == [], "what was not verified here is not passed on"

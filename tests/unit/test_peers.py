@@ -18,6 +18,7 @@ from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.peers import PEERS, Offer, Peer, Setting, applicable, base, eager, named, usual
 from tilewright.problem import Problem
+from tilewright.runtime.base import Blocking
 from tilewright.tuning.inputs import Inputs, normal_inputs
 
 CPU = device.Device(
@@ -106,6 +107,22 @@ def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
         foreign = c.layout not in (problem.layout_in, problem.layout_out) or c.layout == "blocked"
         assert c.peer == name and c.detail
         assert not foreign or c.convert_us > 0
+
+
+@pytest.mark.parametrize("name", CPU_PEERS)
+def test_a_conversion_is_timed_by_the_wall_clock(name: str) -> None:
+    """It enqueues nothing: a runtime that is not told so counts the flush that it has enqueued before."""
+    problem = Problem.parse("n1c8h6w5k12r3s3p1-f32-nhwc")
+    seen: list[base.Run] = []
+
+    def timed(run: base.Run) -> float:
+        seen.append(run)
+        return base.wall_us(run)
+
+    if PEER[name].absent(CPU):
+        pytest.skip(f"no {name}")
+    PEER[name].prepare(problem, normal_inputs(problem, 7), Setting(CPU, threads=2, timed=timed))
+    assert seen and all(isinstance(run, Blocking) for run in seen)
 
 
 def test_onednn_knows_its_layouts() -> None:

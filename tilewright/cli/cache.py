@@ -123,7 +123,8 @@ def import_(
     from tilewright.store import Store
 
     devices = [found for found in list_devices() if isinstance(found, Device)]
-    print(f"imported {count(Store().import_json(text, devices, str(file)), 'winner')}")
+    new = Store().import_json(text, devices, str(file))
+    print(f"imported {count(new, 'winner')}" + ("" if new else ": none that was not imported before"))
 
 
 def _text(value: object) -> str:

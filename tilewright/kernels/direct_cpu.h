@@ -25,7 +25,7 @@
 #define TILE_VECTORS (TK * TH * TW)
 #define FILTER_TILES ((K + TILE_K - 1) / TILE_K)  // of one group, in w
 
-typedef acc_t wide __attribute__((ext_vector_type(VECTOR), aligned(ACC_BYTES)));  // no float16 builtins
+#include "lanes_memory.h"
 
 #if X_SHARED  // the input tile as it is read: strides TX_C, TX_H, TX_W, and TX_RUN from run to run
 #define SOURCE SHARED
@@ -127,35 +127,6 @@ INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE acc_t *xs, const GLOBA
 #define TW_OUT (POOL_HERE ? TW / POOL_SIZE : TW)
 #define WIDE_STORE (COMBINE != ATOMIC && (Y_NHWC || !ADD || !EPILOGUE_HERE))  // z of nchw is read one by one
 
-// VECTOR neighbours of bias or z, and of y.
-INLINE wide load_outs(const GLOBAL out_t *from) {
-#if DTYPE == 2 || DTYPE == 3
-    wide v;
-    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = out_load(from + i);
-    return v;
-#else
-    return *(const GLOBAL wide *)from;
-#endif
-}
-INLINE void store_outs(GLOBAL y_t *to, wide v) {
-#if (DTYPE == 2 || DTYPE == 3) && COMBINE != TWO_PASS
-    UNROLL for (int i = 0; i < VECTOR; i++) to[i] = y_of(v[i]);
-#else
-    *(GLOBAL wide *)to = v;
-#endif
-}
-
-// VECTOR channels from k on, at element `to` of the sums' image.
-INLINE wide finish_vector(wide v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
-    if (!EPILOGUE_HERE) return v;
-    if (SCALED) v *= (acc_t)NUMBER(ALPHA);
-    if (ADD) v += (acc_t)NUMBER(BETA) * load_outs(z + to);
-    if (BIAS) v += load_outs(bias + k);
-    if (ACT == 1) return v < 0 ? (wide)(0) : v;
-    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = activated(v[i]);
-    return v;
-}
-
 // Output (b, i) of vector a of a tile whose first sum is (k, p, q): one sum, or the pool of a window of them.
 INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int a, int b,
                           int i, int k, int p, int q) {
@@ -163,12 +134,12 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const 
     wide pooled = (wide)(POOL_NOTHING);
     UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
         int h = b * POOL_SIZE + e / POOL_SIZE, w = i * POOL_SIZE + e % POOL_SIZE;
-        wide v = finish_vector(acc[a][h][w], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + h, q + w));
+        wide v = finish_channels(acc[a][h][w], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + h, q + w));
         pooled = POOL == 2 ? pooled + v : v > pooled || v != v ? v : pooled;
     }
     return POOL == 2 ? pooled / (acc_t)(POOL_SIZE * POOL_SIZE) : pooled;
 #else
-    return finish_vector(acc[a][b][i], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + b, q + i));
+    return finish_channels(acc[a][b][i], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + b, q + i));
 #endif
 }
 
@@ -195,7 +166,7 @@ INLINE void store_turned(GLOBAL y_t *y, wide rows[VECTOR], int count, int plane)
     }
     UNROLL for (int v = 0; v < VECTOR; v++) {
         GLOBAL y_t *to = y + (offset_t)v * plane;
-        if (count == VECTOR) store_outs(to, rows[v]);
+        if (count == VECTOR) store_lanes(to, rows[v]);
         else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = y_of(rows[v][j]);
     }
 }
@@ -212,7 +183,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             UNROLL for (int b = 0; b < TH_OUT; b++) {
 #if Y_NHWC
                 UNROLL for (int i = 0; i < TW_OUT; i++)
-                    store_outs(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K),
+                    store_lanes(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K),
                                finish_output(acc, bias, z, at, a, b, i, k_all, p_all, q_all));
 #else
                 UNROLL for (int i = 0; i < TW_OUT; i += VECTOR) {

@@ -29,6 +29,12 @@
 #include "tile.h"
 #include "word.h"
 
+#define LANES (CHUNKED && VECTOR > 1)           // a CPU's: many elements at once
+#define NUMBERS (LANES && ACROSS && DTYPE == 4)  // i8: lanes hold a number each, not a word of four
+#if LANES
+#include "lanes_memory.h"
+#endif
+
 typedef struct {
     int n, k, p, q;
 } Item;
@@ -53,7 +59,9 @@ INLINE Item find_item(offset_t i) {
 
 // CV words that are neighbours in memory.
 INLINE vec load_words(const GLOBAL in_t *from) {
-#if DTYPE < 2
+#if LANES
+    return load_lanes(from);
+#elif DTYPE < 2
     return vec_load(from);
 #else
     acc_t words[VECTOR];
@@ -68,20 +76,34 @@ INLINE vec load_words(const GLOBAL in_t *from) {
 #endif
 }
 
-// CV words of one input from word `word` of the group on, or zeros: VECTOR groups of one channel each (ACROSS).
+// CV words of one input from word `word` of the group on: VECTOR groups of one channel each (ACROSS).
+INLINE vec load_inside(const GLOBAL in_t *from, int word) {
+#if CV > 1
+    return load_words(from);
+#else
+    acc_t one[VECTOR] = {0};
+    one[0] = load_word(from, word);
+    return vec_pack(one);
+#endif
+}
+
+// The same, or zeros.
 INLINE vec load_input(const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
     vec v;
     vec_zero(&v);
-    if ((unsigned)h < H && (unsigned)w < W) {
-#if CV > 1
-        v = load_words(x + X_AT(at.n, c, h, w));
-#else
-        acc_t one[VECTOR] = {0};
-        one[0] = load_word(x + X_AT(at.n, c, h, w), word);
-        v = vec_pack(one);
-#endif
-    }
+    if ((unsigned)h < H && (unsigned)w < W) v = load_inside(x + X_AT(at.n, c, h, w), word);
     return v;
+}
+
+// Those of a row from column w on. On a CPU a row that lies inside the image, as most do, is asked once.
+INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
+#if LANES
+    if ((unsigned)h < H && w >= 0 && w + ROW <= W) {
+        const GLOBAL in_t *from = x + X_AT(at.n, c, h, w);
+        UNROLL for (int j = 0; j < ROW; j++) row[j] = load_inside(from + j * (X_NHWC ? C_ALL : 1), word);
+    } else
+#endif
+        UNROLL for (int j = 0; j < ROW; j++) row[j] = load_input(x, at, c, word, h, w + j);
 }
 
 // acc += the products of one input row, which lies `i` rows below the thread's first.
@@ -91,7 +113,12 @@ INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL acc_t *w, 
             if (b * STR_H + r * DIL_H == i) UNROLL for (int s = 0; s < S; s++) {
 #if ACROSS
                 vec tap = vec_load(w + (r * S + s) * K);
+#if NUMBERS
+                tap = tap << 24 >> 24;
+                UNROLL for (int j = 0; j < TW; j++) acc[b][j] += tap * row[j * STR_W + s * DIL_W];
+#else
                 UNROLL for (int j = 0; j < TW; j++) vec_mul_add(&acc[b][j], tap, row[j * STR_W + s * DIL_W]);
+#endif
 #else
                 UNROLL for (int u = 0; u < CV; u++) {
                     vec tap = vec_load(w + (((c + u) * R + r) * S + s) * K);
@@ -105,21 +132,27 @@ INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL acc_t *w, 
             }
 }
 
+// Store the sums of VECTOR channels of a pixel, finished unless a second kernel does that.
+INLINE void store_pixel(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q, vec v) {
+#if LANES && Y_VECTOR
+    const offset_t to = Z_AT(at.n, at.k, p, q);
+    store_lanes(y + to, finish_channels(v, bias, at.k, z, to));
+#else
+    acc_t one[VECTOR];
+    vec_unpack(one, v);
+    UNROLL for (int i = 0; i < VECTOR; i++) {
+        offset_t to = Z_AT(at.n, at.k + i, p, q);
+        one[i] = epilogue(one[i], bias, at.k + i, z, to);
+        if (!Y_VECTOR) y[to] = y_of(one[i]);
+    }
+    if (Y_VECTOR) Y_STORE(VECTOR, y + Z_AT(at.n, at.k, p, q), one);
+#endif
+}
+
 INLINE void store_item(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, vec acc[TH][TW]) {
     UNROLL for (int b = 0; b < TH; b++)
-        UNROLL for (int j = 0; j < TW; j++) {
-            int p = at.p + b, q = at.q + j;
-            if (p < P && q < Q) {
-                acc_t one[VECTOR];
-                vec_unpack(one, acc[b][j]);
-                UNROLL for (int v = 0; v < VECTOR; v++) {
-                    offset_t to = Z_AT(at.n, at.k + v, p, q);
-                    one[v] = epilogue(one[v], bias, at.k + v, z, to);
-                    if (!Y_VECTOR) y[to] = y_of(one[v]);
-                }
-                if (Y_VECTOR) Y_STORE(VECTOR, y + Z_AT(at.n, at.k, p, q), one);
-            }
-        }
+        UNROLL for (int j = 0; j < TW; j++)
+            if (at.p + b < P && at.q + j < Q) store_pixel(y, bias, z, at, at.p + b, at.q + j, acc[b][j]);
 }
 
 BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
@@ -133,7 +166,7 @@ BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
         NO_UNROLL for (int c = 0; c < CW; c += ACROSS ? 1 : CV)
             UNROLL for (int i = 0; i < ROWS; i++) {
                 vec row[ROW];
-                UNROLL for (int j = 0; j < ROW; j++) row[j] = load_input(x, at, c0 + CHANNEL(c), c, h0 + i, w0 + j);
+                load_row(row, x, at, c0 + CHANNEL(c), c, h0 + i, w0);
                 add_row(acc, row, w + at.k, c, i);
             }
         store_item(y, bias, z, at, acc);

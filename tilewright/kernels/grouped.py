@@ -220,6 +220,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
 
 def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     v, items, over = cf["v"], _items(pr, cf), across(pr)
+    slots = 2 if pr.dtype == "i8" and over and v > 1 else issue_slots(pr, device)  # single numbers, no dot4
     blocks = _runs(items, device)
     run = items / blocks
     taps, pixels = words(pr) * pr.r * pr.s, cf["th"] * cf["tw"]
@@ -236,7 +237,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         useful=pr.z_elements / (items * pixels * v),
         register_intensity=intensity, block_intensity=intensity,
         vectors=pixels + columns(pr, cf["tw"]) + 1, width=v * word_registers(pr),
-        multiply_adds=run * taps * pixels * issue_slots(pr, device),
+        multiply_adds=run * taps * pixels * slots,
         filter_loads=run * taps * cf["th"], input_loads=run * inputs, turns=round(run * taps),
         copying=run * (ITEM + CHECKING * loads),
         storing=run * pixels * STORING * (1 if pr.layout_out == "nhwc" else v),

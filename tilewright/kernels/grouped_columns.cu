@@ -31,6 +31,7 @@
 #define X_ALL ((offset_t)N * C * H * W)
 
 #include "tile.h"
+#include "lanes_memory.h"
 
 typedef struct {
     int n, group, p, q;
@@ -50,34 +51,12 @@ INLINE Item find_item(offset_t i) {
     return at;
 }
 
-// Elements of 16 bits, many at once: one by one they take several times as long.
-#if DTYPE == 3
-typedef TW_JOIN(uint, VECTOR) uints;
-typedef TW_JOIN(ushort, VECTOR) ushorts;
-#elif DTYPE == 2 && defined(__F16C__)
-#define HALVES
-typedef __fp16 halves __attribute__((ext_vector_type(VECTOR), aligned(2)));
-#endif
-
 // VECTOR elements of x from `at` on; beyond the end of a row they are not used.
 INLINE vec load_inputs(const GLOBAL in_t *x, offset_t at) {
+    if (at + VECTOR <= X_ALL) return load_lanes(x + at);
     acc_t v[VECTOR];
-    if (at + VECTOR > X_ALL) {
-        UNROLL for (int i = 0; i < VECTOR; i++) v[i] = at + i < X_ALL ? widened(x[at + i]) : 0;
-        return vec_pack(v);
-    }
-#if DTYPE < 2
-    return vec_load(x + at);
-#elif DTYPE == 4
-    return __builtin_convertvector(vec_load((const GLOBAL char *)(x + at)), vec);
-#elif DTYPE == 3
-    return __builtin_astype(__builtin_convertvector(vec_load(x + at), uints) << 16, vec);
-#elif defined(HALVES)
-    return __builtin_convertvector(*(const GLOBAL halves *)(x + at), vec);
-#else
-    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = widened(x[at + i]);
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = at + i < X_ALL ? widened(x[at + i]) : 0;
     return vec_pack(v);
-#endif
 }
 
 // Copy a line whose first column is w0 from a row of x, or zeros; what hangs over is overwritten by what follows.
@@ -128,44 +107,14 @@ INLINE void add_channel(vec acc[TH][TW], const acc_t *line, const int columns[TW
         }
 }
 
-// VECTOR neighbours of channel k from element `to` of the sums' image on.
-INLINE vec finish_vector(vec v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
-    if (!EPILOGUE_HERE) return v;
-    if (SCALED) v *= (acc_t)NUMBER(ALPHA);
-#if ADD
-    acc_t more[VECTOR];
-    UNROLL for (int i = 0; i < VECTOR; i++) more[i] = out_load(z + to + i);
-    v += (acc_t)NUMBER(BETA) * vec_pack(more);
-#endif
-    if (BIAS) v += out_load(bias + k);
-    if (ACT == 1) return v < 0 ? (vec)(0) : v;
-    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = activated(v[i]);
-    return v;
-}
-
-INLINE void store_outs(GLOBAL y_t *to, vec v) {
-#if DTYPE < 2 || DTYPE == 4 || COMBINE == TWO_PASS
-    vec_store(to, v);
-#elif DTYPE == 3  // as float_bfloat does
-    uints bits = __builtin_astype(v, uints);
-    bits = v != v ? (uints)(0x7fc0) : bits + 0x7fff + (bits >> 16 & 1) >> 16;
-    vec_store(to, __builtin_convertvector(bits, ushorts));
-#elif defined(HALVES)
-    *(GLOBAL halves *)to = __builtin_convertvector(v, halves);
-#else
-    acc_t one[VECTOR];
-    vec_unpack(one, v);
-    Y_STORE(VECTOR, to, one);
-#endif
-}
-
 INLINE void store_vector(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to, vec v) {
 #if Q < VECTOR
     acc_t one[VECTOR];
     vec_unpack(one, v);
     UNROLL for (int i = 0; i < Q; i++) y[to + i] = y_of(epilogue(one[i], bias, k, z, to + i));
 #else
-    store_outs(y + to, finish_vector(v, bias, k, z, to));
+    vec b = (vec)(BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0);
+    store_lanes(y + to, finish_lanes(v, b, z, to));
 #endif
 }
 

@@ -29,8 +29,8 @@
 #define ITEMS_OUT (DIVIDE(SLAB_TILES, RUN_TILES) * PARTS_K)
 
 #include "epilogue.h"
+#include "lanes.h"
 
-typedef float wide __attribute__((ext_vector_type(VECTOR), aligned(4)));  // no float16 builtins
 typedef wide value_t;
 typedef int whole __attribute__((ext_vector_type(VECTOR)));
 typedef float quad __attribute__((ext_vector_type(4), aligned(4)));
@@ -71,9 +71,7 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *
 #if BIAS
     v += *(const GLOBAL wide *)(bias + k);
 #endif
-    if (ACT == 1) return v < 0 ? (wide)(0) : v;
-    UNROLL for (int u = 0; u < VECTOR; u++) v[u] = activated(v[u]);
-    return v;
+    return activated_lanes(v);
 }
 
 #if POOL

@@ -144,7 +144,7 @@ class _Layer:
             x.to_dense()
             y.to_dense()
 
-        made.convert_us = self.setting.quick_us(convert)
+        made.convert_us = self.setting.quick_us(Blocking(convert, self.wake))
         return made
 
     def eager(self, done: tuple[str, ...], form: Any) -> Eager:
@@ -223,7 +223,7 @@ class _Layer:
         copies = [_copy(self.x, form)] if x_too else []
         copies += [_copy(y, theirs)] if y_too else []
         copies += [_copy(self.z, form)] if y_too and self.z is not None else []
-        return sum(map(self.setting.quick_us, copies))
+        return sum(self.setting.quick_us(Blocking(copy, self.wake)) for copy in copies)
 
 
 def _spin_briefly() -> None:

@@ -205,4 +205,4 @@ def _transpose_us(setting: Setting, array: Array, perm: tuple[int, ...]) -> floa
     model = _model([node], shapes, dict.fromkeys(shapes, source.dtype), [])
     session = _session(model, setting.threads, "ALL")
     binding, _ = _bind(session, {"x": source}, target)
-    return setting.quick_us(lambda: session.run_with_iobinding(binding))
+    return setting.quick_us(Blocking(lambda: session.run_with_iobinding(binding)))

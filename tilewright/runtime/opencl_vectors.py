@@ -34,7 +34,7 @@ def _prelude() -> str:
         found += ["#ifdef cl_khr_fp64", *lines, "#endif"] if kind == "double" else lines
     for name in ("vload", "vstore"):
         found += [f"#undef {name}{count}\n#define {name}{count} tw_{name}{count}" for count in _COUNTS]
-        found.append(f"#define {name} tw_{name}\n")
+        found.append(f"#undef {name}\n#define {name} tw_{name}\n")
     return "\n".join(found)
 
 

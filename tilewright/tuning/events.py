@@ -72,7 +72,7 @@ class TuneResult:
         figure = self.best and self.best.measurement
         if not (self.best and figure):
             return f"<tuned in vain: {self.failure}>"
-        took = f"{figure.cold_us:.3g} us; {len(self.records)} tried in {self.seconds:.1f} s"
+        took = f"{figure.cold_us:.1f} us; {len(self.records)} tried in {self.seconds:.1f} s"
         return f"<tuned {self.best.problem}: {self.best.config}, {took}>"
 
     @property

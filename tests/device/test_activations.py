@@ -1,0 +1,69 @@
+"""Activations of many sums at once, on CPU cores: the same function of each, special values and all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tilewright.errors import DeviceError
+from tilewright.execution import Plan
+from tilewright.kernels import family
+from tilewright.layer import LayerPlan
+from tilewright.problem import Problem
+from tilewright.runtime import Runtime, open_runtime
+from tilewright.tuning.search import rank
+
+# Sums that are one number of x each, so that y is its activation.
+LAYERS = [
+    ("direct", "n1c1h16w64k16r1s1-{}"),
+    ("direct", "n1c1h16w64k16r1s1-{}-nhwc"),
+    ("grouped", "n1c16h16w64k16r1s1g16-{}"),
+    ("grouped", "n1c16h16w64k16r1s1g16-{}-nhwc"),
+]
+TINY = 1e-36  # below this e^-x overflows in f32, and its SiLU is 0
+
+
+@pytest.fixture(scope="module")
+def cpu() -> Iterator[Runtime]:
+    try:
+        yield open_runtime("cpu")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def _values() -> np.ndarray:
+    special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, -1e-30, 1e-40, 3e38, -3e38, 88.7, -88.7, -89.5]
+    return np.concatenate([special, np.linspace(-130, 130, 1024 - len(special))]).astype(np.float32)
+
+
+def _expected(v: np.ndarray, act: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return {
+            "relu": np.where(v < 0, 0, v),
+            "leaky0.125": np.where(v < 0, v * 0.125, v),
+            "clamp-1:6": np.where(v < -1, -1, np.where(v > 6, 6, v)),
+            "silu": v / (1 + np.exp(-v)),
+        }[act]
+
+
+@pytest.mark.parametrize("act", ["relu", "leaky0.125", "clamp-1:6", "silu"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("name", "layer"), LAYERS)
+def test_each_lane_is_activated(cpu: Runtime, name: str, layer: str, dtype: str, act: str) -> None:
+    problem, kind = Problem.parse(f"{layer.format(dtype)}+{act}"), family(name)
+    width = "f4" if dtype == "f32" else "f8"
+    values = _values().astype(width)
+    planes = np.broadcast_to(values.reshape(1, 1, 16, 64), (1, problem.c, 16, 64))
+    nhwc = problem.layout_in == "nhwc"
+    x = np.ascontiguousarray(planes.transpose(0, 2, 3, 1) if nhwc else planes)
+    ranked = [config for config, _ in rank(problem, cpu.device, kind, 40)]
+    widest = max(ranked, key=lambda config: config["v"])
+    for config in {ranked[0], widest}:
+        plan = LayerPlan(Plan.make(cpu, problem, config))
+        y = np.asarray(plan(x, plan.pack(np.ones(problem.w_shape, width))), np.float64)
+        y = y.transpose(0, 3, 1, 2) if nhwc else y
+        expected = np.broadcast_to(_expected(values.astype(np.float64), act).reshape(1, 1, 16, 64), y.shape)
+        close = 4e-7 if dtype == "f32" else 1e-15
+        np.testing.assert_allclose(y, expected, rtol=close, atol=TINY, err_msg=str(config))

@@ -1,0 +1,68 @@
+// VECTOR neighbours in memory to lanes and back, on CPU cores: one by one, numbers of 8 and 16 bits take several times as
+// long. Rounding is as in types.h; y_t and COMBINE are those of tile.h.
+//
+//   load_lanes load_outs     of x; of bias and z                        store_lanes   of y, or sums that are not finished yet
+//   finish_lanes             the epilogue of sums whose channels' bias is b, from element `to` of their image on
+//   finish_channels          the same of neighbouring channels, from k on
+
+#include "lanes.h"
+
+#if DTYPE == 3
+typedef uint wide_uint __attribute__((ext_vector_type(VECTOR)));
+typedef ushort wide_short __attribute__((ext_vector_type(VECTOR), aligned(2)));
+#elif DTYPE == 2 && defined(__F16C__)
+#define HALVES
+typedef __fp16 wide_half __attribute__((ext_vector_type(VECTOR), aligned(2)));
+#elif DTYPE == 4
+typedef char wide_char __attribute__((ext_vector_type(VECTOR), aligned(1)));
+#endif
+
+INLINE wide load_lanes(const GLOBAL in_t *from) {
+#if DTYPE < 2
+    return *(const GLOBAL wide *)from;
+#elif DTYPE == 4
+    return __builtin_convertvector(*(const GLOBAL wide_char *)from, wide);
+#elif DTYPE == 3
+    return __builtin_astype(__builtin_convertvector(*(const GLOBAL wide_short *)from, wide_uint) << 16, wide);
+#elif defined(HALVES)
+    return __builtin_convertvector(*(const GLOBAL wide_half *)from, wide);
+#else
+    wide v;
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = widened(from[i]);
+    return v;
+#endif
+}
+
+INLINE wide load_outs(const GLOBAL out_t *from) {
+#if DTYPE == 4
+    return *(const GLOBAL wide *)from;
+#else
+    return load_lanes(from);
+#endif
+}
+
+INLINE wide finish_lanes(wide v, wide b, const GLOBAL out_t *z, offset_t to) {
+    if (!EPILOGUE_HERE) return v;
+    if (SCALED) v *= (acc_t)NUMBER(ALPHA);
+    if (ADD) v += (acc_t)NUMBER(BETA) * load_outs(z + to);
+    if (BIAS) v += b;
+    return activated_lanes(v);
+}
+
+INLINE wide finish_channels(wide v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
+    return finish_lanes(v, BIAS && EPILOGUE_HERE ? load_outs(bias + k) : (wide)(0), z, to);
+}
+
+INLINE void store_lanes(GLOBAL y_t *to, wide v) {
+#if DTYPE < 2 || DTYPE == 4 || COMBINE == TWO_PASS
+    *(GLOBAL wide *)to = v;
+#elif DTYPE == 3  // as float_bfloat does
+    wide_uint bits = __builtin_astype(v, wide_uint);
+    bits = v != v ? (wide_uint)(0x7fc0) : bits + 0x7fff + (bits >> 16 & 1) >> 16;
+    *(GLOBAL wide_short *)to = __builtin_convertvector(bits, wide_short);
+#elif defined(HALVES)
+    *(GLOBAL wide_half *)to = __builtin_convertvector(v, wide_half);
+#else
+    UNROLL for (int i = 0; i < VECTOR; i++) to[i] = y_of(v[i]);
+#endif
+}
