@@ -26,7 +26,7 @@ from tilewright.device import parse_selector
 from tilewright.dispatch import Entry, entry
 from tilewright.dispatch import forget as look_up_again
 from tilewright.epilogue import Pool
-from tilewright.errors import ConfigError, DeviceError, ProblemError, RunError, StoreBusy, StoreError
+from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreBusy, StoreError
 from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.layer import LayerPlan, Packed
@@ -189,11 +189,13 @@ def tune(
     families: Sequence[str] | str = (),
     store: Store | None = None,
     progress: Progress | None = None,
+    again: bool = False,
 ) -> TuneResult:
     """Search for the fastest kernel of a layer, verify it, and remember it.
 
-    Every outcome is stored as it arrives: after Ctrl-C the next call goes on from there. The work is
-    done in processes of its own, so a script that tunes needs no ``if __name__ == "__main__"``.
+    A layer whose winner was found here is not searched again, unless ``again`` is set. Every outcome is
+    stored as it arrives: after Ctrl-C the next call goes on from there. The work is done in processes of its
+    own, so a script that tunes needs no ``if __name__ == "__main__"``.
 
     Args:
         problem: the layer, its string, or the name of a shipped one: R12.
@@ -206,9 +208,11 @@ def tune(
             layer.
         store: where outcomes are kept; None: your own.
         progress: told each event; see ``tilewright.tuning.events``.
+        again: search on, though a search of these families has stored its winner.
 
     Returns:
-        The winner's Record (``winner``), the outcomes of this run (``records``), the ``seconds`` taken.
+        The winner's Record (``winner``), the outcomes of this run (``records``), the ``seconds`` taken; none
+        and 0 where the winner was ``known``.
 
     Raises:
         ProblemError: the string cannot be read, there is nothing to compute or no room for the arrays, or no
@@ -224,23 +228,18 @@ def tune(
         >>> tw.tune("n1c8h6w6k16r3s3p1-f32", device="cpu", budget="2trials").winner.outcome
         'correct'
     """
-    from tilewright.runtime.capacity import require_room
-    from tilewright.tuning.tuner import tune as run
+    from tilewright.tuning.budget import Budget
+    from tilewright.tuning.once import tune_once
 
     layer, named = as_problem(problem), as_families("families", families)
     if parse_selector(device)[0] == "numpy":
         raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
     number = search_of(strategy, seed, progress)
-    kept = as_store(store) or Store()
-    kept.require_writable()
-    require_room(layer)
-    try:
-        result = run(layer, device, budget, strategy, number, kept, progress, bool(deterministic), named)
-    finally:
-        look_up_again(layer)
-    if result.best is None:
-        raise RunError(result.failure)
-    return result
+    limit = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
+    kept, alike = as_store(store) or Store(), bool(deterministic)
+    return tune_once(
+        layer, _open(device), kept, limit, strategy, number, alike, named, progress, bool(again)
+    )
 
 
 def forget(problem: Problem | str | None = None) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from tilewright.calibrate import outdone
-from tilewright.choices import REFERENCE, settled
+from tilewright.choices import REFERENCE
 from tilewright.contest import deviation, offered
-from tilewright.dispatch import dispatch, forget
+from tilewright.dispatch import dispatch
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import RunError, TilewrightError
+from tilewright.errors import TilewrightError
 from tilewright.execution import Plan
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
@@ -32,7 +32,6 @@ from tilewright.rows import BenchRow, OurFigure
 from tilewright.runtime.base import Memory, Runtime
 from tilewright.shapes import Layer
 from tilewright.store import Store
-from tilewright.tuning.budget import Budget
 from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits, measure
 from tilewright.tuning.verify import Verifier
@@ -151,6 +150,18 @@ class Bench:
             )  # fmt: skip
         return figure, None if reason else bound
 
+    def protocol(self, budget: str = "") -> dict[str, Any]:
+        """Return how the rows of a results file are measured, and of what: all of them in one way."""
+        return {
+            "cold": "median of interleaved rounds, caches flushed by reading before each run",
+            "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
+            "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
+            "tuned": self.tune is not None, "budget": budget,
+            "deterministic": self.deterministic, "families": list(self.families),
+            "peers": [peer.name for peer in self._applicable()],
+            "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
+        }  # fmt: skip
+
     def document(self, rows: Sequence[BenchRow], budget: str = "", before: str = "") -> dict[str, Any]:
         """Return the results file of rows (see ``report.results``), some of them of commits ``before``."""
         device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
@@ -162,19 +173,9 @@ class Bench:
             },
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": commits(before),
-            "protocol": protocol(self.seed, self.setting.threads, budget, self.limits),
+            "protocol": self.protocol(budget),
             "rows": [replace(row, floor_us=us).to_json() for row, us in zip(rows, floors, strict=True)],
         }  # fmt: skip
-
-
-def protocol(seed: int, threads: int, budget: str, limits: Limits = LIMITS) -> dict[str, Any]:
-    """Return how the rows of a results file were measured: all of them in one way."""
-    return {
-        "cold": "median of interleaved rounds, caches flushed by reading before each run",
-        "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
-        "inputs": "standard normal", "seed": seed, "threads": threads,
-        "budget": budget, "limits": {k: v for k, v in asdict(limits).items() if v != math.inf},
-    }  # fmt: skip
 
 
 class BoundPlan:
@@ -211,29 +212,6 @@ class BoundPlan:
         memory = self.runtime.alloc(array.nbytes)
         self.runtime.upload(memory, array)
         return memory
-
-
-def tuner(
-    runtime: Runtime, budget: Budget, store: Store | None, deterministic: bool = False,
-    families: tuple[str, ...] = (), **tuning: Any,
-) -> Callable[[Problem], float]:  # fmt: skip
-    """Return what tunes a problem and says how many seconds it took, for ``Bench.tune``.
-
-    A problem whose winner is in the store already is not tuned again.
-    """
-    from tilewright.tuning.tuner import tune
-
-    def seconds(problem: Problem) -> float:
-        how: dict[str, Any] = dict(deterministic=deterministic, families=families)
-        if store is not None and settled(problem, runtime, store, **how):
-            return 0.0
-        result = tune(problem, runtime, budget=budget, store=store, **how, **tuning)
-        forget(problem)
-        if result.best is None:
-            raise RunError(result.failure)
-        return result.seconds
-
-    return seconds
 
 
 def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:

@@ -20,7 +20,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.sources import source_key
 from tilewright.store import Store
-from tilewright.tuning import tuner
+from tilewright.tuning import once
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 
 DEVICE = for_architecture("sm_90")
@@ -67,7 +67,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     monkeypatch.setattr(options, "open_device", lambda device: runtime)
     monkeypatch.setattr(options, "measure_once", lambda runtime: None)
     fake = Tuner()
-    monkeypatch.setattr(tuner, "tune", fake)
+    monkeypatch.setattr(once, "tune", fake)
     return fake
 
 
@@ -284,6 +284,12 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     file.write_text(json.dumps(first))
     assert main([*bench, "--resume", "--seed", "1", B]) == 2
     assert "measured with seed 0, this is with seed 1; give the same options" in capsys.readouterr().err
+    assert main([*bench, "--resume", "--deterministic", "--family", "textbook", B]) == 2
+    assert "with deterministic True, families ['textbook']; give the same" in capsys.readouterr().err
+    assert main([*(part for part in bench if part != "--no-tune"), "--resume", B]) == 2
+    assert "measured with tuned False, this is with tuned True" in capsys.readouterr().err
+    assert main([*(part if part != "none" else "all" for part in bench), "--resume", B]) == 2
+    assert "measured with peers []" in capsys.readouterr().err
     assert json.loads(file.read_text()) == first
     assert main([*bench[:-2], "--resume", A]) == 2
     assert "give --json FILE too" in capsys.readouterr().err

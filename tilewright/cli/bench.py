@@ -82,23 +82,21 @@ def bench(
     if no_tune and (again or budget):
         raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
     source = outputs.to_resume(json_file) if resume else None
-    from tilewright.bench import protocol
-
     if no_tune:
         store, runtime = options.store(remembers=False), options.open_device(device)
     else:
         store, runtime = options.store_and_device(found, device, again, deterministic, families)
-    rivals, how = _peers(peers, runtime.device), protocol(seed, _threads(runtime), str(limit or ""))
-    before = held(source, runtime.device.key, how)
+    bar = Progress(len(found), "bench")
+    search = Search(runtime, store, bar, limit, strategy, seed, deterministic, again, 0.6, families)
+    work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(limit or "")
+    before = held(source, runtime.device.key, work.protocol(limit_text))
     options.room(found, runtime)
     options.measure(runtime)
     foretell(found, runtime)
-    with Progress(len(found), "bench") as bar:
-        search = Search(runtime, store, bar, limit, strategy, seed, deterministic, again, 0.6, families)
-        standing = _Standing(_work(search, rivals, no_tune), str(limit or ""), found, before)
-        report = partial(_report, standing, files, all_families)
-        with stopping.until_stopped(report) as stop:
-            standing.measure_all(bar, json_file)
+    standing = _Standing(work, limit_text, found, before)
+    report = partial(_report, standing, files, all_families)
+    with bar, stopping.until_stopped(report) as stop:
+        standing.measure_all(bar, json_file)
     report()
     stop.leave()
     if standing.without_time:

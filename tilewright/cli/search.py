@@ -68,17 +68,15 @@ class Search:
         Raises:
             RunError: no config was right; says what became of those that were tried.
         """
-        from tilewright.dispatch import forget
-        from tilewright.tuning.tuner import tune
+        from tilewright.tuning.once import tune_once
 
-        if (known := self.known(problem)) is not None:
-            noisy = known.measurement is not None and known.measurement.noisy
-            return Winner(known, note=NOISY) if noisy else Winner(known)
-        result = tune(
-            problem, self.runtime, self.budget, self.strategy, self.seed, self.store,
-            lambda event: self._tell(event, name), self.deterministic, self.families,
+        result = tune_once(
+            problem, self.runtime, self.store, self.budget, self.strategy, self.seed, self.deterministic,
+            self.families, lambda event: self._tell(event, name), self.again,
         )  # fmt: skip
-        forget(problem)
+        if result.known:
+            noisy = result.winner.measurement is not None and result.winner.measurement.noisy
+            return Winner(result.winner, note=NOISY) if noisy else Winner(result.winner)
         became = self._became(problem, result)
         return Winner(result.winner, len(result.records), result.seconds, became, result.stopped)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tilewright.studies.lab import Lab
     from tilewright.studies.standing import Standing
     from tilewright.studies.study import PartResult
+    from tilewright.tuning.budget import Budget as Limit
 
 Name = Annotated[
     str,
@@ -117,13 +118,15 @@ def _numbers(given: list[str] | None) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _lab(runtime: Runtime, store: Store, quick: bool, rounds: int, limit: object) -> Lab:
-    from tilewright.bench import tuner
+def _lab(runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None) -> Lab:
     from tilewright.studies.lab import Lab
+    from tilewright.tuning.once import tune_once
 
-    tune = _tuning(runtime, store, limit, tuner) if limit else None
+    def tune(problem: Problem, families: tuple[str, ...]) -> None:
+        tune_once(problem, runtime, store, limit, families=families)
+
     threads = min(runtime.device.units, options.cores())
-    return Lab(runtime, store, quick, rounds, threads, tune, say=remark)
+    return Lab(runtime, store, quick, rounds, threads, tune if limit else None, say=remark)
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:
@@ -146,14 +149,3 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     if not quiet:
         print(heading(result))
     wrote(*files.values())
-
-
-def _tuning(
-    runtime: Runtime, store: Store, limit: object, tuner: Callable[..., Callable[[Problem], float]]
-) -> Callable[[Problem, tuple[str, ...]], None]:
-    """Return what tunes a layer with some families."""
-
-    def tune(problem: Problem, families: tuple[str, ...]) -> None:
-        tuner(runtime, limit, store, families=families)(problem)
-
-    return tune

@@ -247,7 +247,8 @@ INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) {
 #define RESTRICT restrict
 #define INLINE static inline __attribute__((always_inline))
 // PoCL compiles for AVX2 on some AVX-512 CPUs: the hot code asks for what the host has. Not static: else LLVM
-// puts the kernel's local array in place of the argument, which PoCL cannot follow (it crashes).
+// puts the kernel's local array in place of the argument, which PoCL cannot follow (it crashes). What it calls
+// takes and returns no vectors but by their address: others have no registers for those of 64 bytes.
 #if defined(AVX512) && AVX512 && defined(__x86_64__)
 #define HOT __attribute__((noinline, target("avx512f,avx512vl,avx512bw,avx512dq")))
 #else

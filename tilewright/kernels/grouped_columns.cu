@@ -107,14 +107,15 @@ INLINE void add_channel(vec acc[TH][TW], const acc_t *line, const int columns[TW
         }
 }
 
-INLINE void store_vector(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to, vec v) {
+INLINE void store_vector(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to,
+                         const vec *v) {  // by its address: HOT may have wider registers
 #if Q < VECTOR
     acc_t one[VECTOR];
-    vec_unpack(one, v);
+    vec_unpack(one, *v);
     UNROLL for (int i = 0; i < Q; i++) y[to + i] = y_of(epilogue(one[i], bias, k, z, to + i));
 #else
     vec b = (vec)(BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0);
-    store_lanes(y + to, finish_lanes(v, b, z, to));
+    store_lanes(y + to, finish_lanes(*v, b, z, to));
 #endif
 }
 
@@ -141,7 +142,7 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                     add_channel(acc, lines + (c * LINES + p * STR_H) * LINE, columns, w + k * (CW * R * S), c);
                 UNROLL for (int b = 0; b < TH; b++)
                     UNROLL for (int j = 0; j < TW; j++)
-                        store_vector(y, bias, z, k, Z_AT(at.n, k, at.p + p + b, at.q + columns[j]), acc[b][j]);
+                        store_vector(y, bias, z, k, Z_AT(at.n, k, at.p + p + b, at.q + columns[j]), &acc[b][j]);
             }
 }
 

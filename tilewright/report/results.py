@@ -91,7 +91,7 @@ def held(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results
         raise StoreError(
             f"--resume: {file} was measured on {there}, this is {device}; name another file after --json"
         )
-    if other := [name for name, now in protocol.items() if found.protocol.get(name) != now]:
+    if other := [name for name, now in protocol.items() if found.protocol.get(name, now) != now]:
         ways = found.protocol, protocol
         was, now = (", ".join(f"{name} {shown(way.get(name))}" for name in other) for way in ways)
         fix = "give the same options, or name another file after --json"

@@ -12,6 +12,8 @@ from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.tuning.budget import Budget
 
+KNOWN = "known already"  # why no search began
+
 
 @dataclass(frozen=True)
 class Started:
@@ -53,7 +55,7 @@ class TuneResult:
         finalists: the re-measured finalists, fastest first.
         seconds: everything, from the start of the workers to the last measurement.
         resumed: outcomes taken from the store, not run again.
-        stopped: why the search ended.
+        stopped: why the search ended, or that the store had its winner and none began.
         ready_s: when processes had started and references were computed.
         searched_s: when the search was over; the finalists have the rest of the seconds.
     """
@@ -72,8 +74,13 @@ class TuneResult:
         figure = self.best and self.best.measurement
         if not (self.best and figure):
             return f"<tuned in vain: {self.failure}>"
-        took = f"{figure.cold_us:.1f} us; {len(self.records)} tried in {self.seconds:.1f} s"
-        return f"<tuned {self.best.problem}: {self.best.config}, {took}>"
+        took = KNOWN if self.known else f"{len(self.records)} tried in {self.seconds:.1f} s"
+        return f"<tuned {self.best.problem}: {self.best.config}, {figure.cold_us:.1f} us; {took}>"
+
+    @property
+    def known(self) -> bool:
+        """Whether the winner came from the store, and nothing was tried."""
+        return self.stopped == KNOWN
 
     @property
     def winner(self) -> Record:
