@@ -41,6 +41,7 @@ SHAPES = (  # {} stands for the dtype
     "n1c6h12w10k12r3s3p2d2g2-{}",
     "n1c10h9w8k8r3s2p1.0.0.2u3-{}-nchw2nhwc",
     "n5c96h1w1k33r1s1-{}+bias",
+    "n19c48h1w1k33r1s1-{}+bias+add+relu",  # images of one pixel share tiles on a CPU
 )
 OF_OTHER_FAMILIES = (
     ("grouped", "n2c8h9w7k8r3s3p1g8-{}+bias"),  # depthwise

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.device import Device, Rates
 from tilewright.floor import floor_us
-from tilewright.kernels import family
+from tilewright.kernels import direct_cpu, family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.tuning import model, search
@@ -76,3 +76,15 @@ def test_the_first_choice_keeps_the_cores_busy() -> None:
     blocks = dict(DIRECT.blueprint(problem, CORES, best).defines)["BLOCKS"]
     assert blocks >= CORES.units
     assert expected_us < 2.0 * floor_us(problem, CORES)
+
+
+def test_images_of_one_pixel_share_a_tile_and_with_it_the_filter() -> None:
+    """A batch through a classifier lies in memory as pixels of nhwc do, whatever its layout says."""
+    problem = Problem.parse("n64c4096h1w1k1024r1s1-f32+bias+add+relu")
+    pixels = Problem.parse("n64c4096h1w1k1024r1s1-f32-nhwc+bias+add+relu")
+    (config, took), *_ = search.rank(problem, CORES, DIRECT, 1)
+    assert config["tw"] >= 4 and config["nk"] * config["nw"] > 1
+    assert DIRECT.blueprint(problem, CORES, config) == DIRECT.blueprint(pixels, CORES, config)
+    one_each = Config.make("direct", {**config.values, "tw": 1, "nw": 1})
+    assert model.estimate(DIRECT, problem, CORES, one_each).total_us > 2 * took
+    assert direct_cpu.pixels_last(Problem.parse("n64c8h1w2k8r1s1-f32")).layout_in == "nchw"

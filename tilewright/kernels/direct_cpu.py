@@ -5,7 +5,7 @@ One work-item is one core. A block is NK x NH x NW register tiles that share one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from tilewright.device import Device
@@ -74,8 +74,20 @@ class Geometry:
         return self.word * max(self.cs * self.xh * self.xw, 16)
 
 
+def pixels_last(pr: Problem) -> Problem:
+    """Take images of one pixel as pixels of nhwc, which lie in memory as they do: a tile holds several."""
+    if (pr.h, pr.w, pr.p, pr.q) != (1, 1, 1, 1) or pr.epilogue.pool:
+        return pr
+    return replace(pr, layout_in="nhwc", layout_out="nhwc")
+
+
+def _view(pr: Problem) -> View:
+    return View.of(pixels_last(pr))
+
+
 def geometry(pr: Problem, cf: Values) -> Geometry:
     """Work out the sizes of a config."""
+    pr = pixels_last(pr)
     view = View.of(pr)
     tile_k = cf["v"] * cf["tk"]
     kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
@@ -105,6 +117,7 @@ def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
 
 def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     """Offer the tunables, outermost choice first."""
+    pr = pixels_last(pr)
     view, lanes = View.of(pr), max(4, min(16, device.lanes) // word_registers(pr))
     widths = (lanes,) if pr.kg % lanes == 0 else tuple(v for v in (4, 8, 16) if v <= lanes)
     channels = sorted({*up_to(words(pr), (16, 64, 256)), words(pr)})
@@ -149,8 +162,8 @@ RULES = (
     Rule("registers", lambda problem, device, v, tk, th, tw: _vectors(problem, device, v, tk, th, tw)
          <= device.regs_per_thread, _REGISTERS),
     Rule("k_block", lambda problem, v, tk, nk: v * tk * (nk - 1) < problem.kg, "tiles without channels"),
-    Rule("h_block", lambda problem, th, nh: th * (nh - 1) < View.of(problem).p, "tiles without rows"),
-    Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < View.of(problem).q, "tiles without columns"),
+    Rule("h_block", lambda problem, th, nh: th * (nh - 1) < _view(problem).p, "tiles without rows"),
+    Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < _view(problem).q, "tiles without columns"),
     Rule("shares", lambda problem, sg: sg == 1 or words(problem) >= 16 * sg,
          "shares of fewer than 16 channels"),
     Rule("in_place", lambda problem, x: x == 1 or not any(problem.pad),
@@ -177,6 +190,7 @@ RULES = (
 
 def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
+    pr = pixels_last(pr)
     geo = geometry(pr, cf)
     workers, c_padded = WORKERS * device.units, geo.share * cf["sg"]
     launches, workspace = _launches(pr, device, cf, geo, workers)
@@ -228,6 +242,7 @@ def chain(pr: Problem, cf: Values) -> int:
 
 def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
+    pr = pixels_last(pr)
     geo, taps = geometry(pr, cf), pr.r * pr.s
     shares, images = cf["sg"], geo.view.n * pr.groups
     tiles_of_block = images * shares / geo.blocks  # to those of one image and group
