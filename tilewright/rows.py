@@ -17,6 +17,7 @@ class OurFigure:
         family: family of the kernel.
         config: its parameters.
         cold_us: median time with flushed caches, in us.
+        call_us: on a CPU the time from the call to the return, in us, cold too: how peers are timed there.
         warm_us: time of one run in a long row, in us.
         ci95_us: half width of the 95% interval of the cold median, in us.
         stolen: share of the time that the CPU's host gave to others while this was measured.
@@ -37,6 +38,7 @@ class OurFigure:
     family: str = ""
     config: str = ""
     cold_us: float | None = None
+    call_us: float | None = None
     warm_us: float | None = None
     ci95_us: float | None = None
     stolen: float = 0.0
@@ -50,6 +52,11 @@ class OurFigure:
     note: str = ""
     reason: str = ""
     families: Mapping[str, float | str] = field(default_factory=dict)
+
+    @property
+    def compared_us(self) -> float | None:
+        """The time that peers' are divided by: taken as theirs are."""
+        return self.call_us or self.cold_us
 
     @property
     def noisy(self) -> bool:
@@ -107,9 +114,12 @@ class BenchRow:
     @property
     def ratio(self) -> float | None:
         """How many times longer the fastest peer takes than we do; None where one has no time."""
-        best = self.best_peer
-        theirs = self.peers[best].cold_us if best else None
-        return theirs / self.ours.cold_us if theirs and self.ours.cold_us else None
+        return self.over_ours(self.best_peer) if self.best_peer else None
+
+    def over_ours(self, peer: str) -> float | None:
+        """How many times longer a peer takes than we do; None where one of the two has no time."""
+        theirs, ours = self.peers[peer].cold_us if peer in self.peers else None, self.ours.compared_us
+        return theirs / ours if theirs and ours else None
 
     @property
     def floor_share(self) -> float | None:

@@ -322,3 +322,12 @@ def test_the_same_infinity_is_no_error() -> None:
     truth = np.array([[[[np.inf, 1], [2, 3]]]], np.float16)
     assert deviation(truth.copy(), truth).wrong(problem) == ""
     assert "1 element not finite" in deviation(np.where(np.isinf(truth), 9, truth), truth).wrong(problem)
+
+
+def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels() -> None:
+    runtime = open_runtime("cpu")
+    if runtime.device.backend != "opencl":
+        pytest.skip("no OpenCL")
+    ours = Bench(runtime, limits=replace(QUICK, min_rounds=6, max_rounds=6)).row(LAYER).ours
+    assert ours.cold_us and ours.call_us and ours.compared_us == ours.call_us > ours.cold_us
+    assert row_of().ours.call_us is None

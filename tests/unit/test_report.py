@@ -97,6 +97,18 @@ def test_conversion_has_a_column_of_its_own() -> None:
     assert shown.body[0][9] == "1.50"
 
 
+def test_calls_are_compared_with_calls() -> None:
+    """On a CPU peers are timed from call to return, our kernels by events: then our calls have a column."""
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["ours"]["call_us"] = 750.0
+    shown = results_table(results.parse(document))
+    assert shown.head[6:8] == ("our call", "onednn")
+    assert [(row[2], row[5], row[6], row[9]) for row in shown.body] == [
+        ("600", "50%", "750", "1.20"), ("80†", "50%", "–", "0.75")
+    ]  # fmt: skip
+    assert any("whole calls (our call)" in note for note in shown.notes)
+
+
 def test_each_family_may_have_a_column() -> None:
     shown = results_table(results.parse(DOCUMENT), families=True)
     assert shown.head[6:10] == ("our direct", "our winograd", "onednn", "onnxruntime")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import OutputError, how_to_get
-from tilewright.report.results import Results, over_ours
+from tilewright.report.results import Results
 from tilewright.rows import BenchRow
 
 # One middle grey and four middle tones: each stands out from a white page and from a black one.
@@ -32,7 +32,7 @@ def draw(results: Results, path: Path) -> None:
         raise OutputError("plot: no layer has both our time and a peer's; nothing to draw")
 
     def ratios(axes: Any) -> None:
-        _bars(axes, rows, [name for name in results.peer_names if any(over_ours(row, name) for row in rows)])
+        _bars(axes, rows, [name for name in results.peer_names if any(row.over_ours(name) for row in rows)])
         _dress(axes, rows, results)
 
     save(path, (max(6.0, 0.7 * len(rows) + 2), 4.0), ratios)
@@ -95,7 +95,7 @@ def _pyplot() -> Any:  # matplotlib is optional, so it has no types here
 def _bars(axes: Any, rows: list[BenchRow], peers: list[str]) -> None:
     width = 0.8 / len(peers)
     for index, peer in enumerate(peers):
-        heights = [over_ours(row, peer) or math.nan for row in rows]
+        heights = [row.over_ours(peer) or math.nan for row in rows]
         places = [at + (index - (len(peers) - 1) / 2) * width for at in range(len(rows))]
         axes.bar(places, heights, width * 0.9, label=peer, color=COLOURS[index % len(COLOURS)])
 

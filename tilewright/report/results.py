@@ -54,12 +54,6 @@ def geometric_mean(values: list[float | None]) -> float | None:
     return math.exp(math.fsum(map(math.log, there)) / len(there)) if there else None
 
 
-def over_ours(row: BenchRow, peer: str) -> float | None:
-    """How many times longer a peer takes than we do; None where one of the two has no time."""
-    theirs = row.peers[peer].cold_us if peer in row.peers else None
-    return theirs / row.ours.cold_us if theirs and row.ours.cold_us else None
-
-
 def load(path: Path) -> Results:
     """Read a results file.
 

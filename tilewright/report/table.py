@@ -42,6 +42,8 @@ def results_table(results: Results, families: bool = False) -> Table:
     """
     peers = [name for name in results.peer_names if any(name in ran_peers(row) for row in results.rows)]
     columns = {title: cell for name in peers for title, cell in _peer_columns(name, results)}
+    if any(row.ours.call_us for row in results.rows):
+        columns = {"our call": lambda row: time_text(row.ours.call_us)} | columns
     if families:
         columns = {f"our {name}": _family_cell(name) for name in results.family_names} | columns
     ours, last = ("family", "ours", "±", "floor", "of floor"), ("ratio", "error/bound", "workspace")
@@ -169,6 +171,8 @@ def _notes(results: Results) -> list[str]:
             f"ratio is fastest peer / ours: geometric mean {results.geomean:.2f}"
             f" over {count(len(there), 'layer')}, lowest {min(there):.2f}"
         )
+    if any(row.ours.call_us for row in results.rows):
+        notes.append("ours: kernels alone; ratios: whole calls (our call), as a CPU's peers are timed")
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
     notes += noisy_notes((row.ours.noisy, row.ours.stolen) for row in results.rows)

@@ -84,7 +84,7 @@ def _awake() -> None:
 
 @dataclass(frozen=True)
 class Blocking:
-    """A run of another library on the host: it returns when it is done.
+    """A run that returns when it is done, another library's on a CPU say: the clock times it, not events.
 
     Attributes:
         run: does one run.

@@ -6,7 +6,7 @@ from tilewright.problem import Problem
 from tilewright.report.html.charts import ladder, ratios, roofline
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
 from tilewright.report.html.svg import Bar, Point
-from tilewright.report.results import Results, over_ours
+from tilewright.report.results import Results
 from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, ran_peers, results_table, time_text
 from tilewright.rows import BenchRow
 
@@ -70,7 +70,7 @@ def _roofline(results: Results) -> str:
 def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
     found = {}
     for peer in peers:
-        value = over_ours(row, peer)
+        value = row.over_ours(peer)
         if value:
             figure = row.peers[peer]
             said = f"{row.name}: {peer} takes {time_text(figure.cold_us)} us, {value:.2f} times ours"
