@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
+from functools import lru_cache
 
 from tilewright.arrays import Seen, typed
 from tilewright.device import parse_selector
@@ -20,6 +21,7 @@ PADDINGS = 'an integer, (height, width), (top, bottom, left, right) or "same"'
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
+_problem = lru_cache(maxsize=1024)(Problem)  # a call of a layer that was seen before is spared the checks
 
 
 def whole(value: object) -> int | None:
@@ -143,7 +145,7 @@ def problem_of(
         )
     steps, spread = pair("stride", stride), pair("dilation", dilation)
     lies = "nhwc" if layout == "nhwc" or x.channels_last else "nchw"
-    return Problem(
+    return _problem(
         n=n, c=channels, h=extent[0], w=extent[1], k=k, r=r, s=s, groups=count, stride=steps, dilation=spread,
         pad=pads(padding, extent, (r, s), steps, spread), dtype="q8" if requantised else x.dtype,
         layout_in=lies, layout_out=lies, epilogue=epilogue, math=str(math),

@@ -6,6 +6,7 @@ NumPy has no bfloat16 and no float8: those of the package ml_dtypes are used, an
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 FULL = {
@@ -20,6 +21,7 @@ FULL = {
 SHORT = {full: short for short, full in FULL.items()}
 
 
+@lru_cache(maxsize=64)  # NumPy takes 3 us to say it
 def name_of(dtype: object) -> str:
     """Return the full name of a library's dtype: ``float32`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")
