@@ -1,13 +1,17 @@
-"""OpenCL as a process meets it: a cache that goes while it runs, a fork."""
+"""OpenCL as a process meets it: a cache that goes while it runs, a fork, threads."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tilewright.runtime.base import Runtime
 
 USED = """
 import os, shutil
@@ -85,3 +89,26 @@ os._exit(0)
 """,
         tmp_path,
     )
+
+
+def test_what_another_thread_enqueues_while_one_waits_is_kept(
+    cpu: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory may be a copy of a filter that nobody else holds."""
+    queue, kept = cpu._queue, []  # type: ignore[attr-defined]
+
+    class Waited:
+        def finish(self) -> None:
+            queue.finish()
+            monkeypatch.undo()
+            memory = cpu.alloc(64)
+            kept.append(weakref.ref(memory))
+            cpu.fill(memory, 0)
+
+    monkeypatch.setattr(cpu, "_queue", Waited())
+    cpu.synchronize()
+    held: Any = kept[0]()
+    assert held is not None
+    del held
+    cpu.synchronize()
+    assert kept[0]() is None

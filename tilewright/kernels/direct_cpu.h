@@ -54,13 +54,13 @@
 #endif
 
 #if X_SHARED
-// Copy 16 words that are neighbours in memory, or zeros.
-INLINE void copy_line(SHARED acc_t *to, const GLOBAL in_t *from, int inside) {
+// Copy 16 words that are neighbours in memory, the first of them word c of the group, or zeros.
+INLINE void copy_line(SHARED acc_t *to, const GLOBAL in_t *from, int c, int inside) {
 #if AS_WORDS
     typedef acc_t line __attribute__((ext_vector_type(16), aligned(ACC_BYTES)));
     *(SHARED line *)to = inside ? *(const GLOBAL line *)from : (line)(0);
 #else
-    UNROLL for (int i = 0; i < 16; i++) to[i] = inside ? load_word(from + CHANNEL(i), 0) : 0;
+    UNROLL for (int i = 0; i < 16; i++) to[i] = inside ? load_word(from + CHANNEL(i), c + i) : 0;
 #endif
 }
 
@@ -74,11 +74,13 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
         int inside = (unsigned)h < H && (unsigned)w < W;
         const GLOBAL in_t *from = x + (inside ? X_AT(at.n, at.group * CG + CHANNEL(c0), h, w) : 0);
         SHARED acc_t *d = to + i * CB;
-#if CB % 16 == 0
+#if C % 16 == 0  // then so is CB: whole runs
         NO_UNROLL for (int c = 0; c < count; c += CB, d += TX_RUN)
-            UNROLL for (int u = 0; u < CB; u += 16) copy_line(d + u, from + CHANNEL(c + u), inside);
-#else
-        for (int c = 0; c < count; c++) d[c] = inside ? load_word(from + CHANNEL(c), c0 + c) : 0;
+            UNROLL for (int u = 0; u < CB; u += 16) copy_line(d + u, from + CHANNEL(c + u), c0 + c + u, inside);
+#else  // one run, whose last words are copied one by one: behind those of the last pixel x ends
+        int c = 0;
+        NO_UNROLL for (; c + 16 <= count; c += 16) copy_line(d + c, from + CHANNEL(c), c0 + c, inside);
+        for (; c < count; c++) d[c] = inside ? load_word(from + CHANNEL(c), c0 + c) : 0;
 #endif
     }
 #else

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -98,6 +99,7 @@ class OpenclRuntime:
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
+        self._lock = threading.Lock()  # of what is pending, all was enqueued
         self._flusher = Flusher(self, max(2 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     def memory_bytes(self) -> int:
@@ -203,10 +205,11 @@ class OpenclRuntime:
         """Set every byte, in order with launches."""
         if not memory.nbytes:
             return
-        self._pending.append((memory,))
         pattern = np.full(1, byte, np.uint8)
-        event = self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)
-        self._events.append(event)
+        with self._lock:
+            self._pending.append((memory,))
+            event = self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)
+            self._events.append(event)
 
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
@@ -219,21 +222,23 @@ class OpenclRuntime:
                 return
             if launch.kernel == "constant":
                 return  # the kernel takes the filter as an argument in constant memory
-            self._pending.append(memories)
             kernel = loaded.kernels[launch.kernel]
             kernel.set_args(*(m.handle for m in memories))
             total = [g * b for g, b in zip(launch.grid, launch.block, strict=True)]
-            event = self.cl.enqueue_nd_range_kernel(self._queue, kernel, total, launch.block)
-            self._events.append(event)
+            with self._lock:
+                self._pending.append(memories)
+                event = self.cl.enqueue_nd_range_kernel(self._queue, kernel, total, launch.block)
+                self._events.append(event)
         except self.cl.Error as error:
             raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
 
     def synchronize(self) -> None:
-        """Wait for all that was enqueued."""
+        """Wait for all that was enqueued; what another thread enqueues meanwhile stays pending."""
+        with self._lock:
+            done, self._pending, self._events = self._pending, [], []
         try:
             self._queue.finish()
-            self._pending.clear()
-            self._events.clear()
+            del done
         except self.cl.Error as error:
             raise RunError(f"{self.device.name}: {error}") from error
 
