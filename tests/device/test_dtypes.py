@@ -42,6 +42,8 @@ SHAPES = (  # {} stands for the dtype
     "n1c10h9w8k8r3s2p1.0.0.2u3-{}-nchw2nhwc",
     "n5c96h1w1k33r1s1-{}+bias",
     "n19c48h1w1k33r1s1-{}+bias+add+relu",  # images of one pixel share tiles on a CPU
+    "n7c24h1w1k18r1s1g3-{}+bias",
+    "n6c10h5w3k21r5s3-{}+bias",  # and so do those under a filter over all of them
 )
 OF_OTHER_FAMILIES = (
     ("grouped", "n2c8h9w7k8r3s3p1g8-{}+bias"),  # depthwise

@@ -87,4 +87,15 @@ def test_images_of_one_pixel_share_a_tile_and_with_it_the_filter() -> None:
     assert DIRECT.blueprint(problem, CORES, config) == DIRECT.blueprint(pixels, CORES, config)
     one_each = Config.make("direct", {**config.values, "tw": 1, "nw": 1})
     assert model.estimate(DIRECT, problem, CORES, one_each).total_us > 2 * took
-    assert direct_cpu.pixels_last(Problem.parse("n64c8h1w2k8r1s1-f32")).layout_in == "nchw"
+    for other in ("n64c8h1w2k8r1s1", "n4c8h2w2k8r2s2-nhwc", "n4c8h2w2k8r2s2g2", "n4c8h2w2k8r2s2p1"):
+        assert direct_cpu.one_row(Problem.parse(other)) == Problem.parse(other)
+
+
+def test_a_filter_over_the_whole_image_is_a_row_of_channels() -> None:
+    image, row = map(Problem.parse, ("n8c64h7w7k256r7s7+bias", "n8c3136h1w1k256r1s1-nhwc+bias"))
+    assert direct_cpu.one_row(image) == row
+    (config, took), *_ = search.rank(image, CORES, DIRECT, 1)
+    assert search.rank(row, CORES, DIRECT, 1)[0] == (config, took) and config["tw"] > 1
+    ours, plain = (DIRECT.blueprint(problem, CORES, config) for problem in (image, row))
+    assert replace(ours, pack=plain.pack) == plain
+    assert dict(ours.pack or ()).items() >= dict(plain.pack or ()).items() | {("SIZE_C", 3136), ("SIZE_R", 1)}

@@ -74,6 +74,10 @@ class Direct(Family):
         """Take every problem of its dtypes, whatever its math, on a device with kernels."""
         return super().refuses(problem, device) or no_kernels(device)
 
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        """The problem; on a CPU a classifier's as one row of pixels."""
+        return problem if device.is_gpu else direct_cpu.one_row(problem)
+
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         return _gpu_params(problem, device) if device.is_gpu else direct_cpu.params(problem, device)

@@ -74,20 +74,23 @@ class Geometry:
         return self.word * max(self.cs * self.xh * self.xw, 16)
 
 
-def pixels_last(pr: Problem) -> Problem:
-    """Take images of one pixel as pixels of nhwc, which lie in memory as they do: a tile holds several."""
-    if (pr.h, pr.w, pr.p, pr.q) != (1, 1, 1, 1) or pr.epilogue.pool:
+def one_row(pr: Problem) -> Problem:
+    """Take a classifier, one output an image, as a 1x1 filter over one row of pixels: the same in memory.
+
+    A tile holds several images then, and a filter that was loaded serves them all.
+    """
+    whole = (pr.r, pr.s, pr.pad) == (pr.h, pr.w, (0, 0, 0, 0)) and not pr.epilogue.pool
+    in_order = pr.h * pr.w == 1 or pr.groups == 1 and (pr.c == 1 or pr.layout_in == "nchw")
+    if not (whole and in_order and pr.p * pr.q == 1):
         return pr
-    return replace(pr, layout_in="nhwc", layout_out="nhwc")
-
-
-def _view(pr: Problem) -> View:
-    return View.of(pixels_last(pr))
+    return replace(
+        pr, c=pr.c * pr.h * pr.w, h=1, w=1, r=1, s=1, stride=(1, 1), dilation=(1, 1), layout_in="nhwc",
+        layout_out="nhwc",
+    )  # fmt: skip
 
 
 def geometry(pr: Problem, cf: Values) -> Geometry:
     """Work out the sizes of a config."""
-    pr = pixels_last(pr)
     view = View.of(pr)
     tile_k = cf["v"] * cf["tk"]
     kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
@@ -117,7 +120,7 @@ def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
 
 def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     """Offer the tunables, outermost choice first."""
-    pr = pixels_last(pr)
+    pr = one_row(pr)
     view, lanes = View.of(pr), max(4, min(16, device.lanes) // word_registers(pr))
     widths = (lanes,) if pr.kg % lanes == 0 else tuple(v for v in (4, 8, 16) if v <= lanes)
     channels = sorted({*up_to(words(pr), (16, 64, 256)), words(pr)})
@@ -162,8 +165,8 @@ RULES = (
     Rule("registers", lambda problem, device, v, tk, th, tw: _vectors(problem, device, v, tk, th, tw)
          <= device.regs_per_thread, _REGISTERS),
     Rule("k_block", lambda problem, v, tk, nk: v * tk * (nk - 1) < problem.kg, "tiles without channels"),
-    Rule("h_block", lambda problem, th, nh: th * (nh - 1) < _view(problem).p, "tiles without rows"),
-    Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < _view(problem).q, "tiles without columns"),
+    Rule("h_block", lambda problem, th, nh: th * (nh - 1) < View.of(problem).p, "tiles without rows"),
+    Rule("w_block", lambda problem, tw, nw: tw * (nw - 1) < View.of(problem).q, "tiles without columns"),
     Rule("shares", lambda problem, sg: sg == 1 or words(problem) >= 16 * sg,
          "shares of fewer than 16 channels"),
     Rule("in_place", lambda problem, x: x == 1 or not any(problem.pad),
@@ -188,9 +191,10 @@ RULES = (
 )  # fmt: skip
 
 
-def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
+def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
-    pr = pixels_last(pr)
+    pr = one_row(problem)
+    flat = dict(SIZE_C=pr.c, CG=pr.cg, SIZE_R=1, SIZE_S=1) if pr.c > problem.c else {}
     geo = geometry(pr, cf)
     workers, c_padded = WORKERS * device.units, geo.share * cf["sg"]
     launches, workspace = _launches(pr, device, cf, geo, workers)
@@ -199,7 +203,7 @@ def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
         defines=tuple(_defines(pr, device, cf, geo, workers).items()),
         launches=launches,
         packed_bytes=geo.word * pr.groups * geo.filter_tiles * c_padded * pr.r * pr.s * geo.tile_k,
-        pack=(("PACK_K", geo.tile_k), ("PACK_C", c_padded)),
+        pack=(("PACK_K", geo.tile_k), ("PACK_C", c_padded), *flat.items()),
         workspace=workspace,
     )
 
@@ -237,12 +241,13 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
 
 def chain(pr: Problem, cf: Values) -> int:
     """Longest run of adds: one share of C, then the shares one after the other."""
+    pr = one_row(pr)
     return geometry(pr, cf).share * pr.r * pr.s + cf["sg"] + 1
 
 
 def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
-    pr = pixels_last(pr)
+    pr = one_row(pr)
     geo, taps = geometry(pr, cf), pr.r * pr.s
     shares, images = cf["sg"], geo.view.n * pr.groups
     tiles_of_block = images * shares / geo.blocks  # to those of one image and group
