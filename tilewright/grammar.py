@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import permutations
 
 from tilewright.epilogue import WORDS, Epilogue
 from tilewright.errors import ProblemError, count, shown
@@ -113,8 +112,7 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            both = ("2".join(pair) for pair in permutations(LAYOUTS, 2))
-            known = [*(name for name in NAMES if name != "q8"), *LAYOUTS, *both]
+            known = [*(name for name in NAMES if name != "q8"), *LAYOUTS, "2".join(LAYOUTS)]
             raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")

@@ -266,7 +266,7 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert main([*bench, "--resume", A]) == 0  # nothing to do: the file stays what it was
     assert json.loads(file.read_text()) == first
     capsys.readouterr()
-    file.write_text(file.read_text().replace(json.dumps(first["commit"]), '"abc"'))
+    file.write_text(json.dumps(first | {"commit": "abc"}))
     assert main([*bench, "--resume", B, A]) == 0
     second = json.loads(file.read_text())
     assert [row["problem"] for row in second["rows"]] == [A, B]

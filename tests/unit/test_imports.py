@@ -68,7 +68,7 @@ ORDER = (
     ("tuning.tuner",),
     ("choices",),
     ("dispatch", "arrays"),
-    ("arguments", "layer"),
+    ("arguments", "layer", "tuning.once"),
     ("api", "export", "profiling"),
     ("peers",),
     ("contest", "race"),

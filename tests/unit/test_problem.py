@@ -205,7 +205,7 @@ WRONG = {
     "c64h56w56k128r3s3+alpha-inf": "+alpha-inf: takes a finite number",
     "c64h56w56k128r3s3+clamp0:INF": "+clamp0:INF: takes a finite number",
     "c64h56w56k128r3s3+relunan": "+relunan: no such epilogue",
-    "c64h56w56k128r3s3-f33": "tf32, accurate, nchw, nhwc)",
+    "c64h56w56k128r3s3-f33": "tf32, accurate, nchw, nhwc, nchw2nhwc)",
     "c64h56w56k128r3s3+leakyx": "+leakyx: no such epilogue",
     "c64h56w56k128r3s3+maxpool0": "a pool is max or avg, its size and stride from 1 to 64",
     "c64h56w56k128r3s3+maxpool65": "from 1 to 64",
