@@ -82,7 +82,8 @@ def _misfits(plan: Plan) -> float:
 def _right(plan: Plan, numbers: dict[str, Any], y: Any) -> bool:
     """Whether each output is within the bound of its own size."""
     ref, size = numpy_conv(plan.problem, *(numbers.get(name) for name in ("x", "w", "bias", "z")))
-    return bool(bound(plan.problem, plan.family.chain(plan.problem, plan.config)).allows(y, ref, size).all())
+    chain = plan.family.chain(plan.problem, plan.device, plan.config)
+    return bool(bound(plan.problem, chain).allows(y, ref, size).all())
 
 
 def _channels(problem: Problem, x: Any) -> Any:
@@ -158,7 +159,7 @@ def test_what_is_not_finite_shows_where_the_formula_has_it(
     assert 0 < np.isnan(ref).sum() < ref.size and np.isinf(ref).sum() > 0
     assert np.array_equal(np.sign(y[np.isinf(y)]), np.sign(ref[np.isinf(ref)]))
     finite = np.isfinite(ref) & np.isfinite(size)
-    allows = bound(plan.problem, plan.family.chain(plan.problem, plan.config)).allows
+    allows = bound(plan.problem, plan.family.chain(plan.problem, plan.device, plan.config)).allows
     assert allows(y[finite], ref[finite], size[finite]).all()
 
 

@@ -118,7 +118,7 @@ def _agree(plan: Plan, data: dict[str, Any], y: Any, exact: bool) -> None:
         wrong = (y != ref.astype(np.float32)).mean()
         assert wrong == 0, f"{plan.config}: {wrong:.1%} of the elements are wrong on integers"
         return
-    bound = 4 * np.sqrt(plan.family.chain(plan.problem, plan.config)) * 2.0**-24 * size
+    bound = 4 * np.sqrt(plan.family.chain(plan.problem, plan.device, plan.config)) * 2.0**-24 * size
     bound = bound + 2.0**-24 * np.abs(ref) + 1e-44
     assert not np.isnan(y).any(), f"{plan.config}: {np.isnan(y).sum()} elements were not written"
     worst = float((np.abs(y - ref) / bound).max())

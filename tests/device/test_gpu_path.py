@@ -176,7 +176,8 @@ def _agrees(plan: Plan, shift: int = 0) -> None:
     if e.exact and plan.family.exact:
         assert np.array_equal(y, ref.astype(y.dtype)), plan.config
     else:
-        assert bound(problem, plan.family.chain(problem, plan.config)).allows(y, ref, size).all(), plan.config
+        chain = plan.family.chain(problem, plan.device, plan.config)
+        assert bound(problem, chain).allows(y, ref, size).all(), plan.config
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.tunable], ids=lambda f: f.name)

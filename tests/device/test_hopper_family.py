@@ -297,7 +297,7 @@ def test_f8_is_as_close_as_its_bound_says(device: str, chunks: int, runtime: Run
     w = (abs(rng.standard_normal(problem.w_shape, np.float32)) / 8).astype(kind)
     ref, size = numpy_conv(problem, x, w)
     y = computed(plan, x, w)
-    assert bound(problem, plan.family.chain(problem, config)).allows(y, ref, size).all()
+    assert bound(problem, plan.family.chain(problem, plan.device, config)).allows(y, ref, size).all()
     assert (abs(y.astype(np.float64) - ref) <= 1.1 * 2.0**-10 * size).all()  # an H100: 1.03
 
 

@@ -51,7 +51,8 @@ def _worst(runtime: Runtime, problem: Problem, seed: int) -> float:
     if plan.deterministic:
         assert (first == second).all(), config
     ref, size = numpy_conv(problem, data["x"], data["w"], data["bias"], data["z"])
-    bound = 4 * np.sqrt(FAMILY.chain(problem, config)) * 2.0**-24 * size + 2.0**-24 * np.abs(ref) + 1e-44
+    chain = FAMILY.chain(problem, runtime.device, config)
+    bound = 4 * np.sqrt(chain) * 2.0**-24 * size + 2.0**-24 * np.abs(ref) + 1e-44
     return float(np.max(np.abs(second - ref) / bound))  # NaN, where something was not written
 
 

@@ -44,7 +44,7 @@ def test_sampled_configs_are_legal_and_fit_the_registers(text: str, device: Devi
         assert defines["SHARED_BYTES"] <= device.shared_per_block
         assert defines["AVX512"] == (device.lanes == 16)
         assert print_.packed_bytes >= problem.w_bytes
-        assert DIRECT.chain(problem, config) >= problem.cg // cf["sg"] * problem.r * problem.s
+        assert DIRECT.chain(problem, device, config) >= problem.cg // cf["sg"] * problem.r * problem.s
         assert model.estimate(DIRECT, problem, device, config).total_us > 0
 
 

@@ -209,14 +209,14 @@ def test_x_is_rounded_on_its_way_with_loads_in_flight(kind: str, tmp_path: Path)
 
 def test_a_step_of_f8_is_promoted_after_four_products() -> None:
     f8 = R12.with_dtype("f8")
-    assert HOPPER.chain(f8, _config(sc=4)) == 9 + 4
-    assert HOPPER.chain(f8, _config(sc=4, chunks=16)) == 2 * 5 + 4
-    assert HOPPER.chain(R12.with_dtype("tf32"), _config()) == 18 * 4 + 8
+    assert HOPPER.chain(f8, H100, _config(sc=4)) == 9 + 4
+    assert HOPPER.chain(f8, H100, _config(sc=4, chunks=16)) == 2 * 5 + 4
+    assert HOPPER.chain(R12.with_dtype("tf32"), H100, _config()) == 18 * 4 + 8
 
 
 def test_accurate_is_promoted_after_each_product_and_has_twice_the_bytes() -> None:
     accurate, tf32 = (R12.with_dtype(kind) for kind in ("accurate", "tf32"))
-    assert HOPPER.chain(accurate, _config()) == 18 * 4 + 8 + 1
+    assert HOPPER.chain(accurate, H100, _config()) == 18 * 4 + 8 + 1
     once, twice = (sizes(problem, _config().values) for problem in (tf32, accurate))
     assert (twice.w_bytes, twice.x_bytes, twice.steps) == (2 * once.w_bytes, 2 * once.x_bytes, once.steps)
     assert HOPPER.blueprint(accurate, H100, _config()).packed_bytes == 2 * tf32.w_bytes
@@ -228,8 +228,8 @@ def test_halves_take_half_the_bytes_of_two_of_tf32_and_half_the_products() -> No
     three, two = (sizes(accurate, BASE | halves | dict(x=x)) for x in (1, 3))
     assert (two.w_bytes, two.x_bytes, 2 * two.steps) == (three.w_bytes, three.x_bytes, three.steps)
     assert two.image is not None and two.image.dtype == "UINT16" and two.image.channels == 2 * 512
-    assert HOPPER.chain(accurate, _config(**halves)) == 64 + 72  # the fallback's; without it 18 * 2 + 4 + 1
-    assert HOPPER.chain(accurate, _config(**halves | dict(sc=1))) == 72 * 2 + 1 + 1
+    assert HOPPER.chain(accurate, H100, _config(**halves)) == 64 + 72  # the fallback's; else 18 * 2 + 4 + 1
+    assert HOPPER.chain(accurate, H100, _config(**halves | dict(sc=1))) == 72 * 2 + 1 + 1
     found = HOPPER.blueprint(accurate, H100, _config(**halves))
     assert found.packed_bytes == 2 * accurate.w_bytes + 8 * 512
     assert [launch.kernel for launch in found.launches] == ["largest", "nhwc", "hopper", "fallback"]
@@ -400,7 +400,7 @@ def test_the_longest_share_is_counted(text: str) -> None:
         first = [share * (sz.steps // batch) // shares * batch for share in range(shares + 1)]
         longest = max(end - start for start, end in itertools.pairwise(first))
         assert HOPPER.work(problem, H100, config).steps == longest
-        assert HOPPER.chain(problem, config) >= longest + shares
+        assert HOPPER.chain(problem, H100, config) >= longest + shares
 
 
 def test_where_threads_copy_the_input() -> None:

@@ -13,7 +13,7 @@ from tilewright.problem import Problem
 from tilewright.tuning import model
 from tilewright.tuning.space import space
 
-FAMILY, H100 = family("winograd4"), for_architecture("sm_90")
+FAMILY, DIRECT, H100 = family("winograd4"), family("direct"), for_architecture("sm_90")
 
 
 def _best_us(name: str, problem: Problem) -> float:
@@ -33,7 +33,9 @@ def test_sampled_configs_are_legal_and_bind_what_they_have(text: str, device: De
         bound = {arg for launch in print_.launches for arg in launch.args}
         assert bound <= {"x", "w", "bias", "z", "y"} | {buffer.name for buffer in print_.workspace}
         assert dict(print_.defines)["VECTOR"] == device.lanes
-        assert FAMILY.chain(problem, config) > problem.c // config["sg"]
+        products = DIRECT.chain(FAMILY.inner(problem, device), device, config)
+        assert FAMILY.chain(problem, device, config) == products + FAMILY.growth
+        assert FAMILY.chain(problem, device, config) > problem.c // config["sg"]
 
 
 def test_what_passes_between_the_launches_fits_the_last_cache() -> None:

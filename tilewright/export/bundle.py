@@ -167,14 +167,14 @@ def bundle(
         problem=problem, device=device, config=config, note=note,
         programs=tuple(_programs(blueprints, compiled, device)),
         buffers=_buffers(problem, plan), pack=packer.launches[0] if packer else None,
-        pack_geometry=dict(plan.pack or ()), bound=_bound(problem, family, config),
+        pack_geometry=dict(plan.pack or ()), bound=_bound(problem, family, device, config),
         run=tuple(_reads_packed(one) if packer else one for one in launches),
     )  # fmt: skip
 
 
-def _bound(problem: Problem, family: Family, config: Config) -> Bound:
+def _bound(problem: Problem, family: Family, device: Device, config: Config) -> Bound:
     """Return the verifier's bound; where sums of whole numbers are exact, what rounding y allows."""
-    found = bound(problem, family.chain(problem, config))
+    found = bound(problem, family.chain(problem, device, config))
     return replace(found, slope=0.0) if family.exact and stays_exact(problem) else found
 
 

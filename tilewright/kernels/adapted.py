@@ -55,13 +55,9 @@ class Adapted(Family):
             more_bytes=work.more_bytes + more,
         )  # fmt: skip
 
-    def deterministic(self, config: Config) -> bool:
-        """Whether direct's config is."""
-        return self._direct.deterministic(config)
-
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Return that of direct."""
-        return self._direct.chain(problem.plain, config)
+        return self._direct.chain(problem.plain, device, config)
 
 
 class AnyReference(Reference):

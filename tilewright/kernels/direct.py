@@ -96,14 +96,10 @@ class Direct(Family):
         """Count what one block and one thread do."""
         return (work_of if device.is_gpu else direct_cpu.work)(problem, device, config.values)
 
-    def deterministic(self, config: Config) -> bool:
-        """Atomic adds come in any order; everything else sums in a fixed order."""
-        return config["combine"] != ATOMIC
-
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Longest run of adds: one share of C, then the shares one after the other."""
         cf = config.values
-        if "nk" in cf:
+        if not device.is_gpu:
             return direct_cpu.chain(problem, cf)
         geo = geometry(problem, cf)
         inside = ceil_div(cf["cs"], cf["sw"] * cf["sb"]) * geo.steps * problem.r * problem.s

@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.device import Device
 from tilewright.errors import ConfigError
 from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tile import ATOMIC
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
@@ -218,10 +219,10 @@ class Family:
         return {}
 
     def deterministic(self, config: Config) -> bool:
-        """Whether two runs give the same bits."""
-        return True
+        """Whether two runs give the same bits: atomic adds come in any order, all else in a fixed one."""
+        return config.values.get("combine") != ATOMIC
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Length of the longest sequential chain of f32 adds of one output, for the bound."""
         raise NotImplementedError
 

@@ -88,11 +88,7 @@ class Gemm(Family):
         """Count what one block and one thread do."""
         return work_of(problem, device, config.values)
 
-    def deterministic(self, config: Config) -> bool:
-        """Atomic adds come in any order; everything else sums in a fixed order."""
-        return config["combine"] != ATOMIC
-
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """One share of C of the longest block, then the shares one after the other."""
         cf = config.values
         turns = sizes(product(problem), cf).turns

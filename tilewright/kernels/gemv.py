@@ -108,11 +108,7 @@ class Gemv(Family):
         """Count what one block does, and one thread of a GPU."""
         return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
-    def deterministic(self, config: Config) -> bool:
-        """Atomic adds come in any order; everything else sums in a fixed order."""
-        return config["combine"] != ATOMIC
-
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """A lane's part of a row, its vector, the lanes by halves, the shares one after the other."""
         cf = config.values
         lane = ceil_div(inputs(problem), cf["sg"] * cf["lanes"])

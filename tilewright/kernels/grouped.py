@@ -109,7 +109,7 @@ class Grouped(Family):
             return grouped_columns.work(problem, device, config.values)
         return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All of a group's products, one after the other."""
         return problem.cg * problem.r * problem.s
 

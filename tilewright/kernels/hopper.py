@@ -134,7 +134,7 @@ class Hopper(Family):
             return {}
         return copy_remark(problem, held(problem, config.values), sizes(problem, config.values).x_parts)
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Products of 32 bytes, or all until they are promoted; then shares, one after the other.
 
         Or the fallback's, which may make any output.

@@ -118,7 +118,7 @@ class Mma(Family):
         way = config["x"]
         return copy_remark(problem, tap_chunks(problem, way)) if way in COPIES else {}
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """One share of the sum, then the shares one after the other; what is promoted at once is one step."""
         cf = config.values
         shares = cf["sb"] * cf["sc"] * cf["sg"]

@@ -48,7 +48,7 @@ class Reference(Family):
         main = replace(full.launches[0], kernel="reference", args=(*_INPUTS, "y"))
         return replace(full, launches=(main,))
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Return 1: f64 sums round once, to the output's dtype."""
         return 1
 

@@ -143,7 +143,7 @@ class Small(Family):
         """Count what one block and one thread do."""
         return _work(problem, device, config.values)
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All products, one after the other."""
         return problem.c * problem.r * problem.s
 

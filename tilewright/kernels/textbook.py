@@ -95,7 +95,7 @@ class Textbook(Family):
         """Count what one block and one thread do."""
         return work_of(problem, device, config.values)
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Every product is added to the one before."""
         return problem.c * problem.r * problem.s
 

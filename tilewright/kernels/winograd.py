@@ -144,11 +144,7 @@ class Winograd(Family):
         """Count what one block and one thread do."""
         return _work(problem, config.values)
 
-    def deterministic(self, config: Config) -> bool:
-        """Atomic adds come in any order; everything else sums in a fixed order."""
-        return config["combine"] != ATOMIC
-
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """The sum over one share of C, the adds of the transforms, and the shares one after the other."""
         cf = config.values
         return sizes(problem, cf).steps * cf["cs"] + 12 + cf["sg"]

@@ -118,13 +118,10 @@ class Winograd4(Family):
             more_launches=3 * slabs - 1, more_bytes=float(moved), dram_bytes=half.w_bytes + problem.x_bytes,
         )  # fmt: skip
 
-    def deterministic(self, config: Config) -> bool:
-        """As the matrix products are."""
-        return _by(config).deterministic(config)
-
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """The sum of the matrix products, and the growth of its error in the transforms."""
-        return _by(config).chain(products(problem, self.side), config) + self.growth
+        half, by = _half(problem, self.side, device)
+        return by.chain(half, device, config) + self.growth
 
 
 class Winograd8(Winograd4):
@@ -170,10 +167,6 @@ def _slab(pr: Problem, side: int, device: Device) -> int:
     most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
     slabs = ceil_div(row * _rows(pr, side), max(row, most))
     return ceil_div(_rows(pr, side), slabs)
-
-
-def _by(config: Config) -> Family:
-    return DIRECT if "nk" in config.values else GEMM
 
 
 def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: bool) -> Blueprint:

@@ -116,7 +116,7 @@ class WinogradRows(Family):
         """Count what one block and one thread do."""
         return _work(problem, device, config.values)
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """The products of a point one after the other, and the growth of their error in the transforms."""
         return problem.c * problem.r * problem.s + GROWTH[config["points"]]
 

@@ -168,7 +168,8 @@ class Verifier:
     def _figures(self, candidate: Candidate, data: Placed, packed: Memory) -> Figures:
         """Run on some data and compare y with its reference, by the bound of normal numbers."""
         self._answer(candidate, data, packed, self._y)
-        limits = bound(self.problem, candidate.plan.family.chain(self.problem, candidate.plan.config))
+        plan, device = candidate.plan, self.runtime.device
+        limits = bound(self.problem, plan.family.chain(self.problem, device, plan.config))
         assert self._normal.size is not None
         return compare(self._launcher, self.problem, self._y, data.ref, self._normal.size, limits)
 

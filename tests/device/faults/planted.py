@@ -101,7 +101,7 @@ class Faulty(Family):
         """Say so unless this fault is to be admitted."""
         return FAULTS[config["kind"]] != "admitted_unsteady"
 
-    def chain(self, problem: Problem, config: Config) -> int:
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Return the chain of the naive sum; as some libraries do, say something on stdout."""
         os.write(1, b"noise that must not get into the worker's answers\n")
         return problem.cg * problem.r * problem.s
