@@ -11,6 +11,7 @@ from tilewright.device import Device, Rates
 from tilewright.floor import floor_us
 from tilewright.kernels import direct_cpu, family
 from tilewright.kernels.family import Config
+from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.tuning import model, search
 from tilewright.tuning.space import space
@@ -98,4 +99,11 @@ def test_a_filter_over_the_whole_image_is_a_row_of_channels() -> None:
     assert search.rank(row, CORES, DIRECT, 1)[0] == (config, took) and config["tw"] > 1
     ours, plain = (DIRECT.blueprint(problem, CORES, config) for problem in (image, row))
     assert replace(ours, pack=plain.pack) == plain
-    assert dict(ours.pack or ()).items() >= dict(plain.pack or ()).items() | {("SIZE_C", 3136), ("SIZE_R", 1)}
+    assert dict(ours.pack or ()).items() >= dict(plain.pack or ()).items() | {("CG", 3136), ("SIZE_R", 1)}
+
+
+def test_one_packer_serves_every_batch_and_epilogue() -> None:
+    alone, batch = map(Problem.parse, ("n1c64h9w9k32r3s3", "n8c64h20w20k32r3s3p1-nhwc+bias+relu"))
+    config, _ = search.rank(batch, CORES, DIRECT, 1)[0]
+    recipe = DIRECT.blueprint(batch, CORES, config)
+    assert pack(alone, CORES, recipe) == pack(batch, CORES, recipe)

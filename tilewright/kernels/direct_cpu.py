@@ -194,7 +194,7 @@ RULES = (
 def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
     pr = one_row(problem)
-    flat = dict(SIZE_C=pr.c, CG=pr.cg, SIZE_R=1, SIZE_S=1) if pr.c > problem.c else {}
+    flat = dict(CG=pr.cg, SIZE_R=1, SIZE_S=1) if pr.c > problem.c else {}
     geo = geometry(pr, cf)
     workers, c_padded = WORKERS * device.units, geo.share * cf["sg"]
     launches, workspace = _launches(pr, device, cf, geo, workers)

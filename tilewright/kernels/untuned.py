@@ -21,15 +21,23 @@ def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
     return blocks, dict(MAX_THREADS=threads, MIN_BLOCKS=1, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
 
 
+def filter_sizes(problem: Problem) -> dict[str, int]:
+    """Return the defines that spell out a filter: a packer knows no more, and serves any batch or epilogue."""
+    pr = problem
+    return dict(
+        SIZE_R=pr.r, SIZE_S=pr.s, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups, DTYPE=DTYPES.index(pr.dtype)
+    )
+
+
 def sizes(problem: Problem) -> dict[str, int]:
     """Return the defines that spell out a problem to the untuned kernels."""
     pr = problem
-    return dict(
-        SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_R=pr.r, SIZE_S=pr.s,
-        SIZE_P=pr.p, SIZE_Q=pr.q, Y_P=pr.y_p, Y_Q=pr.y_q, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups,
+    return filter_sizes(pr) | dict(
+        SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_P=pr.p, SIZE_Q=pr.q,
+        Y_P=pr.y_p, Y_Q=pr.y_q,
         PAD_TOP=pr.pad[0], PAD_BOTTOM=pr.pad[1], PAD_LEFT=pr.pad[2], PAD_RIGHT=pr.pad[3],
         STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
-        DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1], DTYPE=DTYPES.index(pr.dtype),
+        DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
         **pr.epilogue.defines(pr.dtype),
         OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE),
@@ -55,7 +63,7 @@ def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
     big = dict(OFFSET64=int(nbytes >= 1 << 31))
     return Blueprint(
         source=kernel.packer,
-        defines=tuple((sizes(problem.plain) | dict(kernel.pack or ()) | defines | big).items()),
+        defines=tuple((filter_sizes(problem.plain) | dict(kernel.pack or ()) | defines | big).items()),
         launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
         packed_bytes=0,
     )
