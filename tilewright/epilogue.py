@@ -147,19 +147,6 @@ class Epilogue:
             POOL_STRIDE=pool.stride, POOL_PAD=pool.pad,
         )  # fmt: skip
 
-    @classmethod
-    def of(cls, defines: dict[str, int], dtype: str) -> Epilogue:
-        """Return what ``defines`` of a dtype spelt out."""
-        d = defines
-        number = _number64 if dtype == "f64" else _number32
-        pool = None
-        if d["POOL"]:
-            pool = Pool(POOLS[d["POOL"] - 1], d["POOL_SIZE"], d["POOL_STRIDE"], d["POOL_PAD"])
-        return cls(
-            alpha=number(d["ALPHA"]), bias=bool(d["BIAS"]), beta=number(d["BETA"]) if d["ADD"] else 0.0,
-            act=ACTIVATIONS[d["ACT"]], low=number(d["ACT_LOW"]), high=number(d["ACT_HIGH"]), pool=pool,
-        )  # fmt: skip
-
     def __str__(self) -> str:
         return self.text("f64")
 
@@ -258,10 +245,6 @@ def _number32(bits: int) -> float:
 def _bits64(value: float) -> int:
     """Return the bits of an f64 as a signed number: every compiler has room for that."""
     return int(struct.unpack("q", struct.pack("d", value))[0])
-
-
-def _number64(bits: int) -> float:
-    return float(struct.unpack("d", struct.pack("q", bits))[0])
 
 
 def _text32(value: float) -> str:

@@ -16,7 +16,6 @@ from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.family import Blueprint, Buffer, Config
 from tilewright.kernels.reference import numpy_conv, reference_f64
 from tilewright.kernels.source import full_source, source_key
-from tilewright.kernels.untuned import problem_of, sizes
 from tilewright.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Built, Memory, list_devices, open_runtime
@@ -255,18 +254,6 @@ def test_families_have_names_and_files() -> None:
         assert family(known.name) is known
         spec = type(known).__module__.rpartition(".")[2]
         assert len(source_key(f"{spec}.cu")) == 64
-
-
-def test_problem_survives_the_defines() -> None:
-    for text in (
-        str(LAYER),
-        "n2c6h7w11k10r3s2p1.2.0.1u2x1d1x2g2-bf16-nhwc2nchw+alpha-0.3+bias+add0.1+leaky0.2+maxpool3u2p1",
-        "c3h8k2r1-f64-nhwc+clamp-1:6+avgpool2",
-        "c3h8k2r1-f16+silu",
-        "c3h8k2r1-i8+add",
-    ):
-        problem = Problem.parse(text)
-        assert problem_of(sizes(problem)) == problem
 
 
 def test_source_is_complete_and_keyed() -> None:

@@ -136,7 +136,8 @@ class Blueprint:
     ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel of ``packer``;
     None means that the filter is used as given (kcrs). ``parts`` are further programs whose kernels
     ``launches`` names: each is compiled by itself, from its own source and defines. ``specific``: uses
-    instructions of its very architecture, that no later one need have (sm_90a).
+    instructions of its very architecture, that no later one need have (sm_90a). ``problem``: of the
+    reference kernels the layer that they compute, for NumPy, which compiles nothing.
     """
 
     source: str
@@ -149,6 +150,7 @@ class Blueprint:
     parts: tuple[Blueprint, ...] = ()
     specific: bool = False
     packer: str = "pack.cu"
+    problem: str = ""
 
     @property
     def programs(self) -> tuple[Blueprint, ...]:

@@ -67,6 +67,7 @@ def reference_f64(problem: Problem, device: Device) -> Blueprint:
         defines=tuple((sizes(problem) | defines | dict(STRIP=strip)).items()),
         launches=(one,),
         packed_bytes=problem.w_bytes,
+        problem=str(problem),
     )
     if not problem.epilogue.pool:
         return full

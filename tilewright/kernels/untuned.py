@@ -6,7 +6,6 @@ Families launch such kernels too: what this module names, their answers hang on 
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.epilogue import Epilogue
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.problem import DTYPES, Problem
 
@@ -22,7 +21,7 @@ def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
 
 
 def filter_sizes(problem: Problem) -> dict[str, int]:
-    """Return the defines that spell out a filter: a packer knows no more, and serves any batch or epilogue."""
+    """Return the defines that spell out a filter: all that a packer knows, so it serves any batch."""
     pr = problem
     return dict(
         SIZE_R=pr.r, SIZE_S=pr.s, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups, DTYPE=DTYPES.index(pr.dtype)
@@ -32,7 +31,7 @@ def filter_sizes(problem: Problem) -> dict[str, int]:
 def sizes(problem: Problem) -> dict[str, int]:
     """Return the defines that spell out a problem to the untuned kernels."""
     pr = problem
-    return filter_sizes(pr) | dict(
+    return dict(
         SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_P=pr.p, SIZE_Q=pr.q,
         Y_P=pr.y_p, Y_Q=pr.y_q,
         PAD_TOP=pr.pad[0], PAD_BOTTOM=pr.pad[1], PAD_LEFT=pr.pad[2], PAD_RIGHT=pr.pad[3],
@@ -40,19 +39,7 @@ def sizes(problem: Problem) -> dict[str, int]:
         DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
         **pr.epilogue.defines(pr.dtype),
-        OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE),
-    )  # fmt: skip
-
-
-def problem_of(defines: dict[str, int]) -> Problem:
-    """Return the problem that ``sizes`` spelt out."""
-    d = defines
-    return Problem(
-        n=d["SIZE_N"], c=d["SIZE_C"], h=d["SIZE_H"], w=d["SIZE_W"], k=d["SIZE_K"], r=d["SIZE_R"],
-        s=d["SIZE_S"], pad=(d["PAD_TOP"], d["PAD_BOTTOM"], d["PAD_LEFT"], d["PAD_RIGHT"]),
-        stride=(d["STRIDE_H"], d["STRIDE_W"]), dilation=(d["DILATION_H"], d["DILATION_W"]),
-        groups=d["GROUP_COUNT"], dtype=DTYPES[d["DTYPE"]], layout_in="nhwc" if d["X_NHWC"] else "nchw",
-        layout_out="nhwc" if d["Y_NHWC"] else "nchw", epilogue=Epilogue.of(d, DTYPES[d["DTYPE"]]),
+        OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE), **filter_sizes(pr),
     )  # fmt: skip
 
 

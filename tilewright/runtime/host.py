@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import platform
 import time
@@ -17,7 +18,6 @@ from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.reference import numpy_pool, numpy_sums
 from tilewright.kernels.requant import numpy_scaled
 from tilewright.kernels.source import full_source
-from tilewright.kernels.untuned import problem_of
 from tilewright.problem import Problem
 from tilewright.runtime import cache
 from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
@@ -61,22 +61,18 @@ class NumpyRuntime:
         """
         if blueprint.source not in ("reference.cu", "adapted.cu"):
             raise CompileError(f"{blueprint.source}: NumPy runs the reference family only; {NOTE}")
-        source = full_source(blueprint)
-        lines = ",".join(f"{name}={value}" for name, value in blueprint.defines)
+        source, what = full_source(blueprint), blueprint.problem or json.dumps(dict(blueprint.defines))
         names = {launch.kernel for launch in blueprint.launches} - set(CONVERSIONS)
         if blueprint.source == "adapted.cu":
             names = {CONVERSIONS[dict(blueprint.defines)["REQUANT"]]}
         resources = {name: Resources() for name in names}
-        return Built(cache.key_of(source, (), self.compiler, "numpy"), lines.encode(), resources, 0.0)
+        return Built(cache.key_of(source, (), self.compiler, "numpy"), what.encode(), resources, 0.0)
 
     def load(self, built: Built) -> Loaded:
-        """Read the problem back from the defines."""
-        pairs = (item.split("=") for item in built.binary.decode().split(","))
-        defines = {name: int(value) for name, value in pairs}
-        if "REQUANT" in defines:
-            return Loaded(defines, dict.fromkeys(built.resources, defines))
-        problem = problem_of(defines)
-        return Loaded(problem, {name: problem for name in built.resources})
+        """Take what is to be computed: a problem, or how numbers are converted."""
+        text = built.binary.decode()
+        what = json.loads(text) if text.startswith("{") else Problem.parse(text)
+        return Loaded(what, dict.fromkeys(built.resources, what))
 
     def alloc(self, nbytes: int) -> Memory:
         """Allocate a NumPy array."""
