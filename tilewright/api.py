@@ -108,7 +108,7 @@ def conv2d(
         ProblemError: another argument is malformed, or the output would be empty.
         DeviceError: there is no such device.
         CompileError: no kernel of the layer compiles.
-        OutOfMemory: there is no room for its workspace.
+        OutOfMemory: there is no room for its workspace or the output.
         RunError: the device failed.
 
     Example:

@@ -5,13 +5,14 @@ A library is only ever looked up among those that the caller has imported alread
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.dtypes import FULL, SHORT, name_of, numpy_dtype
-from tilewright.errors import ArrayError
+from tilewright.errors import ArrayError, OutOfMemory
 from tilewright.problem import DTYPE_BYTES, STORED
 
 Array = Any  # numpy.ndarray, torch.Tensor or cupy.ndarray
@@ -255,7 +256,21 @@ def to_nchw(array: Array) -> Array:
 
 
 def empty(like: Seen, shape: Shape, dtype: str) -> Array:
-    """Return a new contiguous array of the caller's library, where ``like`` is."""
+    """Return a new contiguous array of the caller's library, where ``like`` is.
+
+    Raises:
+        OutOfMemory: there is no room for it; says how much was needed.
+    """
+    try:
+        return _empty(like, shape, dtype)
+    except (MemoryError, ValueError, RuntimeError) as error:  # each library's own, past what it can count too
+        if like.place != "cpu" and "OutOfMemory" not in type(error).__name__:
+            raise
+        nbytes = math.prod(shape) * DTYPE_BYTES[dtype]
+        raise OutOfMemory(f"no room for an output of {nbytes:,} bytes on {like.place}") from error
+
+
+def _empty(like: Seen, shape: Shape, dtype: str) -> Array:
     module = sys.modules[like.library]
     if like.library == "torch":
         return like.array.new_empty(shape, dtype=getattr(module, FULL[dtype]))

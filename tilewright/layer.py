@@ -176,7 +176,7 @@ class LayerPlan:
             ArrayError: wrong dtype, shape, device, strides; bias, z or scale missing or superfluous; out
                 overlaps an input.
             CompileError, OutOfMemory: the first call on a stream may need a workspace, and the first with
-                arrays that are not 16-byte aligned a kernel of its own.
+                arrays that are not 16-byte aligned a kernel of its own. Or there is no room for the output.
             RunError: the device failed.
         """
         if not isinstance(packed_w, Packed):

@@ -225,6 +225,18 @@ def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.M
         plan(X, packed)
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize(
+    ("filters", "needed"), [(1, "256,000,064,000,004"), (1 << 20, "268,435,523,108,868,194,304")]
+)
+def test_no_room_for_the_output(library: str, filters: int, needed: str) -> None:
+    x, w = some(1, 1, 1, 1), np.zeros((filters, 1, 1, 1), F)
+    if library == "torch":
+        x, w = (pytest.importorskip("torch").from_numpy(a) for a in (x, w))
+    with pytest.raises(OutOfMemory, match=f"^no room for an output of {needed} bytes on cpu$"):
+        tw.conv2d(x, w, padding=4_000_000, device="numpy")
+
+
 def test_a_shipped_layer_has_a_name() -> None:
     assert api.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
     assert str(api.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
