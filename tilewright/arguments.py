@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -49,7 +50,8 @@ def pair(name: str, value: object) -> Pair:
     """
     numbers = _wholes(value)
     if not numbers or len(numbers) > 2 or min(numbers) < 1:
-        raise ProblemError(f"{name}={value!r}: must be an integer or a pair (height, width), each 1 or more")
+        want = "an integer or a pair (height, width), each 1 or more"
+        raise ProblemError(f"{name}={shown(value)}: must be {want}")
     return numbers[0], numbers[-1]
 
 
@@ -67,7 +69,7 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
         return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
     numbers = None if isinstance(value, str) else _wholes(value)
     if not numbers or len(numbers) not in (1, 2, 4) or min(numbers) < 0:
-        raise ProblemError(f"padding={value!r}: must be {PADDINGS}, none negative")
+        raise ProblemError(f"padding={shown(value)}: must be {PADDINGS}, none negative")
     if len(numbers) == 4:
         return numbers[0], numbers[1], numbers[2], numbers[3]
     return numbers[0], numbers[0], numbers[-1], numbers[-1]
@@ -119,13 +121,11 @@ def problem_of(
         ProblemError: an argument is malformed, or the output would be empty.
         ArrayError: the shapes or dtypes do not fit each other.
     """
-    if layout not in LAYOUTS:
-        raise ProblemError(f"layout={layout!r}: must be one of {', '.join(LAYOUTS)}")
+    _one_of("layout", layout, LAYOUTS)
     count = whole(groups)
     if count is None or count < 1:
-        raise ProblemError(f"groups={groups!r}: must be an integer of 1 or more")
-    if math not in MATHS:
-        raise ProblemError(f"math={shown(math)}: must be one of {', '.join(MATHS)}")
+        raise ProblemError(f"groups={shown(groups)}: must be an integer of 1 or more")
+    _one_of("math", math, MATHS)
     if requantised and x.dtype != "i8":
         raise ArrayError(f"scale: requantises sums of int8, but x is {FULL[x.dtype]}; leave it out")
     if x.dtype not in STORED:
@@ -150,6 +150,11 @@ def problem_of(
         pad=pads(padding, extent, (r, s), steps, spread), dtype="q8" if requantised else x.dtype,
         layout_in=lies, layout_out=lies, epilogue=epilogue, math=str(math),
     )  # fmt: skip
+
+
+def _one_of(name: str, value: object, known: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in known:  # of an array no two elements can be asked at once
+        raise ProblemError(f"{name}={shown(value)}: must be one of {', '.join(known)}")
 
 
 def _four(seen: Seen, meaning: str) -> tuple[int, int, int, int]:
@@ -214,7 +219,7 @@ def search_of(strategy: object, seed: object, progress: object) -> int:
     """
     from tilewright.tuning.search import STRATEGIES
 
-    if strategy not in STRATEGIES:
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise ConfigError(f"strategy={shown(strategy)}: must be one of {', '.join(STRATEGIES)}")
     number = whole(seed)
     if number is None or not 0 <= number < 1 << 31:

@@ -15,7 +15,7 @@ from tilewright.architectures import (
     max_cluster,
     tensor_macs,
 )
-from tilewright.errors import DeviceError
+from tilewright.errors import DeviceError, shown
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def parse_selector(text: object) -> tuple[str | None, int]:
     if text is None:
         return None, 0
     if not isinstance(text, str):
-        raise DeviceError(f"device={text!r}: must be text: cpu, cuda, cuda:N, opencl:N or numpy")
+        raise DeviceError(f"device={shown(text)}: must be text: cpu, cuda, cuda:N, opencl:N or numpy")
     match = _SELECTOR.fullmatch(text.strip())
     if not match:
         raise DeviceError(f"device {text!r}: must be cpu, cuda, cuda:N, opencl:N or numpy")
