@@ -104,8 +104,8 @@ def look(name: str, array: Array) -> Seen:
     """Find out what an argument is, without importing anything.
 
     Raises:
-        ArrayError: it is no array of a library or dtype that we know, it is sparse, masked, on a
-            device that is neither a CPU nor a CUDA GPU, it wants a gradient, or has yet to be negated.
+        ArrayError: it is no array of a library or dtype that we know, it is sparse, nested, traced, masked,
+            on a device that is neither a CPU nor a CUDA GPU, it wants a gradient, or has yet to be negated.
     """
     for library, kind in _LIBRARIES:
         module = sys.modules.get(library)
@@ -163,8 +163,12 @@ def _torch(name: str, tensor: Array) -> Seen:
             )
         tensor = tensor.detach()
     place = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index or 0}"
-    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    return Seen(name, tensor, "torch", place, dtype, shape, strides, int(tensor.data_ptr()))
+    try:
+        shape, strides, address = tuple(tensor.shape), tuple(tensor.stride()), int(tensor.data_ptr())
+    except RuntimeError as error:
+        what = "a tensor without memory of its own was given (nested, or traced, as torch.vmap does)"
+        raise ArrayError(f"{name}: {what}; must be a plain tensor") from error
+    return Seen(name, tensor, "torch", place, dtype, shape, strides, address)
 
 
 def _cupy(name: str, array: Array) -> Seen:

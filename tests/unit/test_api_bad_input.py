@@ -421,6 +421,8 @@ def test_wrong_tensors() -> None:
         (lambda: tw.conv2d(torch.complex(x, x).conj(), w), "x: dtype complex64 was given"),
         (lambda: tw.conv2d(x.to_sparse(), w), "x: a tensor of layout torch.sparse_coo.*to_dense"),
         (lambda: tw.conv2d(x.to("meta"), w), "x: a tensor on meta.*cpu or cuda"),
+        (lambda: torch.vmap(lambda one: tw.conv2d(one[None], w))(x), "x: a tensor without memory of its own"),
+        (lambda: tw.conv2d(x, torch.nested.nested_tensor([w[0]])), "w: a tensor without memory .*plain"),
         (lambda: tw.conv2d(x, W), "w: is a numpy array on cpu, but x is a torch"),
         (lambda: tw.conv2d(X, w), "w: is a torch array on cpu, but x is a numpy"),
         (lambda: tw.conv2d(last, w, out=y), "out: strides.*channels_last, as x is"),
