@@ -11,6 +11,7 @@ from tilewright.kernels.family import MOST_PIXELS, Config, too_many
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.tuning.search import rank
+from tilewright.tuning.space import usable
 
 H100 = for_architecture("sm_90")
 LARGE = {  # families that take a layer but for its size: of that many images, or filters of the whole image
@@ -40,6 +41,14 @@ def test_more_than_2_to_the_30_pixels_are_left_to_the_reference(text: str) -> No
         assert "more than 1,073,741,824 pixels" in (family(name).refuses(large, H100) or ""), name
     for device in (H100, CORES):
         assert [f.name for f in FAMILIES if f.refuses(large, device) is None] == ["reference"]
+
+
+@pytest.mark.parametrize("device", (CORES, H100), ids=("cpu", "h100"))
+@pytest.mark.parametrize("text", ("n1c500000h4w4k16r3s3p1-f32", "n1c1h5000w5000k1r5000s5000-f32"))
+def test_what_hands_the_work_on_makes_no_layer_of_too_many_channels(text: str, device: Device) -> None:
+    problem = Problem.parse(text)
+    families = [one.name for one in usable(FAMILIES, problem, device)[0]]
+    assert {"direct", "gemv"} & {*families} and "winograd4" not in families
 
 
 def test_the_pixels_of_the_output_count_too() -> None:

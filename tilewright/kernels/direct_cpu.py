@@ -33,7 +33,7 @@ from tilewright.kernels.tile import (
 )
 from tilewright.kernels.word import as_words, filter_bytes, issue_slots, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import DTYPES, MAX_EXTENT, Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
 WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
@@ -81,10 +81,11 @@ def one_row(pr: Problem) -> Problem:
     """
     whole = (pr.r, pr.s, pr.pad) == (pr.h, pr.w, (0, 0, 0, 0)) and not pr.epilogue.pool
     in_order = pr.h * pr.w == 1 or pr.groups == 1 and (pr.c == 1 or pr.layout_in == "nchw")
-    if not (whole and in_order and pr.p * pr.q == 1):
+    channels = pr.c * pr.h * pr.w
+    if not (whole and in_order and pr.p * pr.q == 1 and channels <= MAX_EXTENT):
         return pr
     return replace(
-        pr, c=pr.c * pr.h * pr.w, h=1, w=1, r=1, s=1, stride=(1, 1), dilation=(1, 1), layout_in="nhwc",
+        pr, c=channels, h=1, w=1, r=1, s=1, stride=(1, 1), dilation=(1, 1), layout_in="nhwc",
         layout_out="nhwc",
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
-from tilewright.problem import Problem
+from tilewright.problem import MAX_EXTENT, Problem
 
 THREADS = 128  # of the kernels that transform
 FEWEST_CHANNELS = 16
@@ -72,6 +72,8 @@ class Winograd4(Family):
             return f"the filter is not {squares} with stride 1 and no dilation"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
+        if self.side**2 * max(problem.c, problem.k) > MAX_EXTENT:
+            return f"its matrix products would have more than {MAX_EXTENT:,} channels together"
         pool = problem.epilogue.pool
         down, across = _outputs(problem, self.side)
         if pool and (pool.size != pool.stride or pool.pad or down % pool.size or across % pool.size):
