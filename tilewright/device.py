@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.architectures import (
     ARCHITECTURES,
@@ -84,6 +86,11 @@ class Device:
     driver: str
     rates: Rates
     tensor_macs: int = 0
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Device:
+        """Build it from the dictionary that ``dataclasses.asdict`` made of one."""
+        return cls(**{**facts, "rates": Rates(**facts["rates"])})
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from tilewright.device import Device, Rates
+from tilewright.device import Device
 from tilewright.errors import StoreError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -57,7 +57,7 @@ def read(path: Path) -> tuple[Device, list[Record]]:
         head = json.loads(lines[0])
         if head["format"] != FORMAT:
             raise ValueError(f"format {head['format']!r}")
-        device = Device(**{**head["device"], "rates": Rates(**head["device"]["rates"])})
+        device = Device.of(head["device"])
         records = []
         for line in lines[1:]:
             number += 1

@@ -184,7 +184,9 @@ def _work(search: Search, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
 
 def _threads(runtime: Runtime) -> int:
     """CPU threads of the peers."""
-    return min(runtime.device.units, options.cores())
+    from tilewright.runtime.capacity import cores
+
+    return min(runtime.device.units, cores())
 
 
 def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:

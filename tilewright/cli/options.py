@@ -5,7 +5,6 @@ Everything a user typed is checked before anything slow begins.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -181,13 +180,6 @@ def measure_once(runtime: Runtime) -> None:
     """Calibrate a device's rates if they never were."""
     if runtime.device.rates.source != "calibrated":
         measure(runtime)
-
-
-def cores() -> int:
-    """CPU cores that this process may use: more threads than these slow everyone down."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def chosen(

@@ -119,13 +119,14 @@ def _numbers(given: list[str] | None) -> list[int]:
 
 
 def _lab(runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None) -> Lab:
+    from tilewright.runtime.capacity import cores
     from tilewright.studies.lab import Lab
     from tilewright.tuning.once import tune_once
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
         tune_once(problem, runtime, store, limit, families=families)
 
-    threads = min(runtime.device.units, options.cores())
+    threads = min(runtime.device.units, cores())
     return Lab(runtime, store, quick, rounds, threads, tune if limit else None, say=remark)
 
 

@@ -1,4 +1,4 @@
-"""Kernel families: one spec ``x.py`` and one kernel file ``x.cu`` each, listed in FAMILIES."""
+"""Kernel families: a spec ``x.py`` each, whose blueprints name the kernel files, listed in FAMILIES."""
 
 from __future__ import annotations
 

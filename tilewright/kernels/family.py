@@ -169,7 +169,7 @@ def too_many(problem: Problem) -> str | None:
 
 
 class Family:
-    """Base of every kernel family; a subclass is one spec ``x.py`` with one kernel ``x.cu``."""
+    """Base of every kernel family; a subclass is one spec ``x.py``; its blueprints name the kernel files."""
 
     name: str = ""
     tunable: bool = True  # the model knows it, and so can a search

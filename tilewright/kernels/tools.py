@@ -11,8 +11,6 @@ from tilewright.problem import DTYPES, Problem
 
 CHECK_FIGURES = 8
 PEAK_FLOATS = 256
-# Multiply-adds of a thread, about: half a millisecond on a full GPU, a millisecond on a CPU.
-_GPU_OPERATIONS, _CPU_OPERATIONS = 1 << 16, 1 << 20
 
 
 def check(problem: Problem, device: Device) -> Blueprint:

@@ -1,4 +1,4 @@
-"""How much memory there is, and whether a problem's arrays find room: asked before any is allocated."""
+"""What this process may use: cores and memory; and whether a problem's arrays find room there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from tilewright.runtime.base import Runtime
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 _F64 = 8
+
+
+def cores() -> int:
+    """CPU cores that this process may use: more threads than these slow everyone down."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def host_bytes() -> int:

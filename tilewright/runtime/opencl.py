@@ -27,6 +27,7 @@ from tilewright.kernels.family import Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, forked, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
+from tilewright.runtime.capacity import cores
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_facts import facts
@@ -51,9 +52,8 @@ def import_opencl() -> Any:
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
     # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
     os.environ.setdefault("POCL_WORK_GROUP_METHOD", "loops")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-    if 0 < cores < (os.cpu_count() or 0):  # of these PoCL knows nothing
-        os.environ.setdefault("POCL_MAX_PTHREAD_COUNT", str(cores))
+    if cores() < (os.cpu_count() or 0):  # of these PoCL knows nothing
+        os.environ.setdefault("POCL_MAX_PTHREAD_COUNT", str(cores()))
     try:
         import pyopencl
     except ImportError as error:

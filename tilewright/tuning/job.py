@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilewright.device import Device, Rates
 from tilewright.record import Check, Measurement
 from tilewright.tuning.channel import Json
 
@@ -45,8 +44,3 @@ class Final:
     config: str
     measurement: Measurement
     check: Check | None = None
-
-
-def device_of(facts: Json) -> Device:
-    """Build a Device from the dictionary that ``dataclasses.asdict`` made of it."""
-    return Device(**{**facts, "rates": Rates(**facts["rates"])})

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright import kernels
+from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.execution import EXTRAS, UNUSED_BYTES
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config
@@ -17,7 +18,7 @@ from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.runtime import Built, Runtime, open_runtime
-from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
+from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits, measure, ranking
 from tilewright.tuning.verify import Candidate, TooSlow, Verifier
 
@@ -43,7 +44,7 @@ class Trials:
             self.device = self._runtime.device
             self.context = {**self._runtime.versions(), "compiler": self._runtime.compiler}
         else:
-            self.device = device_of(job.facts)
+            self.device = Device.of(job.facts)
             self.context = {}
 
     def prepare(self) -> None:

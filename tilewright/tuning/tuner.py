@@ -7,7 +7,6 @@ run goes on from there.
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import PASSING, Record, Standing
 from tilewright.runtime.base import Runtime
+from tilewright.runtime.capacity import cores
 from tilewright.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
@@ -152,10 +152,10 @@ class _Run:
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        here = cores()
         job = replace(self.worker.job, facts=asdict(self.device))
         wanted = self.budget.trials or _MOST_COMPILERS  # no more than there are configs to compile
-        self.ahead = Ahead(job, min(wanted, _MOST_COMPILERS, max(1, cores - self.gpu)))
+        self.ahead = Ahead(job, min(wanted, _MOST_COMPILERS, max(1, here - self.gpu)))
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
@@ -164,7 +164,7 @@ class _Run:
             self._resume(strategies)
             self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
             proposals = Proposals(strategies, self._wanted, list(self.families), self._hints())
-            self._search(proposals, ready, batch_size(self.budget.trials, 2 * cores))
+            self._search(proposals, ready, batch_size(self.budget.trials, 2 * here))
             ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()

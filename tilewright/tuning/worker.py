@@ -24,7 +24,7 @@ from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.tuning.channel import Channel, Hung, Json, Lost, Refused, python_child
-from tilewright.tuning.job import Compiled, Final, Job, Stage, device_of
+from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits
 
 # Seconds that each stage of a request may take.
@@ -62,7 +62,7 @@ class Worker:
         """The device's facts, as the child sees them."""
         if not self._facts:
             self._open()
-        return device_of(self._facts["device"])
+        return Device.of(self._facts["device"])
 
     @property
     def context(self) -> dict[str, str]:
