@@ -65,6 +65,7 @@ class Device:
         rates: measured speeds.
         tensor_macs: f16 multiply-accumulates a cycle of the tensor cores of a unit, by ``mma.sync``; of i8
             twice as many. 0: there are none, or not with the instructions of sm_80.
+        byte_dots: whether a CPU's vectors add products of bytes, four to a sum of 32 bits (AVX-512 VNNI).
     """
 
     name: str
@@ -86,6 +87,7 @@ class Device:
     driver: str
     rates: Rates
     tensor_macs: int = 0
+    byte_dots: bool = False
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Device:

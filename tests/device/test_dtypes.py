@@ -92,6 +92,29 @@ def test_on_a_cpu(dtype: str, text: str, runtime: Runtime) -> None:
     _check(DIRECT, runtime, Problem.parse(text.format(dtype)))
 
 
+@pytest.mark.parametrize("text", SHAPES)
+def test_i8_on_a_cpu_that_multiplies_no_bytes(
+    text: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not runtime.device.byte_dots:
+        pytest.skip("test_on_a_cpu does it")
+    monkeypatch.setattr(runtime, "device", replace(runtime.device, byte_dots=False))
+    _check(DIRECT, runtime, Problem.parse(text.format("i8")))
+
+
+@pytest.mark.parametrize(("x", "w"), [(-128, -128), (-128, 127), (127, -128), (127, 127)])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_the_largest_bytes_are_summed_right(x: int, w: int, layout: str, runtime: Runtime) -> None:
+    """Cores multiply bytes without a sign by bytes with one, and so x + 128."""
+    problem = Problem.parse(f"n1c1021h4w5k24r3s3p1-i8-{layout}")
+    for config in _configs(DIRECT, problem, runtime):
+        plan = LayerPlan(Plan.make(runtime, problem, config))
+        y = plan(np.full(problem.x_shape, x, np.int8), plan.pack(np.full(problem.w_shape, w, np.int8)))
+        pixel = y[0, :, 1, 2] if layout == "nchw" else y[0, 1, 2]
+        corner = y[0, :, 0, 0] if layout == "nchw" else y[0, 0, 0]
+        assert (pixel == 9 * 1021 * x * w).all() and (corner == 4 * 1021 * x * w).all(), config
+
+
 @pytest.mark.parametrize(("dtype", "text"), [case for case in CASES if case[0] != "f32"])
 def test_for_a_gpu(dtype: str, text: str, gpu_facts: Runtime) -> None:
     _check(DIRECT, gpu_facts, Problem.parse(text.format(dtype)))

@@ -54,14 +54,15 @@ def test_a_fault_of_a_kernel_is_still_told(runtime: OpenclRuntime) -> None:
 
 def test_hot_code_hands_vectors_on_by_their_address() -> None:
     """It may be compiled for AVX-512 where what it calls is not (PoCL on Zen 4): clang refuses others."""
-    function = re.compile(r"^(INLINE|HOT)\s+([\w ]+?)\s*\*?(\w+)\(([^{;]*)\)\s*(?://[^\n]*)?\{", re.MULTILINE)
+    head = r"^(INLINE|HOT_INLINE|HOT)\s+([\w ]+?)\s*\*?(\w+)\(([^{;]*)\)\s*(?://[^\n]*)?\{"
+    function = re.compile(head, re.MULTILINE)
     vector = re.compile(r"\b(vec|wide)\b(?!\s*(const\s*)?\*)(?! \w+\[)")
     kernels = Path(tilewright.__file__).parent / "kernels"
     texts = [path.read_text() for path in kernels.iterdir() if path.suffix in (".cu", ".h")]
     found = [(text, match) for text in texts for match in function.finditer(text)]
     by_value = {m[3] for _, m in found if m[1] == "INLINE" and vector.search(f"{m[2]} y, {m[4]}")}
     assert {"finish_lanes", "vec_load"} <= by_value
-    hot = {m[3]: text[m.end() : text.index("\n}\n", m.end())] for text, m in found if m[1] == "HOT"}
-    assert {"make_item", "run_block"} <= hot.keys()
+    hot = {m[3]: text[m.end() : text.index("\n}\n", m.end())] for text, m in found if m[1] != "INLINE"}
+    assert {"make_item", "run_block", "accumulate"} <= hot.keys()
     for name, body in hot.items():
         assert not by_value.intersection(re.findall(r"(\w+)\(", body)), name

@@ -250,9 +250,16 @@ INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) {
 // puts the kernel's local array in place of the argument, which PoCL cannot follow (it crashes). What it calls
 // takes and returns no vectors but by their address: others have no registers for those of 64 bytes.
 #if defined(AVX512) && AVX512 && defined(__x86_64__)
-#define HOT __attribute__((noinline, target("avx512f,avx512vl,avx512bw,avx512dq")))
+#if DOT_BYTES
+#define CORE target("avx512f,avx512vl,avx512bw,avx512dq,avx512vnni")
+#else
+#define CORE target("avx512f,avx512vl,avx512bw,avx512dq")
+#endif
+#define HOT __attribute__((noinline, CORE))
+#define HOT_INLINE static inline __attribute__((always_inline, CORE))
 #else
 #define HOT __attribute__((noinline))
+#define HOT_INLINE INLINE
 #endif
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("nounroll")

@@ -47,6 +47,25 @@
 #define TX_RUN (CB * TX_C)
 #endif
 
+#if DOT_BYTES  // VNNI: bytes without a sign times bytes with one. So x + 128 is copied, and 128 times the filter taken off
+#define COPIED(word) ((word) ^ (int)0x80808080)
+#if VECTOR == 16
+#define DOTS __builtin_ia32_vpdpbusd512
+#elif VECTOR == 8
+#define DOTS __builtin_ia32_vpdpbusd256
+#else
+#define DOTS __builtin_ia32_vpdpbusd128
+#endif
+typedef int bytes_t __attribute__((vector_size(4 * VECTOR)));
+#define AS_BYTES(v) __builtin_astype(v, bytes_t)
+HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) {
+    *sum = __builtin_astype(DOTS(AS_BYTES(*sum), AS_BYTES((wide)(one)), AS_BYTES(*f)), wide);
+}
+#else
+#define COPIED(word) (word)
+HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_add(*f, one, *sum); }
+#endif
+
 #if R * S == 1
 #define CHANNEL_LOOP UNROLL_BY(4)
 #else  // unrolled taps would share broadcasts, and so spill accumulators
@@ -58,9 +77,9 @@
 INLINE void copy_line(SHARED acc_t *to, const GLOBAL in_t *from, int c, int inside) {
 #if AS_WORDS
     typedef acc_t line __attribute__((ext_vector_type(16), aligned(ACC_BYTES)));
-    *(SHARED line *)to = inside ? *(const GLOBAL line *)from : (line)(0);
+    *(SHARED line *)to = COPIED(inside ? *(const GLOBAL line *)from : (line)(0));
 #else
-    UNROLL for (int i = 0; i < 16; i++) to[i] = inside ? load_word(from + CHANNEL(i), c + i) : 0;
+    UNROLL for (int i = 0; i < 16; i++) to[i] = COPIED(inside ? load_word(from + CHANNEL(i), c + i) : 0);
 #endif
 }
 
@@ -80,7 +99,7 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
 #else  // one run, whose last words are copied one by one: behind those of the last pixel x ends
         int c = 0;
         NO_UNROLL for (; c + 16 <= count; c += 16) copy_line(d + c, from + CHANNEL(c), c0 + c, inside);
-        for (; c < count; c++) d[c] = inside ? load_word(from + CHANNEL(c), c0 + c) : 0;
+        for (; c < count; c++) d[c] = COPIED(inside ? load_word(from + CHANNEL(c), c0 + c) : 0);
 #endif
     }
 #else
@@ -94,16 +113,16 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
             SHARED acc_t *d = to + (c * XH + i) * XW;
             const GLOBAL in_t *from = x + X_AT(at.n, at.group * CG + CHANNEL(c0 + c), inside ? h : 0, 0) + w0;
             int begin = inside ? left : XW, end = inside ? right : XW;
-            for (int j = 0; j < begin; j++) d[j] = 0;
-            for (int j = begin; j < end; j++) d[j] = load_word(from + j * skip_w, c0 + c);
-            for (int j = end; j < XW; j++) d[j] = 0;
+            for (int j = 0; j < begin; j++) d[j] = COPIED(0);
+            for (int j = begin; j < end; j++) d[j] = COPIED(load_word(from + j * skip_w, c0 + c));
+            for (int j = end; j < XW; j++) d[j] = COPIED(0);
         }
 #endif
 }
 #endif
 
-// acc += filter * input, over `count` channels.
-INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE acc_t *xs, const GLOBAL acc_t *f, int count) {
+// acc += filter * input, over `count` channels; off += 128 * filter, where the input is that much larger.
+HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_t *xs, const GLOBAL acc_t *f, int count) {
     NO_UNROLL for (int run = 0; run < count; run += CB) {
         const SOURCE acc_t *xc = xs;
         int some = count - run < CB ? count - run : CB;
@@ -112,10 +131,11 @@ INLINE void accumulate(wide acc[TK][TH][TW], const SOURCE acc_t *xs, const GLOBA
                 NO_UNROLL for (int s = 0; s < S; s++) {
                     wide fv[TK];
                     UNROLL for (int a = 0; a < TK; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
+                    if (DOT_BYTES) UNROLL for (int a = 0; a < TK; a++) add_products(&off[a], &fv[a], COPIED(0));
                     UNROLL for (int b = 0; b < TH; b++)
                         UNROLL for (int i = 0; i < TW; i++) {
                             acc_t one = xc[(b * STEP_H + r * DIL_H) * TX_H + (i * STEP_W + s * DIL_W) * TX_W];
-                            UNROLL for (int a = 0; a < TK; a++) acc[a][b][i] = mul_add(fv[a], one, acc[a][b][i]);
+                            UNROLL for (int a = 0; a < TK; a++) add_products(&acc[a][b][i], &fv[a], one);
                         }
                     f += TILE_K;
                 }
@@ -234,8 +254,9 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
             offset_t filter = (offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED;
             const GLOBAL acc_t *f = w + (filter + at.c0) * (RS * TILE_K);
-            wide acc[TK][TH][TW];
+            wide acc[TK][TH][TW], off[TK];
             FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0);
+            UNROLL for (int a = 0; a < TK; a++) off[a] = (wide)(0);
 #if !X_SHARED
             if (at.p0 + p + TH > P) first_b = at.p0 + p + TH - P, p -= first_b;
             if (at.q0 + q + TW > Q) first_i = at.q0 + q + TW - Q, q -= first_i;
@@ -245,13 +266,14 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                 NO_UNROLL for (int c = 0; c < channels; c += CS) {
                     int some = channels - c < CS ? channels - c : CS;
                     if (STEPS > 1 || t == 0) copy_input(shared, x, at, at.c0 + c, some);
-                    accumulate(acc, shared + p * STEP_H * TX_H + q * STEP_W * TX_W,
+                    accumulate(acc, off, shared + p * STEP_H * TX_H + q * STEP_W * TX_W,
                                f + (offset_t)c * (RS * TILE_K), some);
                 }
 #else
                 int h = (at.p0 + p) * STR_H, left = (at.q0 + q) * STR_W;
-                accumulate(acc, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels);
+                accumulate(acc, off, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels);
 #endif
+                if (DOT_BYTES) FOR_TILE(a, b, i) acc[a][b][i] -= off[a];
             }
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
 #define PART(g, a, b, i) \

@@ -144,7 +144,9 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
 
 def _vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
-    inputs = 4 if pr.dtype == "i8" else device.lanes < 16  # the bytes of a word take a register each
+    inputs: int = device.lanes < 16
+    if pr.dtype == "i8":  # a word's bytes take a register each; or what is to be taken off does
+        inputs = tk + 1 if device.byte_dots else 4
     return (tk * th * tw + tk + inputs) * max(v * word_registers(pr), device.lanes)
 
 
@@ -229,6 +231,7 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
         X_SHARED=cf["x"], COMBINE=cf["combine"],
         DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr)),
+        DOT_BYTES=int(pr.dtype == "i8" and device.byte_dots),
         C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2],
@@ -250,7 +253,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
     pr = one_row(pr)
     geo, taps = geometry(pr, cf), pr.r * pr.s
-    shares, images = cf["sg"], geo.view.n * pr.groups
+    shares, images, dots = cf["sg"], geo.view.n * pr.groups, pr.dtype == "i8" and device.byte_dots
     tiles_of_block = images * shares / geo.blocks  # to those of one image and group
     tiles = (
         tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
@@ -268,7 +271,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         / (geo.share * geo.xh * geo.xw + tile_bytes / geo.word * cf["nk"]),
         vectors=_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]) // device.lanes,
         width=cf["v"] * word_registers(pr),
-        multiply_adds=turns * cf["tk"] * pixels * issue_slots(pr, device),
+        multiply_adds=turns * cf["tk"] * (pixels + 1 if dots else pixels * issue_slots(pr, device)),
         filter_loads=turns * cf["tk"], input_loads=turns * pixels, turns=int(turns),
         copying=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
         storing=tiles * _storing(pr, cf, geo),

@@ -31,6 +31,7 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
         threads_per_unit=1 if cpu else 1024, blocks_per_unit=1 if cpu else 16,
         shared_per_block=shared, shared_per_unit=shared, l2_bytes=int(device.global_mem_cache_size),
         clock_ghz=ghz, max_cluster=1, driver=f"{device.platform.version} {device.driver_version}",
+        byte_dots=cpu and lanes >= 16 and "avx512_vnni" in _cpu_flags(),
         rates=Rates(empty_us=20.0, read_gbs=5.0 * units, f32_tflops=max(peak, 1e-3), source="default"),
     )  # fmt: skip
 
