@@ -6,7 +6,6 @@ NumPy has no bfloat16 and no float8: those of the package ml_dtypes are used, an
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 FULL = {
@@ -21,10 +20,15 @@ FULL = {
 SHORT = {full: short for short, full in FULL.items()}
 
 
-@lru_cache(maxsize=64)  # NumPy takes 3 us to say it
+_names: dict[object, str] = {}  # NumPy takes 3 us to say one; of an lru_cache torch.compile warns
+
+
 def name_of(dtype: object) -> str:
     """Return the full name of a library's dtype: ``float32`` for ``torch.float32``."""
-    return str(dtype).removeprefix("torch.")
+    name = _names.get(dtype)
+    if name is None:
+        name = _names[dtype] = str(dtype).removeprefix("torch.")
+    return name
 
 
 def numpy_dtype(short: str) -> Any:

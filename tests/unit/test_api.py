@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -300,6 +301,16 @@ def test_many_threads_share_a_plan() -> None:
 
 
 # ------------------------------------------------------------------------------- PyTorch on the CPU
+
+
+@pytest.mark.long
+def test_a_compiled_function_may_call_it() -> None:
+    torch = pytest.importorskip("torch")
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    twice = torch.compile(lambda x: 2 * tw.conv2d(x, w, device="numpy"), backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        near(twice(x).numpy(), 2 * expected("n2c4h7w9k6r3s2-f32", X, W))
 
 
 def test_tensors() -> None:

@@ -59,3 +59,19 @@ def test_the_model_ranks_it_as_measured() -> None:
     many, few = Problem.parse("n1c256h34w34k512r3s3p1-f32"), Problem.parse("n1c512h7w7k512r3s3p1-f32")
     assert _best_us("winograd4", many) < 0.6 * _best_us("direct", many)
     assert _best_us("winograd4", few) > _best_us("direct", few)  # 36/9 of the filter's bytes, for 4 tiles
+
+
+@pytest.mark.parametrize(
+    ("name", "taps", "sides"),
+    [("winograd", 3, 4), ("winograd4", 5, 4), ("winograd8", 7, 4), ("winograd_rows", 5, 2)],
+)
+def test_outputs_that_see_padding_alone_are_left_to_others(name: str, taps: int, sides: int) -> None:
+    """Their bound is that of a sum of zeros. Along rows alone, rows of padding give zeros."""
+    channels = 4 if name == "winograd_rows" else 32
+    for side in range(4):
+        pad = [taps - 1] * 4
+        text = f"n1c{channels}h20w20k32r{taps}s{taps}p{{}}.{{}}.{{}}.{{}}-f32"
+        assert family(name).refuses(Problem.parse(text.format(*pad)), H100) is None
+        pad[side] = taps
+        reason = family(name).refuses(Problem.parse(text.format(*pad)), H100)
+        assert ("padding alone" in (reason or "")) == (sides == 4 or side > 1)

@@ -96,6 +96,17 @@ def too_few(problem: Problem) -> str | None:
     return None
 
 
+def bare(problem: Problem, down: bool = True) -> str | None:
+    """Say why minimal filtering (``down``: of columns too) misses the bound, where outputs see padding alone.
+
+    Their sums are 0, and so is their bound, while all outputs of a tile have errors alike.
+    """
+    across = max(problem.pad[2:]) >= problem.s
+    if across or (down and max(problem.pad[:2]) >= problem.r):
+        return "outputs that see padding alone would have the errors of those beside them"
+    return None
+
+
 def _steps(problem: Problem) -> int:
     """Count the roundings of the epilogue, one after the other."""
     e = problem.epilogue

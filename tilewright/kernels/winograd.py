@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.device import Device
+from tilewright.kernels.bound import bare
 from tilewright.kernels.direct_tile import MOST_COPIES
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
 from tilewright.kernels.limits import DECLARED_SHARED, fits_registers, fits_shared, no_gpu
@@ -107,7 +108,7 @@ class Winograd(Family):
             return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
             return "the filter is not 3x3 with stride 1 and no dilation"
-        return no_gpu(device)
+        return no_gpu(device) or bare(problem)
 
     def multiplies(self, problem: Problem) -> float:
         """16 for 4 outputs."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tilewright.device import Device
+from tilewright.kernels.bound import bare
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.direct_cpu import WORKERS
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
@@ -72,6 +73,8 @@ class Winograd4(Family):
             return f"the filter is not {squares} with stride 1 and no dilation"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
+        if reason := bare(problem):
+            return reason
         if self.side**2 * max(problem.c, problem.k) > MAX_EXTENT:
             return f"its matrix products would have more than {MAX_EXTENT:,} channels together"
         pool = problem.epilogue.pool

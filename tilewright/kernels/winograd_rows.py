@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.device import Device
+from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
@@ -81,7 +82,7 @@ class WinogradRows(Family):
             return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
         if problem.c * problem.r < FEWEST_ROWS:
             return f"its filters have fewer than {FEWEST_ROWS} rows in all"
-        return None
+        return bare(problem, down=False)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
