@@ -52,10 +52,17 @@ def _most_shared(problem: Problem, cf: dict[str, int]) -> int:
     return max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]})
 
 
-def _copies(problem: Problem, cf: dict[str, int]) -> int:
-    """Staging copies of a thread; no choice beyond these changes their number."""
-    cf = {**cf, "f": 0, "sc": 1, "sg": 1}
-    return staging(problem, cf, geometry(problem, cf)).copies
+def _fits_registers(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+    threads = cf["bk"] * cf["bw"] * cf["bh"] * cf["sw"] * cf["sb"]
+    return fits_registers(device, registers(problem, cf), threads * cf["mb"])
+
+
+def _few_copies(problem: Problem, cf: dict[str, int]) -> bool:
+    """Whether a thread has few staging copies; no choice beyond these changes their number."""
+    if cf["x"] == 0 or cf["cv"] == 1:
+        return True
+    cf = cf | dict(f=0, sc=1, sg=1)
+    return staging(problem, cf, geometry(problem, cf)).copies <= MOST_COPIES
 
 
 def _divisors(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
@@ -156,9 +163,8 @@ RULES = (
          "a block is made of whole warps"),
     Rule("warp_share", lambda bk, bw, bh, sw: sw == 1 or bk * bw * bh % (32 // sw) == 0,
          "lanes that split C must tile the warp"),
-    Rule("registers", lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cv, mb: _registers_fit(
-        problem, device, dict(v=v, tk=tk, th=th, tw=tw, cv=cv), bk * bw * bh * sw * sb * mb),
-        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
+         needs="v tk th tw bk bw bh sw sb cv mb"),
     Rule("resident",
          lambda device, bk, bw, bh, sw, sb, mb: bk * bw * bh * sw * sb * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
@@ -170,10 +176,8 @@ RULES = (
          "shares of C without channels"),
     Rule("channel_vector", lambda cs, sw, sb, cv, x: cv == 1 or (x == 1 and cs % (4 * sw * sb) == 0),
          "channels are read four at once only from a staged tile, four to each share"),
-    Rule("x_copies",
-         lambda problem, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x: x == 0 or cv == 1 or _copies(
-             problem, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x)
-         ) <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
+    Rule("x_copies", _few_copies, "a thread keeps the addresses of at most 16 copies in registers",
+         needs="v tk th tw bk bw bh sw sb cs cv x"),
     Rule("f_engine", lambda device, f: f < 2 or (device.is_cuda and device.max_cluster > 1),
          "only Hopper and later have a copy engine"),
     Rule("f_vector", lambda v, tk, bk, f: f == 0 or v * tk * bk % 4 == 0,
@@ -183,19 +187,12 @@ RULES = (
         lambda problem, tw, th, x: x == 1 or th * row_of(problem, tw) * word_registers(problem) <= 64,
         "a thread keeps at most 64 inputs in flight from global memory",
     ),
-    Rule("registers_lane", lambda problem, device, v, tk, th, tw: _registers_fit(
-        problem, device, dict(v=v, tk=tk, th=th, tw=tw, cv=1), 1),
-        "more registers than a thread has, in a block of any size"),
-    Rule(
-        "staged",
-        lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cv, mb, cs, x, f, stages: _fits_shared(
-            problem,
-            device,
-            dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb, cs=cs, cv=cv, x=x, f=f,
-                 stages=stages, mb=mb, sc=1, sg=1, out=0, pad=0),
-        ),
+    Rule("registers_lane", lambda problem, device, cf: fits_registers(device, registers(problem, cf), 1),
+         "more registers than a thread has, in a block of any size", needs="v tk th tw"),
+    Rule("staged", lambda problem, device, cf: _fits_shared(
+        problem, device, cf | dict(sc=1, sg=1, out=0, pad=0)),
         "the staged tiles take more shared memory than a block may have",
-    ),
+        needs="v tk th tw bk bw bh sw sb cv mb cs x f stages"),
     Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0,
          "nothing is staged, so nothing can be buffered"),
     COMBINE_NONE,
@@ -212,13 +209,8 @@ RULES = (
          not problem.epilogue.pool or combine == TWO_PASS or out == 1,
          "windows are taken from the tile in shared memory"),
     Rule("out_pad", lambda out, pad: out == 1 or pad == 0, "only the shared output tile is padded"),
-    Rule("shared",
-         lambda problem, device, v, tk, th, tw, bk, bw, bh, sw, sb, cs, cv, x, f, stages, mb, sc, sg,
-         combine, out, pad:
-         _fits_shared(problem, device, dict(v=v, tk=tk, th=th, tw=tw, bk=bk, bw=bw, bh=bh, sw=sw, sb=sb,
-                                            cs=cs, cv=cv, x=x, f=f, stages=stages, mb=mb, sc=sc, sg=sg,
-                                            combine=combine, out=out, pad=pad)),
-         "more shared memory than a block may have"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="v tk th tw bk bw bh sw sb cv mb cs x f stages sc sg combine out pad"),
 )  # fmt: skip
 
 
@@ -228,10 +220,6 @@ def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
         return True
     needed = windows(pr, combine, rows) * windows(pr, combine, columns) * pool.stride**2
     return 2 * needed >= rows * columns
-
-
-def _registers_fit(pr: Problem, device: Device, cf: dict[str, int], threads: int) -> bool:
-    return fits_registers(device, registers(pr, cf), threads)
 
 
 def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Blueprint:

@@ -150,13 +150,15 @@ def _vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> 
     return (tk * th * tw + tk + inputs) * max(v * word_registers(pr), device.lanes)
 
 
-def _pools(pr: Problem, th: int, tw: int, x: int) -> bool:
-    pool = pr.epilogue.pool
-    whole = pool is not None and (pool.stride, pool.pad) == (pool.size, 0)
-    return pool is None or (whole and x == 1 and th % pool.size == 0 and tw % pool.size == 0)
+def _pools(problem: Problem, th: int, tw: int, x: int, combine: int) -> bool:
+    pool = problem.epilogue.pool
+    if pool is None or combine == TWO_PASS:
+        return True
+    whole = (pool.stride, pool.pad) == (pool.size, 0)
+    return whole and x == 1 and th % pool.size == 0 and tw % pool.size == 0
 
 
-def _fits(problem: Problem, device: Device, cf: Values) -> bool:
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     return cf["x"] == 0 or geometry(problem, cf).shared_bytes + 64 <= device.shared_per_block
 
 
@@ -183,14 +185,13 @@ RULES = (
     Rule("one_copy", lambda problem, nk, nh, nw, cs: nk * nh * nw == 1 or cs == words(problem),
          "the register tiles of a block share one copy of all its channels"),
     COMBINE_NONE,
-    Rule("pool_tile", lambda problem, th, tw, x, combine: combine == TWO_PASS or _pools(problem, th, tw, x),
+    Rule("pool_tile", _pools,
          "a register tile that pools is made of whole windows, and no tile lies over its neighbour"),
     Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
          "with atomics no core sees the whole sum, which an epilogue needs"),
     ATOMIC_SUMS,
-    Rule("shared", lambda problem, device, v, tk, th, tw, nk, nh, nw, sg, cs, x: _fits(problem, device, dict(
-        v=v, tk=tk, th=th, tw=tw, nk=nk, nh=nh, nw=nw, sg=sg, cs=cs, x=x)),
-         "the copied input does not fit the local memory of a core"),
+    Rule("shared", _fits_shared, "the copied input does not fit the local memory of a core",
+         needs="v tk th tw nk nh nw sg cs x"),
 )  # fmt: skip
 
 

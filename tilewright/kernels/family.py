@@ -78,18 +78,30 @@ class Param:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class Rule:
-    """One named legality rule. ``holds`` takes parameters, ``problem``, ``device`` by name."""
+    """One named legality rule.
 
-    name: str
-    holds: Callable[..., bool]
-    reason: str
+    ``holds`` takes by name what it looks at: parameters, ``problem``, ``device``. A rule of many parameters
+    names them once, in ``needs``, and takes them all in a dict ``cf``.
+    """
+
+    def __init__(self, name: str, holds: Callable[..., bool], reason: str, needs: str = "") -> None:
+        self.name, self.holds, self.reason = name, holds, reason
+        self._of_cf = tuple(needs.split())
+
+    @cached_property
+    def _takes(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.holds).parameters)
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """Names of what the rule looks at."""
-        return tuple(inspect.signature(self.holds).parameters)
+        return (*(name for name in self._takes if name != "cf"), *self._of_cf)
+
+    def allows(self, known: Mapping[str, Any]) -> bool:
+        """Whether it holds, where ``known`` has all that it needs by name."""
+        cf = {name: known[name] for name in self._of_cf}
+        return self.holds(*(cf if name == "cf" else known[name] for name in self._takes))
 
 
 @dataclass(frozen=True)
@@ -243,5 +255,5 @@ class Family:
         inner = self.inner(problem, device)
         known: dict[str, Any] = {**config.values, "problem": inner, "device": device}
         for rule in self.rules(device):
-            if not rule.holds(*(known[n] for n in rule.needs)):
+            if not rule.allows(known):
                 raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")

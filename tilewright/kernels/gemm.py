@@ -105,14 +105,14 @@ def _fits_registers(device: Device, cf: dict[str, int]) -> bool:
     return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=5)
 
 
-def _fits_shared(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
-    block = max(sizes(product(pr), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
+def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+    block = max(sizes(product(problem), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
     return fits_shared(device, block, cf["mb"])
 
 
-def _streams(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
+def _uneven(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
     """Whether even shares of all steps are anything but whole tiles."""
-    sz, blocks = sizes(product(pr), cf), device.units * cf["mb"]
+    sz, blocks = sizes(product(pr), cf | dict(stages=2)), device.units * cf["mb"]
     return sz.tiles % blocks != 0 and sz.tiles * sz.turns >= 2 * blocks
 
 
@@ -136,35 +136,29 @@ RULES = (
          "a unit has four schedulers to keep busy"),
     Rule("resident", lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
-    Rule("registers", lambda device, tk, v, tp, wk, wp, sb, mb: _fits_registers(
-        device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=1, cv=1)),
-        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
+         "more registers than a thread or a unit has: the compiler would spill",
+         needs="tk v tp wk wp sb mb"),
     Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
          "each share of a block finishes some outputs"),
-    Rule("fragments", lambda device, tk, v, tp, wk, wp, sb, mb, fd, cv: _fits_registers(
-        device, dict(tk=tk, v=v, tp=tp, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv)),
-        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("fragments", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
+         needs="tk v tp wk wp sb mb fd cv"),
     Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
          "four channels of one pixel are read at once, or one channel of several"),
     Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
          "each share takes whole buffers of a step's channels"),
-    Rule("body", lambda tk, v, tp, sb, fd, cv, cs: 4 * tk * v * tp * run_of(
-        dict(tk=tk, v=v, tp=tp, sb=sb, fd=fd, cv=cv, cs=cs)) <= MOST_BODY,
-        "the loop's body overflows the instruction cache"),
-    Rule("x_copies", lambda problem, tk, v, tp, lk, wk, wp, sb, fd, cv, cs: sizes(product(problem), dict(
-        tk=tk, v=v, tp=tp, lk=lk, wk=wk, wp=wp, sb=sb, fd=fd, cv=cv, cs=cs, stages=2,
-        )).x_copies <= MOST_COPIES,
-        "a thread keeps the addresses of at most 16 copies in registers"),
-    Rule("shared", lambda problem, device, tk, v, tp, lk, wk, wp, sb, mb, fd, cv, cs, stages: _fits_shared(
-        problem, device, dict(tk=tk, v=v, tp=tp, lk=lk, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv, cs=cs,
-                              stages=stages)),
-        "more shared memory than a block may have"),
+    Rule("body", lambda cf: 4 * cf["tk"] * cf["v"] * cf["tp"] * run_of(cf) <= MOST_BODY,
+         "the loop's body overflows the instruction cache", needs="tk v tp sb fd cv cs"),
+    Rule("x_copies", lambda problem, cf: sizes(
+        product(problem), cf | dict(stages=2)).x_copies <= MOST_COPIES,
+        "a thread keeps the addresses of at most 16 copies in registers",
+        needs="tk v tp lk wk wp sb fd cv cs"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="tk v tp lk wk wp sb mb fd cv cs stages"),
     Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).c, 1),
          "buffers without channels"),
-    Rule("stream", lambda problem, device, tk, v, tp, lk, wk, wp, sb, mb, fd, cv, cs, stream:
-         not stream or _streams(problem, device, dict(
-             tk=tk, v=v, tp=tp, lk=lk, wk=wk, wp=wp, sb=sb, mb=mb, fd=fd, cv=cv, cs=cs, stages=2)),
-        "the tiles are even shares by themselves"),
+    Rule("stream", lambda problem, device, cf: not cf["stream"] or _uneven(problem, device, cf),
+         "the tiles are even shares by themselves", needs="tk v tp lk wk wp sb mb fd cv cs stream"),
     Rule("stream_share", lambda stream, sg: not stream or sg == 1, "the stream splits C by itself"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < product(problem).c,
          "shares of C without channels"),

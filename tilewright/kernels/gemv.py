@@ -121,10 +121,10 @@ def _registers(pr: Problem, device: Device, cf: Values) -> int:
     return cf["rows"] * cf["images"] * width + under_way + 2 * width + 46
 
 
-def _fits(pr: Problem, device: Device, cf: Values) -> bool:
+def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     if not device.is_gpu:
         return cf["rows"] * cf["images"] <= 16
-    return fits_registers(device, _registers(pr, device, cf), cf["threads"] * cf["mb"])
+    return fits_registers(device, _registers(problem, device, cf), cf["threads"] * cf["mb"])
 
 
 def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
@@ -132,8 +132,8 @@ def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
     return 4 * max(held, cf["threads"] * cf["rows"] * cf["images"])
 
 
-def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
-    block = _shared_bytes(pr, device, cf) + 64
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+    block = _shared_bytes(problem, device, cf) + 64
     return fits_shared(device, block, cf["mb"])
 
 
@@ -146,9 +146,8 @@ RULES = (
          "teams without rows"),
     Rule("lanes", lambda problem, device, lanes: lanes * vector(problem, device) < 2 * inputs(problem)
          or lanes <= 32, "lanes without numbers"),
-    Rule("registers", lambda problem, device, threads, rows, images, unroll, mb: _fits(
-        problem, device, dict(threads=threads, rows=rows, images=images, unroll=unroll, mb=mb)),
-        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
+         needs="threads rows images unroll mb"),
     RESIDENT,
     Rule("unroll", lambda problem, device, lanes, unroll:
          unroll == 1 or unroll * lanes * vector(problem, device) <= inputs(problem),
@@ -156,10 +155,8 @@ RULES = (
     Rule("pieces", lambda problem, device, lanes, sg: sg == 1 or share(
         problem, device, dict(lanes=lanes, sg=sg)) * (sg - 1) < inputs(problem),
         "shares of a row without numbers"),
-    Rule("shared", lambda problem, device, threads, lanes, rows, images, mb, x, sg: _fits_shared(
-        problem, device,
-        dict(threads=threads, lanes=lanes, rows=rows, images=images, mb=mb, x=x, sg=sg)),
-        "more shared memory than a block may have"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="threads lanes rows images mb x sg"),
     COMBINE_NONE,
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,

@@ -9,6 +9,7 @@ from tilewright.kernels.hopper_sum import (
     COPIED,
     GATHERED,
     HALVED,
+    Values,
     chunks_of,
     most_patches,
     parts_of,
@@ -19,7 +20,7 @@ from tilewright.kernels.hopper_sum import (
 from tilewright.kernels.hopper_tile import (
     ROWS,
     SWIZZLED,
-    image,
+    image_of,
     joint,
     lines,
     outputs_of,
@@ -43,109 +44,100 @@ def batches(pr: Problem) -> tuple[int, ...]:
     return tuple(sorted({1, pr.s, pr.r * pr.s})) if pr.r * pr.s > 1 else (1, 2, 4)
 
 
-def _whole_batches(pr: Problem, way: int, chunks: int, together: bool, batch: int) -> bool:
+def _whole_batches(problem: Problem, cf: Values) -> bool:
     """Whether batches make up a patch; or, where patches come with their filters, the sum."""
-    of_patch = taps(pr, way)
-    return (runs(pr, way, chunks) if together else of_patch) % batch == 0
+    way = cf["x"]
+    whole = runs(problem, way, cf["chunks"]) if _joint(problem, cf) else taps(problem, way)
+    return whole % cf["batch"] == 0
 
 
-def _steps_of(pr: Problem, way: int, chunks: int, pieces: int) -> bool:
+def _steps_of(problem: Problem, x: int, chunks: int, pieces: int) -> bool:
     """Whether steps of so many pieces make up the sum, without many that are empty."""
-    if way == GATHERED:
-        return chunks == chunks_of(pr, way) and pieces != SWIZZLED
-    return chunks in up_to(max(2, 2 * chunks_of(pr, way) - 1), CHUNKS)
+    if x == GATHERED:
+        return chunks == chunks_of(problem, x) and pieces != SWIZZLED
+    return chunks in up_to(max(2, 2 * chunks_of(problem, x) - 1), CHUNKS)
 
 
-def _pools(pr: Problem, way: int, wn: int, bn: int, tall: int, sc: int, combine: int) -> bool:
+def _pools(problem: Problem, cf: Values) -> bool:
     """Whether whoever has whole sums can pool them."""
-    pool = pr.epilogue.pool
-    if pool is None or combine == TWO_PASS:
+    pool = problem.epilogue.pool
+    if pool is None or cf["combine"] == TWO_PASS:
         return True
-    tile = outputs_of(pr, dict(x=way, wn=wn, bn=bn, tall=tall, combine=combine))
-    return combine == NONE and sc == 1 and pool.pad == 0 and min(tile) > 0
+    alone = cf["combine"] == NONE and cf["sc"] == 1
+    return alone and pool.pad == 0 and min(outputs_of(problem, cf)) > 0
 
 
-def _upright(pr: Problem, *values: int) -> bool:
+def _upright(problem: Problem, cf: Values) -> bool:
     """Whether a tile that is a rectangle has lines of its own to copy, and outputs for each warpgroup."""
-    way, wn, bn, *_, tall = values
-    view = lines(pr, way)[0]
-    useful = taps(pr, way) > 1 or pr.epilogue.pool is not None
-    return not tall or (useful and wn <= view.p and bn < view.q + 8 and image(pr, *values) is not None)
+    if not cf["tall"]:
+        return True
+    view = lines(problem, cf["x"])[0]
+    useful = taps(problem, cf["x"]) > 1 or problem.epilogue.pool is not None
+    filled = cf["wn"] <= view.p and cf["bn"] < view.q + 8
+    return useful and filled and image_of(problem, cf) is not None
 
 
-_BUFFERS = ("x", "wm", "wn", "bn", "mb", "chunks", "pieces", "tall", "batch", "stages", "xs")
-
-
-def _fits_shared(pr: Problem, device: Device, *values: int, sc: int = 1) -> bool:
-    """Say whether the buffers fit; ``values`` are those of _BUFFERS."""
-    cf = dict(zip(_BUFFERS, values, strict=True))
-    filters = parts_of(pr) * 64 * cf["wm"] * 16 * cf["chunks"] * cf["batch"] * cf["stages"]
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+    """Say whether the buffers fit; and shares of a cluster, where they are chosen."""
+    filters = parts_of(problem) * 64 * cf["wm"] * 16 * cf["chunks"] * cf["batch"] * cf["stages"]
     if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
         return False
-    whole = dict(cf, sc=sc, cm=1, sg=1, combine=NONE)
+    whole = dict(sc=1) | cf | dict(cm=1, sg=1, combine=NONE)
     # Of accurate an input that is not aligned is copied in parts first, and then by the copy engine.
-    reads = (AS_IS, COPIED) if cf["x"] == AS_IS and parts_of(pr) == 2 else (cf["x"],)
-    block = max(sizes(pr, whole | dict(x=x)).shared_bytes for x in reads) + 1024  # a flag, in room of its own
-    return fits_shared(device, block, cf["mb"])
+    reads = (AS_IS, COPIED) if cf["x"] == AS_IS and parts_of(problem) == 2 else (cf["x"],)
+    block = max(sizes(problem, whole | dict(x=x)).shared_bytes for x in reads)
+    return fits_shared(device, block + 1024, cf["mb"])  # a flag, in room of its own
 
 
-def _ahead(pr: Problem, *values: int) -> int:
-    """Tiles whose data there may be buffers for."""
-    return tiles_ahead(pr, dict(zip(("x", "wm", "wn", "bn", "mb", "tall"), values, strict=True)))
+def _joint(pr: Problem, cf: Values) -> bool:
+    """Whether patches come with the filters that read them."""
+    return joint(pr, image_of(pr, cf))
 
 
-def _joint(pr: Problem, *values: int) -> bool:
-    """Whether patches come with the filters that read them; ``values`` are those of IMAGED."""
-    return joint(pr, image(pr, *values))
+def _threads(pr: Problem, cf: Values) -> int:
+    """Threads of a block."""
+    return threads(cf, image_of(pr, cf))
 
 
-def _threads(pr: Problem, wm: int, *values: int) -> int:
-    """Threads of a block; ``values`` are those of IMAGED."""
-    return threads(dict(wm=wm, wn=values[1]), image(pr, *values))
+def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
+    most = registers_at_most(_threads(problem, cf), cf["mb"], device.regs_per_unit)
+    return registers(problem, cf) <= most
 
 
 RULES = (
     Rule("block", lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads,
          "more threads than a block may have"),
     Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
-    Rule("gather", lambda problem, x, chunks, pieces: _steps_of(problem, x, chunks, pieces),
-         "what is gathered is one step, pieces apart"),
+    Rule("gather", _steps_of, "what is gathered is one step, pieces apart"),
     Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
          "warpgroups without pixels"),
-    Rule("resident", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall: mb * _threads(
-        problem, wm, x, wn, bn, chunks, pieces, tall) <= device.threads_per_unit,
-        "more threads than a unit holds at once"),
-    Rule("registers", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall: registers(
-        problem, dict(x=x, bn=bn)) <= registers_at_most(
-        _threads(problem, wm, x, wn, bn, chunks, pieces, tall), mb, device.regs_per_unit),
-         "more registers than a thread or a unit has"),
+    Rule("resident", lambda problem, device, cf: cf["mb"] * _threads(problem, cf) <= device.threads_per_unit,
+         "more threads than a unit holds at once", needs="x wm wn bn mb chunks pieces tall"),
+    Rule("registers", _fits_registers, "more registers than a thread or a unit has",
+         needs="x wm wn bn mb chunks pieces tall"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
-    Rule("halves", lambda problem, x, wn, bn, chunks, pieces, tall: x != HALVED or image(
-        problem, x, wn, bn, chunks, pieces, tall) is not None,
-        "numbers that were split into two of f16 are copied by the copy engine"),
-    Rule("rectangle", lambda problem, x, wn, bn, chunks, pieces, tall: _upright(
-        problem, x, wn, bn, chunks, pieces, tall),
-        "rows of a tile are copied by the copy engine, one line of the raster each"),
-    Rule("batch", lambda problem, x, wn, bn, chunks, pieces, tall, batch: _whole_batches(
-        problem, x, chunks, _joint(problem, x, wn, bn, chunks, pieces, tall), batch),
-         "batches that end inside a patch, or the sum"),
-    Rule("joint", lambda problem, x, wn, bn, chunks, pieces, tall, xs: xs == 1 or not _joint(
-        problem, x, wn, bn, chunks, pieces, tall),
-        "patches of 1x1 filters come with these, in no buffers of their own"),
-    Rule("stages", lambda problem, x, wm, wn, bn, mb, chunks, tall, batch, stages: stages <= max(
-        2, steps(problem, x, chunks) // batch * _ahead(problem, x, wm, wn, bn, mb, tall)),
-        "more buffers than batches"),
-    Rule("patches", lambda problem, x, wm, wn, bn, mb, chunks, tall, xs: xs <= runs(
-        problem, x, chunks) * _ahead(problem, x, wm, wn, bn, mb, tall),
-        "more buffers than runs of channels"),
-    Rule("shared", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs:
-         _fits_shared(problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs),
-        "more shared memory than a block may have"),
-    Rule("cluster_meets", lambda problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch,
-         stages, xs, sc: sc == 1 or _fits_shared(
-             problem, device, x, wm, wn, bn, mb, chunks, pieces, tall, batch, stages, xs, sc=sc),
-         "shares of a cluster meet in shared memory, beside the buffers"),
+    Rule("halves", lambda problem, cf: cf["x"] != HALVED or image_of(problem, cf) is not None,
+         "numbers that were split into two of f16 are copied by the copy engine",
+         needs="x wn bn chunks pieces tall"),
+    Rule("rectangle", _upright, "rows of a tile are copied by the copy engine, one line of the raster each",
+         needs="x wn bn chunks pieces tall"),
+    Rule("batch", _whole_batches, "batches that end inside a patch, or the sum",
+         needs="x wn bn chunks pieces tall batch"),
+    Rule("joint", lambda problem, cf: cf["xs"] == 1 or not _joint(problem, cf),
+         "patches of 1x1 filters come with these, in no buffers of their own",
+         needs="x wn bn chunks pieces tall xs"),
+    Rule("stages", lambda problem, cf: cf["stages"] <= max(
+        2, steps(problem, cf["x"], cf["chunks"]) // cf["batch"] * tiles_ahead(problem, cf)),
+        "more buffers than batches", needs="x wm wn bn mb chunks tall batch stages"),
+    Rule("patches", lambda problem, cf: cf["xs"] <= runs(
+        problem, cf["x"], cf["chunks"]) * tiles_ahead(problem, cf),
+        "more buffers than runs of channels", needs="x wm wn bn mb chunks tall xs"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="x wm wn bn mb chunks pieces tall batch stages xs"),
+    Rule("cluster_meets", lambda problem, device, cf: cf["sc"] == 1 or _fits_shared(problem, device, cf),
+         "shares of a cluster meet in shared memory, beside the buffers",
+         needs="x wm wn bn mb chunks pieces tall batch stages xs sc"),
     Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
     Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
@@ -154,14 +146,15 @@ RULES = (
     Rule("useless_stages", lambda problem, x, chunks, batch, stages, cm, sc, sg: cm * sc * sg == 1 or
          stages <= max(2, ceil_div(steps(problem, x, chunks) // batch, sc * sg)),
         "more buffers than batches of a share"),
-    Rule("useless_patches", lambda problem, x, chunks, batch, xs, cm, sc, sg: cm * sc * sg == 1 or
-         xs <= most_patches(problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)),
-        "more buffers than runs of channels of a share"),
-    Rule("next_patch", lambda problem, x, wn, bn, chunks, pieces, tall, batch, xs, sc, sg: xs > 1 or _joint(
-        problem, x, wn, bn, chunks, pieces, tall) or most_patches(
-        problem, dict(x=x, chunks=chunks, batch=batch, sc=sc, sg=sg)) == 1,
-        "a patch is given back when the first products of the next one are under way"),
+    Rule("useless_patches", lambda problem, cf: cf["cm"] * cf["sc"] * cf["sg"] == 1 or
+         cf["xs"] <= most_patches(problem, cf),
+         "more buffers than runs of channels of a share", needs="x chunks batch xs cm sc sg"),
+    Rule("next_patch", lambda problem, cf:
+         cf["xs"] > 1 or _joint(problem, cf) or most_patches(problem, cf) == 1,
+         "a patch is given back when the first products of the next one are under way",
+         needs="x wn bn chunks pieces tall batch xs sc sg"),
     COMBINE_NONE,
-    Rule("pool", lambda problem, x, wn, bn, tall, sc, combine: _pools(problem, x, wn, bn, tall, sc, combine),
-         "a block pools whole windows of a tile that it sums alone, else a second kernel does"),
+    Rule("pool", _pools,
+         "a block pools whole windows of a tile that it sums alone, else a second kernel does",
+         needs="x wn bn tall sc combine"),
 )  # fmt: skip

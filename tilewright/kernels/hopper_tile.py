@@ -169,11 +169,11 @@ def joint(pr: Problem, image: TensorMap | None) -> bool:
 
 def image_of(pr: Problem, cf: Values) -> TensorMap | None:
     """The input for the copy engine, a line of a patch at a time; None where threads copy it."""
-    return image(pr, *(cf[name] for name in IMAGED))
+    return _image(pr, *(cf[name] for name in IMAGED))
 
 
 @lru_cache(maxsize=8192)
-def image(pr: Problem, *values: int) -> TensorMap | None:
+def _image(pr: Problem, *values: int) -> TensorMap | None:
     """Work out what ``image_of`` returns, from the values of ``IMAGED``.
 
     Threads copy where pieces lie apart, where the last channels of a group would bring those of the next one

@@ -127,12 +127,12 @@ class Mma(Family):
         return ceil_div(chunks // 2 if promoted else chunks * each(problem, cf["x"]), shares) + shares
 
 
-def _fits_registers(pr: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(pr, cf), threads(cf) * cf["mb"], spare=5)
+def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_registers(device, registers(problem, cf), threads(cf) * cf["mb"], spare=5)
 
 
-def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
-    block = sizes(pr, cf).shared_bytes + 256
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+    block = sizes(problem, dict(sc=1) | cf).shared_bytes + 256
     return fits_shared(device, block, cf["mb"])
 
 
@@ -142,21 +142,20 @@ def _outputs(pr: Problem) -> tuple[int, int]:
     return (pixels, pr.kg) if pixels_on_m(pr) else (pr.kg, pixels)
 
 
-def _gathers(pr: Problem, cf: Values) -> bool:
+def _gathers(problem: Problem, cf: Values) -> bool:
     """Whether every thread gathers as many whole pixels as the next, and not too many."""
-    sz = sizes(pr, cf | dict(chunks=2, stages=2, sc=1))
-    loads = all_chunks(pr, GATHERED) * each(pr) * sz.x_copies
+    sz = sizes(problem, cf | dict(chunks=2, stages=2, sc=1))
+    loads = all_chunks(problem, GATHERED) * each(problem) * sz.x_copies
     return cf["x"] != GATHERED or (sz.pb % sz.threads == 0 and loads <= MOST_LOADS)
 
 
-def _has_product(pr: Problem, device: Device, way: int) -> bool:
+def _has_product(problem: Problem, device: Device, x: int) -> bool:
     """Whether the device multiplies what this way of reading gives it; without CUDA it does it by itself."""
-    return products(pr, way) != E4M3 or not device.is_cuda or device.capability >= architectures.E4M3
+    return products(problem, x) != E4M3 or not device.is_cuda or device.capability >= architectures.E4M3
 
 
 RULES = (
-    Rule("e4m3", lambda problem, device, x: _has_product(problem, device, x),
-         "products of e4m3 came with sm_89: it must be widened"),
+    Rule("e4m3", _has_product, "products of e4m3 came with sm_89: it must be widened"),
     Rule("sums", lambda problem, x, mt, nt: 2 <= mt * nt <= MOST_PIECES[products(problem, x)]
          or mt == nt == 1,
          "more than 160 sums a thread do not fit its registers, nor 72 of accurate, 96 of f8"),
@@ -173,31 +172,26 @@ RULES = (
     Rule("resident", lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
-    Rule("gather", lambda problem, x, mt, nt, wm, wn, sb: _gathers(
-        problem, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb)),
-        "a thread that gathers takes whole pixels, and all of its loads are unrolled"),
+    Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",
+         needs="x mt nt wm wn sb"),
     Rule("shares_meet", lambda mt, nt, sb: 2 * mt * nt % sb == 0,
          "each share of a block finishes as many outputs"),
     Rule("promoted", lambda problem, x, fd: fd == 1 or products(problem, x) not in (THREE, E4M3),
          "a loop that is unrolled has more sums under way than there are registers"),
     Rule("fragments", lambda sb, fd, chunks: chunks % (2 * sb * fd) == 0,
          "each share takes whole buffers of a step's fragments, of two chunks each"),
-    Rule("copies", lambda problem, x, mt, nt, wm, wn, sb, chunks: copies(
-        problem, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, chunks=chunks)) <= MOST_COPIES,
-        "a thread keeps the places of at most 16 pixels in registers"),
-    Rule("registers", lambda problem, device, x, mt, nt, wm, wn, sb, mb, fd, chunks: _fits_registers(
-        problem, device, dict(x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, fd=fd, chunks=chunks)),
-        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("copies", lambda problem, cf: copies(problem, cf) <= MOST_COPIES,
+         "a thread keeps the places of at most 16 pixels in registers", needs="x mt nt wm wn sb chunks"),
+    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
+         needs="x mt nt wm wn sb mb fd chunks"),
     Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
         problem, x), "buffers without channels"),
-    Rule("shared", lambda problem, device, x, mt, nt, wm, wn, sb, mb, chunks, stages: _fits_shared(
-        problem, device, dict(
-            x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, chunks=chunks, stages=stages, sc=1)),
-        "more shared memory than a block may have"),
-    Rule("cluster_meets", lambda problem, device, x, mt, nt, wm, wn, sb, mb, chunks, stages, sc:
-         2 * mt * nt % (sb * sc) == 0 and _fits_shared(problem, device, dict(
-             x=x, mt=mt, nt=nt, wm=wm, wn=wn, sb=sb, mb=mb, chunks=chunks, stages=stages, sc=sc)),
-         "each share of a cluster finishes as many outputs, and they meet in shared memory"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="x mt nt wm wn sb mb chunks stages"),
+    Rule("cluster_meets", lambda problem, device, cf:
+         2 * cf["mt"] * cf["nt"] % (cf["sb"] * cf["sc"]) == 0 and _fits_shared(problem, device, cf),
+         "each share of a cluster finishes as many outputs, and they meet in shared memory",
+         needs="x mt nt wm wn sb mb chunks stages sc"),
     Rule("pieces", lambda problem, x, chunks, sc, sg: chunks * (sc * sg - 1) < all_chunks(problem, x),
          "shares of the sum without channels"),
     Rule("gather_shares", lambda x, sc, sg: x != GATHERED or sc * sg == 1, "few channels have no shares"),

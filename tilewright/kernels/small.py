@@ -148,13 +148,9 @@ class Small(Family):
         return problem.c * problem.r * problem.s
 
 
-def _registers(pr: Problem, tk: int, th: int, tw: int) -> int:
-    row = (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-    return th * (tk * tw + ceil_div(row, 4) * 4) + min(tk, 4) + 30
-
-
-def _registers_fit(pr: Problem, device: Device, tk: int, th: int, tw: int, threads: int) -> bool:
-    return fits_registers(device, _registers(pr, tk, th, tw), threads)
+def _registers(pr: Problem, cf: Values) -> int:
+    row = (cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    return cf["th"] * (cf["tk"] * cf["tw"] + ceil_div(row, 4) * 4) + min(cf["tk"], 4) + 30
 
 
 def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
@@ -162,16 +158,16 @@ def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
     return pr.s * tk * th * tw
 
 
-def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
-    block = sizes(pr, cf).shared_bytes(cf) + 64
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+    block = sizes(problem, cf).shared_bytes(cf) + 64
     return fits_shared(device, block, cf["mb"])
 
 
-def _busy(pr: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
+def _busy(problem: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
     """Whether most of the threads' turns have outputs to work on."""
-    band = ceil_div(pr.p, bands)
-    outputs = ni * band * pr.q * ceil_div(pr.k, tk) * tk
-    units = ni * ceil_div(band, th) * ceil_div(pr.q, tw) * ceil_div(pr.k, tk)
+    band = ceil_div(problem.p, bands)
+    outputs = ni * band * problem.q * ceil_div(problem.k, tk) * tk
+    units = ni * ceil_div(band, th) * ceil_div(problem.q, tw) * ceil_div(problem.k, tk)
     return units <= 64 or 10 * outputs >= 6 * ceil_div(units, threads) * threads * tk * th * tw
 
 
@@ -182,18 +178,16 @@ RULES = (
          "the loop's body overflows the instruction cache"),
     Rule("sums", lambda problem, tk, th, tw: tk * th * tw >= min(4, problem.k * problem.p * problem.q),
          "fewer than 4 sums a thread are all loads"),
-    Rule("registers_lane", lambda problem, device, tk, th, tw: _registers_fit(problem, device, tk, th, tw, 1),
-         "more registers than a thread has"),
-    Rule("registers", lambda problem, device, tk, th, tw, threads, mb: _registers_fit(
-        problem, device, tk, th, tw, threads * mb),
-        "more registers than a unit has: the compiler would spill"),
+    Rule("registers_lane", lambda problem, device, cf: fits_registers(device, _registers(problem, cf), 1),
+         "more registers than a thread has", needs="tk th tw"),
+    Rule("registers", lambda problem, device, cf: fits_registers(
+        device, _registers(problem, cf), cf["threads"] * cf["mb"]),
+        "more registers than a unit has: the compiler would spill", needs="tk th tw threads mb"),
     RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
-    Rule("busy", lambda problem, tk, th, tw, threads, bands, ni: _busy(
-        problem, tk, th, tw, threads, bands, ni), "threads without outputs"),
-    Rule("shared", lambda problem, device, f, tk, th, tw, mb, bands, ni, stages, out: _fits_shared(
-        problem, device, dict(f=f, tk=tk, th=th, tw=tw, mb=mb, bands=bands, ni=ni, stages=stages, out=out)),
-        "more shared memory than a block may have"),
+    Rule("busy", _busy, "threads without outputs"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="f tk th tw mb bands ni stages out"),
 )  # fmt: skip
 
 
@@ -268,7 +262,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     store = outputs * ((4.0 / words + 2.0 if cf["out"] else 0.0) + 6.0 / vector)
     sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if whole else vector)
     return GpuWork(
-        blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["tk"], cf["th"], cf["tw"]),
+        blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
         resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],
         fma=float(turns * passes * pr.c * pr.r * pr.s * outputs),
         shared_loads=turns * passes * (loads + taps), global_loads=0.0,

@@ -115,9 +115,8 @@ RULES = (
     Rule("body", lambda problem, step, pool: step != UNROLL
          or problem.r * problem.s * side(problem, pool) ** 2 <= MOST_BODY,
          "the unrolled loops overflow the instruction cache"),
-    Rule("shared", lambda problem, device, step, bw, bh, bk, pool: shared_bytes(
-        problem, dict(step=step, bw=bw, bh=bh, bk=bk, pool=pool)) <= device.shared_per_block,
-        "more shared memory than a block may have"),
+    Rule("shared", lambda problem, device, cf: shared_bytes(problem, cf) <= device.shared_per_block,
+         "more shared memory than a block may have", needs="step bw bh bk pool"),
 )  # fmt: skip
 
 

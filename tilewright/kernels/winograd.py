@@ -161,11 +161,12 @@ def _registers(cf: dict[str, int]) -> int:
     return accumulators + cf["tt"] + cf["v"] * cf["tk"] + 36
 
 
-def _registers_fit(device: Device, cf: dict[str, int]) -> bool:
+def _fits_registers(device: Device, cf: dict[str, int]) -> bool:
     return fits_registers(device, _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"])
 
 
 def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+    cf = cf | dict(sg=1)  # of any share of C
     variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
     block = max(sz.shared_bytes for sz in variants) + DECLARED_SHARED
     return fits_shared(device, block, cf["mb"])
@@ -181,22 +182,19 @@ RULES = (
     Rule("whole_warps", lambda eg, bk, bt: eg * bk * bt % 32 == 0, "a block is made of whole warps"),
     Rule("resident", lambda device, eg, bk, bt, mb: eg * bk * bt * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
-    Rule("registers", lambda device, v, tk, tt, eg, bk, bt, mb: _registers_fit(
-        device, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb)),
-        "more registers than a thread or a unit has: the compiler would spill"),
+    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
+         needs="v tk tt eg bk bt mb"),
     Rule("rows", lambda tt, bt, ht: tt * bt % ht == 0, "the tiles of a block form whole rows"),
     Rule("columns", lambda problem, tt, bt, ht: tt * bt // ht <= max(4, problem.q),
          "columns of tiles without outputs"),
     Rule("f_vector", lambda v, tk, bk: v * tk * bk % 4 == 0, "the filter is staged 16 bytes at a time"),
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
     Rule("channel_vector", lambda cs, cv: cs % cv == 0, "channels are copied four at once"),
-    Rule("x_copies", lambda problem, v, tk, tt, eg, bk, bt, ht, cs, cv: cv == 1 or sizes(
-        problem, dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, ht=ht, cs=cs, cv=cv, stages=1, sg=1)
-    ).x_copies <= MOST_COPIES, "a thread keeps the addresses of at most 16 copies in registers"),
-    Rule("shared", lambda problem, device, v, tk, tt, eg, bk, bt, mb, ht, cs, cv, stages: _fits_shared(
-        problem, device,
-        dict(v=v, tk=tk, tt=tt, eg=eg, bk=bk, bt=bt, mb=mb, ht=ht, cs=cs, cv=cv, stages=stages, sg=1)),
-        "more shared memory than a block may have"),
+    Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or sizes(
+        problem, cf | dict(stages=1, sg=1)).x_copies <= MOST_COPIES,
+        "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="v tk tt eg bk bt mb ht cs cv stages"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
     COMBINE_NONE,
     Rule("pool_tile", lambda problem, combine: combine == TWO_PASS or _pools(problem),

@@ -126,23 +126,19 @@ def _points(pr: Problem) -> tuple[int, ...]:
     return tuple(points for points in POINTS if points + 1 - pr.s in SIDES)
 
 
-def _registers(pr: Problem, points: int, tk: int, th: int) -> int:
-    rows = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    return tk * th * (points + 2 - pr.s) + rows + min(tk, 4) + 24
+def _registers(pr: Problem, cf: Values) -> int:
+    rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    return cf["tk"] * cf["th"] * (cf["points"] + 2 - pr.s) + rows + min(cf["tk"], 4) + 24
 
 
-def _registers_fit(pr: Problem, device: Device, points: int, tk: int, th: int, threads: int) -> bool:
-    return fits_registers(device, _registers(pr, points, tk, th), threads)
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_shared(device, sizes(problem, cf).shared_bytes + 64, cf["mb"])
 
 
-def _fits_shared(pr: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, sizes(pr, cf).shared_bytes + 64, cf["mb"])
-
-
-def _busy(pr: Problem, cf: Values) -> bool:
+def _busy(problem: Problem, cf: Values) -> bool:
     """Whether most of the threads' turns have outputs to work on."""
-    sz = sizes(pr, cf)
-    wanted = cf["ni"] * sz.band * sz.tiles * pr.k
+    sz = sizes(problem, cf)
+    wanted = cf["ni"] * sz.band * sz.tiles * problem.k
     turns = ceil_div(sz.units, cf["threads"]) * cf["threads"]
     return sz.units <= 64 or 10 * wanted >= 7 * turns * cf["tk"] * cf["th"]
 
@@ -152,20 +148,16 @@ RULES = (
          "the loop's body overflows the instruction cache"),
     Rule("sums", lambda problem, tk, th: tk * th >= min(4, problem.k * problem.p),
          "fewer than 4 sums a thread are all loads"),
-    Rule("registers_lane", lambda problem, device, points, tk, th: _registers_fit(
-        problem, device, points, tk, th, 1),
-         "more registers than a thread has"),
-    Rule("registers", lambda problem, device, points, tk, th, threads, mb: _registers_fit(
-        problem, device, points, tk, th, threads * mb),
-        "more registers than a unit has: the compiler would spill"),
+    Rule("registers_lane", lambda problem, device, cf: fits_registers(device, _registers(problem, cf), 1),
+         "more registers than a thread has", needs="points tk th"),
+    Rule("registers", lambda problem, device, cf: fits_registers(
+        device, _registers(problem, cf), cf["threads"] * cf["mb"]),
+        "more registers than a unit has: the compiler would spill", needs="points tk th threads mb"),
     RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
-    Rule("busy", lambda problem, points, tk, th, threads, bands, ni: _busy(
-        problem, dict(points=points, tk=tk, th=th, threads=threads, bands=bands, ni=ni)),
-        "threads without outputs"),
-    Rule("shared", lambda problem, device, points, tk, th, mb, bands, ni: _fits_shared(
-        problem, device, dict(points=points, tk=tk, th=th, mb=mb, bands=bands, ni=ni)),
-        "more shared memory than a block may have"),
+    Rule("busy", _busy, "threads without outputs", needs="points tk th threads bands ni"),
+    Rule("shared", _fits_shared, "more shared memory than a block may have",
+         needs="points tk th mb bands ni"),
 )  # fmt: skip
 
 
@@ -228,7 +220,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if not nhwc or cf["tk"] == vector else vector)
     outputs = sums * sz.side
     return GpuWork(
-        blocks=blocks, threads=cf["threads"], registers=_registers(pr, points, cf["tk"], cf["th"]),
+        blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
         resident=cf["mb"], shared_bytes=sz.shared_bytes, steps=turns, buffers=1,
         fma=float(turns * passes * points * (filters * sums + outputs)),
         shared_loads=turns * passes * points * (pr.c * sz.rows + taps), global_loads=0.0,

@@ -132,7 +132,7 @@ class _Asked:
     """
 
     def __init__(self, rule: Rule, fixed: Iterable[str]) -> None:
-        self.needs, self._holds = rule.needs, rule.holds
+        self.needs, self._allows = rule.needs, rule.allows
         names = [name for name in rule.needs if name not in fixed]
         self._pick: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
         self._said: dict[Any, bool] = {}
@@ -141,7 +141,7 @@ class _Asked:
         about = self._pick(known)
         said = self._said.get(about)
         if said is None:
-            said = self._holds(*(known[name] for name in self.needs))
+            said = self._allows(known)
             if len(self._said) < _REMEMBERED:
                 self._said[about] = said
         return said
