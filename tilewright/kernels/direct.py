@@ -8,7 +8,6 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels import direct_cpu
 from tilewright.kernels.direct_tile import (
-    MOST_COPIES,
     Geometry,
     geometry,
     registers,
@@ -17,8 +16,15 @@ from tilewright.kernels.direct_tile import (
     staging,
 )
 from tilewright.kernels.direct_work import work_of
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.limits import DECLARED_SHARED, fits_registers, fits_shared, no_kernels
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import (
+    DECLARED_SHARED,
+    MOST_BODY,
+    MOST_COPIES,
+    fits_registers,
+    fits_shared,
+    no_kernels,
+)
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
@@ -36,10 +42,9 @@ from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  # fill any number of units
-MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 
 
-def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     # Of arrays that are not aligned channels are read one by one: their tile may be the larger one. Where
     # ``combine`` is not chosen yet, the block may pool or a second launch: one of the two must fit.
     ways = (cf["combine"],) if "combine" in cf else (NONE, TWO_PASS)
@@ -47,17 +52,17 @@ def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
     return fits_shared(device, block, cf["mb"])
 
 
-def _most_shared(problem: Problem, cf: dict[str, int]) -> int:
+def _most_shared(problem: Problem, cf: Values) -> int:
     geo = geometry(problem, cf)
     return max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]})
 
 
-def _fits_registers(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     threads = cf["bk"] * cf["bw"] * cf["bh"] * cf["sw"] * cf["sb"]
     return fits_registers(device, registers(problem, cf), threads * cf["mb"])
 
 
-def _few_copies(problem: Problem, cf: dict[str, int]) -> bool:
+def _few_copies(problem: Problem, cf: Values) -> bool:
     """Whether a thread has few staging copies; no choice beyond these changes their number."""
     if cf["x"] == 0 or cf["cv"] == 1:
         return True
@@ -241,7 +246,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
 
 
 def _launches(
-    pr: Problem, device: Device, cf: dict[str, int], geo: Geometry, blocks: int, shared: int, tile: int
+    pr: Problem, device: Device, cf: Values, geo: Geometry, blocks: int, shared: int, tile: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     all_tiles = blocks // (cf["sc"] * cf["sg"])
@@ -254,7 +259,7 @@ def _launches(
 
 
 def _defines(
-    pr: Problem, device: Device, cf: dict[str, int], geo: Geometry, c_padded: int, shared: int, aligned: bool
+    pr: Problem, device: Device, cf: Values, geo: Geometry, c_padded: int, shared: int, aligned: bool
 ) -> dict[str, int]:
     view = geo.view
     x_nhwc, y_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"

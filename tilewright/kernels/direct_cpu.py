@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule
+from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
 from tilewright.kernels.shares import (
     ATOMIC_SUMS,
     COMBINE_NONE,
@@ -39,7 +39,6 @@ WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, th
 WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
 
-Values = dict[str, int]
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.kernels.family import Values
+from tilewright.kernels.limits import MOST_COPIES
 from tilewright.kernels.tile import NONE, View, along, ceil_div, row_runs, tiles_along
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
-MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 FEW_CHANNELS = 4  # of nhwc, that are staged as they lie in memory
 
 
@@ -43,7 +44,7 @@ def row_of(pr: Problem, tw: int) -> int:
     return (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
 
 
-def geometry(pr: Problem, cf: dict[str, int]) -> Geometry:
+def geometry(pr: Problem, cf: Values) -> Geometry:
     """Work out the tile sizes of a config."""
     view = View.of(pr)
     kb, hb, wb = cf["v"] * cf["tk"] * cf["bk"], cf["th"] * cf["bh"], cf["tw"] * cf["bw"]
@@ -78,7 +79,7 @@ class Staging:
     lead: int = 0
 
 
-def staging(pr: Problem, cf: dict[str, int], geo: Geometry, aligned: bool = True) -> Staging:
+def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Staging:
     """Lay out the staged input tile."""
     if not cf["x"]:
         return Staging((0, 0, 0), geo.xw, 0, 0, 0)
@@ -105,7 +106,7 @@ def staging(pr: Problem, cf: dict[str, int], geo: Geometry, aligned: bool = True
     return Staging((plane, xw, 1), xw, ceil_div(cf["cs"] * plane + 4, 4) * 4, 0, pixels * cf["cs"])
 
 
-def registers(pr: Problem, cf: dict[str, int]) -> int:
+def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses.
 
     Input that is no words yet passes through some more: 8 to widen what is staged, 28 to gather bytes
@@ -117,7 +118,7 @@ def registers(pr: Problem, cf: dict[str, int]) -> int:
     return held * word_registers(pr) + made + 36
 
 
-def shared_bytes(pr: Problem, cf: dict[str, int], geo: Geometry) -> int:
+def shared_bytes(pr: Problem, cf: Values, geo: Geometry) -> int:
     """Shared memory of a block: the staged tiles, reused by the output tile."""
     size = max(staging(pr, cf, geo, aligned).size for aligned in (True, False))
     staged = (size + geo.f_floats) * cf["stages"]
@@ -126,6 +127,6 @@ def shared_bytes(pr: Problem, cf: dict[str, int], geo: Geometry) -> int:
     return word_bytes(pr) * max(staged, out, 4)
 
 
-def out_shared(cf: dict[str, int]) -> bool:
+def out_shared(cf: Values) -> bool:
     """Whether the output tile passes through shared memory."""
     return bool(cf["out"] or cf["sb"] > 1 or cf["sc"] > 1)

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from tilewright.device import Device
 from tilewright.kernels.direct_tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
+from tilewright.kernels.family import Values
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.word import (
     as_words,
@@ -21,7 +22,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 ENGINE_FIRST = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
 
 
-def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> GpuWork:
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     geo = geometry(pr, cf)
     taps, registers_of = pr.r * pr.s, word_registers(pr)
     channels = cf["cs"] // (cf["sw"] * cf["sb"]) * geo.steps  # of one thread
@@ -63,7 +64,7 @@ def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> GpuWork:
     )  # fmt: skip
 
 
-def _staged_words(pr: Problem, cf: dict[str, int], geo: Geometry) -> float:
+def _staged_words(pr: Problem, cf: Values, geo: Geometry) -> float:
     """Words of the input that a step stages, as the port of shared memory counts: four a copy."""
     items = staging(pr, cf, geo).items
     return (4.0 * items if as_words(pr) else float(cf["cs"] * geo.xh * geo.xw)) * cf["x"]
@@ -76,14 +77,14 @@ def _making(pr: Problem, run: int) -> float:
     return 12.0 if pr.dtype == "i8" else 2.0 * run
 
 
-def _buffers(pr: Problem, cf: dict[str, int]) -> int:
+def _buffers(pr: Problem, cf: Values) -> int:
     """Staging buffers; only copies that pass through no register overlap with the multiply-adds."""
     if not cf["x"] + cf["f"]:
         return 0
     return cf["stages"] if as_words(pr) or not cf["x"] else 1
 
 
-def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, float]:
+def _x_loads(pr: Problem, cf: Values, geo: Geometry) -> tuple[float, float]:
     """Words of a lane and wavefronts of its warp to read the input rows of one channel."""
     across, down = cf["tw"] * pr.stride[1], cf["th"] * pr.stride[0]
     tx = staging(pr, cf, geo).strides
@@ -98,7 +99,7 @@ def _x_loads(pr: Problem, cf: dict[str, int], geo: Geometry) -> tuple[float, flo
     return pr.r * cf["th"] * row, instructions * waves
 
 
-def _f_wavefronts(pr: Problem, cf: dict[str, int], geo: Geometry) -> float:
+def _f_wavefronts(pr: Problem, cf: Values, geo: Geometry) -> float:
     """Wavefronts of one warp's load of one vector of the filter."""
     channel = pr.r * pr.s * geo.kb * cf["cv"]
     return wavefronts(cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], cf["v"], 0, 0, channel, cf["v"],
@@ -127,7 +128,7 @@ def wavefronts(
     return max(len(parts) for parts in banks.values())
 
 
-def _epilogue(cf: dict[str, int], tile: int, geo: Geometry) -> float:
+def _epilogue(cf: Values, tile: int, geo: Geometry) -> float:
     """Instructions of a thread from its accumulators to memory."""
     mine = tile / geo.team
     count = 4.0 * mine
@@ -138,7 +139,7 @@ def _epilogue(cf: dict[str, int], tile: int, geo: Geometry) -> float:
     return count
 
 
-def _store_sectors(pr: Problem, cf: dict[str, int], tile: int, geo: Geometry) -> float:
+def _store_sectors(pr: Problem, cf: Values, tile: int, geo: Geometry) -> float:
     """Sectors written by a block: outputs of neighbouring threads share a sector, or do not."""
     if out_shared(cf):
         run = geo.kb if pr.layout_out == "nhwc" else geo.wb

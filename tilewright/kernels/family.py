@@ -114,6 +114,7 @@ class Buffer:
     zeroed: bool = False
 
 
+Values = dict[str, int]  # parameters of a config, by name
 MOST_PIXELS = 1 << 30
 NO_KERNELS = ("zero", "constant")  # names of launches that a runtime carries out by itself
 

@@ -7,10 +7,8 @@ Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm_product import (
-    MOST_BODY,
-    MOST_COPIES,
     Product,
     Sizes,
     product,
@@ -20,7 +18,7 @@ from tilewright.kernels.gemm_product import (
     threads,
 )
 from tilewright.kernels.gemm_work import grid, work_of
-from tilewright.kernels.limits import fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     SECOND_POOLS,
@@ -101,16 +99,16 @@ def refused(problem: Problem, device: Device) -> str | None:
     return no_gpu(device) or (None if problem.n else "the batch is empty")
 
 
-def _fits_registers(device: Device, cf: dict[str, int]) -> bool:
+def _fits_registers(device: Device, cf: Values) -> bool:
     return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=5)
 
 
-def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     block = max(sizes(product(problem), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
     return fits_shared(device, block, cf["mb"])
 
 
-def _uneven(pr: Problem, device: Device, cf: dict[str, int]) -> bool:
+def _uneven(pr: Problem, device: Device, cf: Values) -> bool:
     """Whether even shares of all steps are anything but whole tiles."""
     sz, blocks = sizes(product(pr), cf | dict(stages=2)), device.units * cf["mb"]
     return sz.tiles % blocks != 0 and sz.tiles * sz.turns >= 2 * blocks
@@ -171,7 +169,7 @@ RULES = (
 )  # fmt: skip
 
 
-def blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool = True) -> Blueprint:
+def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> Blueprint:
     """Lay out the launches; the input of a product of columns is the buffer ``columns``."""
     pd = product(pr)
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
@@ -188,7 +186,7 @@ def blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool = T
 
 
 def _launches(
-    pr: Problem, device: Device, pd: Product, sz: Sizes, cf: dict[str, int], blocks: int
+    pr: Problem, device: Device, pd: Product, sz: Sizes, cf: Values, blocks: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     args = (*operands(combine, "columns" if pd.columns else "x"), "partial", "arrived")
@@ -198,7 +196,7 @@ def _launches(
 
 
 def _defines(
-    pr: Problem, pd: Product, sz: Sizes, cf: dict[str, int], blocks: int, c_padded: int, aligned: bool
+    pr: Problem, pd: Product, sz: Sizes, cf: Values, blocks: int, c_padded: int, aligned: bool
 ) -> dict[str, int]:
     quads = pd.quads and sz.pb % 4 == 0 and (aligned or pd.columns)
     whole = pd.k % 4 == 0 if pd.y_nhwc else pr.p * pr.q % cf["v"] == 0

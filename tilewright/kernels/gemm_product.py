@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tilewright.kernels.family import Values
+from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
-
-MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
-MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 
 
 @dataclass(frozen=True)
@@ -84,12 +83,12 @@ class Sizes:
         return self.kb * self.pb
 
 
-def threads(cf: dict[str, int]) -> int:
+def threads(cf: Values) -> int:
     """Threads of a block."""
     return 32 * cf["wk"] * cf["wp"] * cf["sb"]
 
 
-def run_of(cf: dict[str, int]) -> int:
+def run_of(cf: Values) -> int:
     """Channels unrolled into one loop body: as many as the instruction cache holds, and whole buffers."""
     least, channels = cf["fd"] * cf["cv"], cf["cs"] // cf["sb"]
     run = channels
@@ -98,7 +97,7 @@ def run_of(cf: dict[str, int]) -> int:
     return run
 
 
-def sizes(pd: Product, cf: dict[str, int], aligned: bool = True) -> Sizes:
+def sizes(pd: Product, cf: Values, aligned: bool = True) -> Sizes:
     """Work out the sizes of a config."""
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     kb, pb = cf["wk"] * cf["lk"] * kt, cf["wp"] * 32 // cf["lk"] * pt
@@ -116,7 +115,7 @@ def sizes(pd: Product, cf: dict[str, int], aligned: bool = True) -> Sizes:
     )  # fmt: skip
 
 
-def registers(cf: dict[str, int]) -> int:
+def registers(cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, addresses."""
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     return kt * pt + cf["fd"] * (kt + pt * cf["cv"]) + 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
+from tilewright.kernels.family import Values
 from tilewright.kernels.gemm_product import Sizes, product, registers, sizes
 from tilewright.kernels.limits import resident
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
@@ -15,12 +16,12 @@ HIDDEN = {1: 0.4, 2: 0.2}
 STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads others' back
 
 
-def grid(device: Device, sz: Sizes, cf: dict[str, int]) -> int:
+def grid(device: Device, sz: Sizes, cf: Values) -> int:
     """Blocks of the launch: as many as run at once, or one for each share of each tile."""
     return device.units * cf["mb"] if cf["stream"] else sz.tiles * cf["sg"]
 
 
-def work_of(pr: Problem, device: Device, cf: dict[str, int]) -> GpuWork:
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
     pd = product(pr)
     sz = sizes(pd, cf)

@@ -7,7 +7,7 @@ its bytes are in flight.
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_kernels
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
@@ -40,7 +40,6 @@ MOST_IMAGES = 64
 CACHE_SHARE = 0.5  # of a CPU's last cache, for the filter that the next images need again
 # Instructions of a core that make a word, an f32 or four i8. Fitted to 12 configs on a Sapphire Rapids.
 WIDENING = {"f16": 4.7, "bf16": 2.6, "i8": 2.3}
-Values = dict[str, int]
 
 
 def inputs(pr: Problem) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels import grouped_columns
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.limits import RESIDENT, fits_registers, no_kernels
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, no_kernels
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.word import (
@@ -23,11 +23,9 @@ from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPES, Problem
 
 MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
-MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 # Instructions of a core: of an item, an input, an output. Source: fitted to 127 configs of 19 layers on 4
 # cores of a Sapphire Rapids (PoCL 3).
 ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
-Values = dict[str, int]
 
 
 def across(pr: Problem) -> bool:

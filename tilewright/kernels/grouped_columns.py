@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Launch
+from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines
 from tilewright.kernels.word import filter_bytes, word_bytes, word_registers, words
@@ -16,7 +16,6 @@ ITEMS_EACH = 4  # for each core, where the rows allow: else cores wait for the l
 RUNS = 8  # of items, for each core: as many blocks are launched
 # Instructions of a core: of an item, a vector copied, a vector stored.
 ITEM, COPYING, STORING = 150.0, 4.0, 4.0
-Values = dict[str, int]
 
 
 def possible(pr: Problem, device: Device) -> bool:

@@ -15,6 +15,7 @@ from tilewright.kernels.family import (
     Launch,
     Param,
     Rule,
+    Values,
     too_many,
 )
 from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
@@ -27,7 +28,6 @@ from tilewright.kernels.hopper_sum import (
     PLAIN,
     PROMOTED,
     WAYS,
-    Values,
     chunks_of,
     held,
     most_steps,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Rule
+from tilewright.kernels.family import Rule, Values
 from tilewright.kernels.hopper_sum import (
     AS_IS,
     COPIED,
     GATHERED,
     HALVED,
-    Values,
     chunks_of,
     most_patches,
     parts_of,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tilewright.kernels.family import Values
 from tilewright.kernels.halves import HALVES
 from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
-Values = dict[str, int]  # of a config's params
 AS_IS, COPIED, GATHERED, HALVED = range(4)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
         "copied to nhwc in two of f16 for each number, by a second kernel")  # fmt: skip

@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import gcd
 
 from tilewright.architectures import ARCHITECTURES, REGS_PER_UNIT
+from tilewright.kernels.family import Values
 from tilewright.kernels.halves import HALVES
 from tilewright.kernels.hopper_sum import (
     COPIED,
@@ -14,7 +15,6 @@ from tilewright.kernels.hopper_sum import (
     GATHERED,
     TF32,
     THREE,
-    Values,
     held,
     numbers,
     parts_of,

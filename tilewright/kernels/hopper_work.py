@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.floor import least_bytes
+from tilewright.kernels.family import Values
 from tilewright.kernels.hopper_sum import (
     COPIES,
     GATHERED,
@@ -11,7 +12,6 @@ from tilewright.kernels.hopper_sum import (
     PROMOTED,
     TF32,
     THREE,
-    Values,
     held,
     most_patches,
     most_steps,

@@ -8,6 +8,8 @@ from tilewright.kernels.tile import ceil_div
 
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
 RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
+MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
 RESIDENT = Rule(
     "resident",

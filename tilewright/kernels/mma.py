@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright import architectures
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, too_many
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import fits_registers, fits_shared
 from tilewright.kernels.mma_tile import (
     AS_IS,
@@ -21,7 +21,6 @@ from tilewright.kernels.mma_tile import (
     WAYS,
     WIDENED,
     Sizes,
-    Values,
     all_chunks,
     copies,
     each,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.kernels.family import Values
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -16,7 +17,6 @@ MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do no
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
 MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
-Values = dict[str, int]
 
 
 def products(pr: Problem, way: int) -> int:

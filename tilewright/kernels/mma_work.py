@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
+from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED, resident
 from tilewright.kernels.mma_tile import (
     COPIES,
@@ -12,7 +13,6 @@ from tilewright.kernels.mma_tile import (
     TF32,
     THREE,
     Sizes,
-    Values,
     each,
     pixels_on_m,
     products,

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_CHANNELS = 8
-MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 CONSTANT_BYTES = 60 << 10
 WIDTHS = (2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 24, 28, 32, 34)
-Values = dict[str, int]
 
 
 @dataclass(frozen=True)

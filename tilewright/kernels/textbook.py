@@ -8,16 +8,15 @@ Convolutional Neural Network on a GPU" (S.-K. Huang).
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm_product import product
-from tilewright.kernels.limits import no_kernels
+from tilewright.kernels.limits import MOST_BODY, no_kernels
 from tilewright.kernels.textbook_work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
     TENSOR_NAIVE,
     TENSOR_TILED,
     UNROLL,
-    Values,
     shared_bytes,
     side,
     tiles,
@@ -35,7 +34,6 @@ STEP_NAMES = (
 HALVES = ("f16", "bf16")  # what the tensor-core steps multiply
 ROLLED, UNROLLED = range(2)
 MOST_SUMS = 16  # of a window that a thread holds at once
-MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 
 
 def steps(problem: Problem) -> tuple[int, ...]:

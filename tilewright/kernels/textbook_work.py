@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import gcd
 
 from tilewright.device import Device
+from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.work import CpuWork, GpuWork, Work
@@ -15,7 +16,6 @@ NAIVE, TILE, UNROLL, GEMM_NAIVE, GEMM_UNCOALESCED, GEMM_COALESCED, TENSOR_NAIVE,
 DEPTH = 32  # channels of a step of TENSOR_TILED
 # Instructions of a core that find an input, for each tap. Fitted to 40 configs of three layers.
 ADDRESSING = 30.0
-Values = dict[str, int]
 
 
 def side(pr: Problem, pool: int) -> int:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
-from tilewright.kernels.direct_tile import MOST_COPIES
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule
-from tilewright.kernels.limits import DECLARED_SHARED, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import DECLARED_SHARED, MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
@@ -69,7 +68,7 @@ class Sizes:
         return self.k_tiles * self.p_tiles * self.q_tiles
 
 
-def sizes(pr: Problem, cf: dict[str, int], aligned: bool = True) -> Sizes:
+def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
     """Work out the sizes of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
@@ -156,16 +155,16 @@ def _pools(pr: Problem) -> bool:
     return pool is None or (pool.size, pool.stride, pool.pad) == (2, 2, 0)
 
 
-def _registers(cf: dict[str, int]) -> int:
+def _registers(cf: Values) -> int:
     accumulators = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
     return accumulators + cf["tt"] + cf["v"] * cf["tk"] + 36
 
 
-def _fits_registers(device: Device, cf: dict[str, int]) -> bool:
+def _fits_registers(device: Device, cf: Values) -> bool:
     return fits_registers(device, _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"])
 
 
-def _fits_shared(problem: Problem, device: Device, cf: dict[str, int]) -> bool:
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     cf = cf | dict(sg=1)  # of any share of C
     variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
     block = max(sz.shared_bytes for sz in variants) + DECLARED_SHARED
@@ -203,7 +202,7 @@ RULES = (
 )  # fmt: skip
 
 
-def _blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool) -> Blueprint:
+def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
     sz = sizes(pr, cf, aligned)
     blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
     c_padded = sz.steps * cf["cs"] * cf["sg"]
@@ -219,7 +218,7 @@ def _blueprint(pr: Problem, device: Device, cf: dict[str, int], aligned: bool) -
     )  # fmt: skip
 
 
-def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[str, int]:
+def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int]:
     body = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
     largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
     return dict(
@@ -239,7 +238,7 @@ def _defines(pr: Problem, cf: dict[str, int], sz: Sizes, c_padded: int) -> dict[
     )  # fmt: skip
 
 
-def _work(pr: Problem, cf: dict[str, int]) -> GpuWork:
+def _work(pr: Problem, cf: Values) -> GpuWork:
     sz = sizes(pr, cf)
     each, channels = ELEMENTS // cf["eg"], cf["cs"] * sz.steps
     tile = 4 * sz.tiles * sz.kb

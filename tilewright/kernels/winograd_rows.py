@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
@@ -22,9 +22,7 @@ TAPS = (3, 4, 5, 6, 7)  # of a row of the filter
 SIDES = (2, 3, 4, 5, 6)  # outputs: more have too large an error, fewer do not pay
 MOST_CHANNELS = 8
 FEWEST_ROWS = 5  # of the filter, in all channels: products enough to average out the transforms' error
-MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
-Values = dict[str, int]
 
 
 @dataclass(frozen=True)
