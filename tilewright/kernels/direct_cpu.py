@@ -141,11 +141,16 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     )  # fmt: skip
 
 
+def _dots(pr: Problem, device: Device) -> bool:
+    """Whether four bytes of each lane are multiplied by one instruction."""
+    return pr.dtype == "i8" and device.byte_dots
+
+
 def _vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
     inputs: int = device.lanes < 16
     if pr.dtype == "i8":  # a word's bytes take a register each; or what is to be taken off does
-        inputs = tk + 1 if device.byte_dots else 4
+        inputs = tk + 1 if _dots(pr, device) else 4
     return (tk * th * tw + tk + inputs) * max(v * word_registers(pr), device.lanes)
 
 
@@ -231,7 +236,7 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
         X_SHARED=cf["x"], COMBINE=cf["combine"],
         DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr)),
-        DOT_BYTES=int(pr.dtype == "i8" and device.byte_dots),
+        DOT_BYTES=int(_dots(pr, device)),
         C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2],
@@ -253,7 +258,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
     pr = one_row(pr)
     geo, taps = geometry(pr, cf), pr.r * pr.s
-    shares, images, dots = cf["sg"], geo.view.n * pr.groups, pr.dtype == "i8" and device.byte_dots
+    shares, images, dots = cf["sg"], geo.view.n * pr.groups, _dots(pr, device)
     tiles_of_block = images * shares / geo.blocks  # to those of one image and group
     tiles = (
         tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
