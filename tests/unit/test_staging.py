@@ -28,20 +28,22 @@ DIRECT = dict(
 @pytest.mark.parametrize(
     ("width", "step", "first", "runs"),
     [
-        (56, 56, -1, (4, 3)),  # padding of one: three more columns are staged, and no copy is cut by the edge
-        (28, 8, 0, (4, 0)),
-        (14, 14, -1, (2, 1)),
-        (28, 6, -1, (2, 1)),  # tiles that begin at every second number
-        (7, 7, -1, (1, 0)),
-        (28, 28, -3, (4, 1)),
+        (56, 56, -1, (4, 4, 3)),  # padding of one: three more columns are staged, no copy is cut by the edge
+        (28, 8, 0, (4, 4, 0)),
+        (14, 14, -1, (2, 2, 1)),
+        (28, 6, -1, (2, 2, 1)),  # tiles that begin at every second number
+        (7, 7, -1, (1, 1, 0)),
+        (28, 28, -3, (4, 4, 1)),
     ],
 )
-def test_runs_of_a_row(width: int, step: int, first: int, runs: tuple[int, int]) -> None:
+def test_runs_of_a_row(width: int, step: int, first: int, runs: tuple[int, int, int]) -> None:
     layer = Problem.parse(R4)
     assert row_runs(layer, width, step, first, aligned=True) == runs
-    assert row_runs(layer, width, step, first, aligned=False) == (1, 0)
+    assert row_runs(layer, width, step, first, aligned=False) == (1, 1, 0)
     assert row_runs(layer, width, step, first, True, most=2)[0] == min(2, runs[0])
-    assert row_runs(Problem.parse("n1c64h56w56k128r3s3p1u2-i8"), width, step, first, True) == (1, 0)
+    whole = (4, 8, first % 8) if width % 8 == step % 8 == 0 else runs  # where all rows have whole sectors
+    assert row_runs(layer, width, step, first, True, sectors=True) == whole
+    assert row_runs(Problem.parse("n1c64h56w56k128r3s3p1u2-i8"), width, step, first, True) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(

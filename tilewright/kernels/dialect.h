@@ -66,7 +66,9 @@ typedef ACC acc_t;
 #define THREAD(d) ((d) == 0 ? threadIdx.x : (d) == 1 ? threadIdx.y : threadIdx.z)
 #define GROUPS(d) ((d) == 0 ? gridDim.x : (d) == 1 ? gridDim.y : gridDim.z)
 #define BARRIER() __syncthreads()
-#define SHARED_ARRAY(name) extern __shared__ __align__(16) acc_t name[]
+// What a kernel declares beside it must not shift it: a copy of 16 bytes whose half of a sector of 32 bytes lands in another
+// half of shared memory's fetches all of the sector, and the copy engine likes whole lines of 128 bytes.
+#define SHARED_ARRAY(name) extern __shared__ __align__(128) acc_t name[]
 #define CONSTANT const
 #define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) acc_t constant_filter[count]; }
 #define FILTER constant_filter
@@ -164,6 +166,14 @@ INLINE void atomic_most(int *p, int v) {
     atomicMax(p, v);
 }
 INLINE acc_t load_fresh(const acc_t *p) { return __ldcg(p); }      // what another block has written
+template <int count, class type> INLINE void load_fresh_run_of(type *to, const type *from) {
+    Run<count, type> v;
+    if (sizeof(v) % 16 == 0) UNROLL for (int i = 0; i < (int)sizeof(v) / 16; i++) ((int4 *)&v)[i] = __ldcg((const int4 *)from + i);
+    else if (sizeof(v) == 8) *(int2 *)&v = __ldcg((const int2 *)from);
+    else UNROLL for (int i = 0; i < count; i++) v.e[i] = __ldcg(from + i);
+    UNROLL for (int i = 0; i < count; i++) to[i] = v.e[i];
+}
+#define load_fresh_run(count, to, from) load_fresh_run_of<count>(to, from)
 INLINE void atomic_turn(unsigned *p, unsigned most) {              // one more; behind `most` comes 0
     asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(p), "r"(most) : "memory");
 }
@@ -173,7 +183,9 @@ INLINE unsigned load_acquire(const unsigned *p) {                  // and all th
     return v;
 }
 INLINE void vec_add_fresh(vec *a, const acc_t *p) {
-    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += load_fresh(p + i);
+    acc_t more[VECTOR];
+    load_fresh_run(VECTOR, more, p);
+    UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += more[i];
 }
 #define FENCE() __threadfence()
 #if __CUDA_ARCH__ >= 800
@@ -349,6 +361,8 @@ INLINE ushort float_half(float v) {
 #define CLUSTER_BARRIER() BARRIER()
 #define vec_sum_lanes(a, distance)
 #define load_fresh(p) (*(volatile const __global acc_t *)(p))
+#define load_fresh_run(count, to, from) \
+    for (int i_ = 0; i_ < (count); i_++) (to)[i_] = load_fresh((from) + i_)
 #define atomic_most(p, v) atomic_max(p, v)
 #define atomic_count(p) atomic_inc((volatile __global unsigned *)(p))
 #define vec_add_fresh(a, p)                                                                      \

@@ -18,7 +18,6 @@ from tilewright.kernels.direct_tile import (
 from tilewright.kernels.direct_work import work_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
-    DECLARED_SHARED,
     MOST_BODY,
     MOST_COPIES,
     fits_registers,
@@ -48,7 +47,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     # Of arrays that are not aligned channels are read one by one: their tile may be the larger one. Where
     # ``combine`` is not chosen yet, the block may pool or a second launch: one of the two must fit.
     ways = (cf["combine"],) if "combine" in cf else (NONE, TWO_PASS)
-    block = min(_most_shared(problem, cf | dict(combine=way)) for way in ways) + DECLARED_SHARED
+    block = min(_most_shared(problem, cf | dict(combine=way)) for way in ways)
     return fits_shared(device, block, cf["mb"])
 
 

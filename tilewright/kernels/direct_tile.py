@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
-from tilewright.kernels.tile import NONE, View, along, ceil_div, row_runs, tiles_along
+from tilewright.kernels.tile import NONE, View, along, ceil_div, lines, row_runs, tiles_along
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
@@ -57,7 +57,7 @@ def geometry(pr: Problem, cf: Values) -> Geometry:
         steps=ceil_div(words(pr), cf["cs"] * cf["sc"] * cf["sg"]),
         xh=(hb - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
         xw=(wb - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
-        f_floats=cf["cs"] * pr.r * pr.s * kb if cf["f"] else 0,
+        f_floats=lines(cf["cs"] * pr.r * pr.s * kb) if cf["f"] else 0,
         row=row_of(pr, cf["tw"]),
         rows=(cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
     )  # fmt: skip
@@ -85,25 +85,28 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
         return Staging((0, 0, 0), geo.xw, 0, 0, 0)
     small = pr.c * geo.view.h * geo.view.w < 1 << 31
     if cf["cv"] == 4:
-        pitch, pixels = cf["cs"] + 4, geo.xh * geo.xw
+        pitch, pixels = cf["cs"] + 8, geo.xh * geo.xw  # 8: other banks, and sectors stay whole
         items = pixels * cf["cs"] // 4
         copies = ceil_div(items, geo.threads) if small else 0
-        return Staging((1, geo.xw * pitch, pitch), geo.xw, pixels * pitch, copies, items, run=4)
+        return Staging((1, geo.xw * pitch, pitch), geo.xw, lines(pixels * pitch), copies, items, run=4)
     nchw, few = pr.layout_in == "nchw", cf["cs"] == pr.c == pr.cg <= FEW_CHANNELS and pr.dtype != "i8"
     if small and (nchw or few):
         many = 1 if nchw else pr.c  # numbers of a pixel in a row
         step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), geo.wb))
-        run, lead = row_runs(pr, geo.view.w * many, step, first - pr.pad[2] * many, aligned)
-        xw = ceil_div(lead + geo.xw * many, 4) * 4
+        # Where lanes of a warp share channels out, planes of whole sectors would lie in the same banks.
+        sectors = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
+        row = geo.view.w * many, step, first - pr.pad[2] * many
+        run, unit, lead = row_runs(pr, *row, aligned, sectors=sectors)
+        xw = ceil_div(lead + geo.xw * many, max(4, unit)) * max(4, unit)
         items = geo.xh * xw * cf["cs"] // (run * many)
         copies = ceil_div(items, geo.threads)
         if copies <= MOST_COPIES:
-            size, plane = ceil_div(copies * geo.threads * run, 4) * 4, geo.xh * xw if nchw else 1
+            size, plane = lines(copies * geo.threads * run), geo.xh * xw if nchw else 1
             return Staging((plane, xw, many), xw, size, copies, items, run, lead)
     xw = ceil_div(geo.xw, 4) * 4
     pixels = geo.xh * xw
     plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
-    return Staging((plane, xw, 1), xw, ceil_div(cf["cs"] * plane + 4, 4) * 4, 0, pixels * cf["cs"])
+    return Staging((plane, xw, 1), xw, lines(cf["cs"] * plane + 4), 0, pixels * cf["cs"])
 
 
 def registers(pr: Problem, cf: Values) -> int:

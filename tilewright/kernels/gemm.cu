@@ -16,10 +16,11 @@
 // Each 32-bit word that comes from shared memory takes an issue slot as a multiply-add does: KT + PT words
 // for KT * PT multiply-adds, so 16 x 8 reaches 84% of peak. CS channels are staged at a time, STAGES steps
 // in flight; the first words of the next step are read before the last multiply-adds of this one.
-// The sum over C is split SB ways inside the block, and over the grid: SG shares of each tile, or (STREAM)
-// one even share of all steps of all tiles for each block, wherever in a tile that begins and ends.
+// The sum over C is split SB ways inside the block, and over the grid: SG shares of each tile, or (STREAM), of
+// the tiles that do not fill a turn of the device, an even share of all their steps for each block of one more
+// turn, wherever in a tile that begins and ends.
 // Example: 4096^3, TK = 4, TP = 2, VECTOR = 4, WK = WP = 2: tiles of 128 x 128, 1024 of them; 264 blocks
-// at once would take 4 turns for 3.88 turns of work; with STREAM each takes 3.88.
+// at once would take 4 turns for 3.88 turns of work; with STREAM 792 blocks take a tile, and 264 take 0.88.
 
 #define KT (4 * TK)
 #define PT (VECTOR * TP)
@@ -32,7 +33,7 @@
 #define TEAM (32 * WK * WP)
 #define THREADS (TEAM * SB)
 #define CHANNELS (CS / SB)                  // of a step, for one thread; RUN of them are unrolled
-#define STAGE_FLOATS (CS * KB + X_FLOATS)   // the filter, then the input: [c][X_PITCH], or with CV = 4 [px][CS + 4]
+#define STAGE_FLOATS (CS * KB + X_FLOATS)   // the filter, then the input: [c][X_PITCH], or with CV = 4 [px][X_PITCH]
 #define COPY (CV == 4 || X_QUADS ? 4 : 1)   // floats a copy
 #define PIXELS (N * P * Q)
 #define OUT (Y_NHWC ? 4 : VECTOR)           // neighbours in y that a thread holds
@@ -56,7 +57,7 @@ INLINE Lane find_lane(void) {
     me.k = warp % WK * (LK * KT) + lane % LK * 4;
     me.px = warp / WK % WP * (LP * PT) + lane / LK * VECTOR;
     me.w = me.share * CHANNELS * KB + me.k;
-    me.x = CS * KB + (CV == 4 ? me.px * (CS + 4) + me.share * CHANNELS : me.share * CHANNELS * X_PITCH + me.px);
+    me.x = CS * KB + (CV == 4 ? me.px * X_PITCH + me.share * CHANNELS : me.share * CHANNELS * X_PITCH + me.px);
     return me;
 }
 
@@ -81,7 +82,7 @@ INLINE void load_w(float a[KT], const SHARED float *from) {
 
 INLINE void load_x(float b[PT * CV], const SHARED float *from) {
 #if CV == 4
-    UNROLL for (int j = 0; j < PT; j++) load4(b + 4 * j, from + j * (LP * (CS + 4)));
+    UNROLL for (int j = 0; j < PT; j++) load4(b + 4 * j, from + j * (LP * X_PITCH));
 #else
     UNROLL for (int j = 0; j < TP; j++) vec_unpack(b + j * VECTOR, vec_load_shared(from + j * (LP * VECTOR)));
 #endif
@@ -197,10 +198,19 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
     if (Y_VECTOR && whole) STORE_OUT(y + y_at(group + k, px), v);
 }
 
-// With STREAM every block takes as many of all tiles' steps as the next, or one more.
-#define FIRST_WORK(block) ((block) * (ALL_TURNS / GRID) + min((block), ALL_TURNS % GRID))
-#define OWNER(turn) ((turn) < (ALL_TURNS / GRID + 1) * (ALL_TURNS % GRID) ? (turn) / (ALL_TURNS / GRID + 1) \
-                     : ((turn) - ALL_TURNS % GRID) / (ALL_TURNS / GRID))
+// With STREAM the first WHOLE tiles have a block each; the other blocks take as many of the other tiles' steps as the
+// next, or one more.
+#define STREAMS (GRID - WHOLE)
+#define EACH ((ALL_TURNS - WHOLE * TURNS) / STREAMS)
+#define LONGER ((ALL_TURNS - WHOLE * TURNS) % STREAMS)
+INLINE int first_work(int block) {
+    const int stream = block - WHOLE;
+    return stream < 0 ? block * TURNS : WHOLE * TURNS + stream * EACH + min(stream, LONGER);
+}
+INLINE int stream_of(int work) {  // who does a step of a shared tile
+    work -= WHOLE * TURNS;
+    return work < (EACH + 1) * LONGER ? work / (EACH + 1) : (work - LONGER) / EACH;
+}
 
 BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
@@ -211,18 +221,15 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
     const int block = GROUP(0);
     Lane me = find_lane();
 #if STREAM
-    NO_UNROLL for (int work = FIRST_WORK(block), end = FIRST_WORK(block + 1); work < end;) {
+    NO_UNROLL for (int work = first_work(block), end = first_work(block + 1); work < end;) {
         Place at = find_place(work / TURNS);
         int first = work % TURNS, last = min(TURNS, first + end - work);
-        int owner = OWNER(at.tile * TURNS), parts = OWNER(at.tile * TURNS + TURNS - 1) - owner + 1;
-        int part0 = 2 * owner, part = 2 * block + (first == 0);  // a block goes on with a tile, and begins one
         work += last - first;
         if (SB > 1) BARRIER();
 #else
     {
         Place at = find_place(block);
         int first = at.sg * TURNS / SG, last = (at.sg + 1) * TURNS / SG;
-        int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
 #endif
         vec acc[KT][TP];
         sum_up(acc, shared, x, w, y, arrived, at, me, first, last);
@@ -254,6 +261,12 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         // the shares of the grid meet in memory: the block that arrives last adds them up, in a fixed order
         int whole = 1;
 #if COMBINE == LAST
+#if STREAM  // worked out here, for the loop above needs all registers; a stream goes on with a tile, or begins one
+        const int owner = stream_of(at.tile * TURNS), part0 = 2 * owner, part = 2 * (block - WHOLE) + (first == 0);
+        const int parts = block < WHOLE ? 1 : stream_of(at.tile * TURNS + TURNS - 1) - owner + 1;
+#else
+        const int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
+#endif
         if (parts > 1) {
             GLOBAL float *own = partial + (me.share * TEAM + me.team) * OUT, *to = own + (offset_t)part * (KB * PB);
             UNROLL for (int g = 0; g < MINE; g++)
@@ -264,8 +277,11 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
                 NO_UNROLL for (int s = 0; s < parts; s++) {
                     const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
                     UNROLL for (int g = 0; g < MINE; g++)
-                        if (FINISHES(me, g)) UNROLL for (int i = 0; i < OUT; i++)
-                            mine[g][i] += load_fresh(from + g * (SB * TEAM * OUT) + i);
+                        if (FINISHES(me, g)) {
+                            float more[OUT];
+                            load_fresh_run(OUT, more, from + g * (SB * TEAM * OUT));
+                            UNROLL for (int i = 0; i < OUT; i++) mine[g][i] += more[i];
+                        }
                 }
             }
         }

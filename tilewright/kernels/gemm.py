@@ -17,7 +17,7 @@ from tilewright.kernels.gemm_product import (
     sizes,
     threads,
 )
-from tilewright.kernels.gemm_work import grid, work_of
+from tilewright.kernels.gemm_work import grid, whole_tiles, work_of
 from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
@@ -68,7 +68,7 @@ class Gemm(Family):
             Param("cv", (1, 4) if quads else (1,), "channels read at once (nhwc)"),
             Param("cs", up_to(max(4, 2 * pd.c), (4, 8, 16, 32, 64)), "channels staged per step"),
             Param("stages", (2, 3, 4), "buffers of the staging pipeline"),
-            Param("stream", (0, 1), "tiles to blocks, or even shares of all steps to all that run at once",
+            Param("stream", (0, 1), "tiles to blocks, or what is left of full turns in even shares",
                   ("tiles", "stream")),
             Param("sg", SHARES, "shares of C across the grid"),
             combine_param(NONE, ATOMIC, TWO_PASS, LAST),
@@ -104,14 +104,14 @@ def _fits_registers(device: Device, cf: Values) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = max(sizes(product(problem), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]}) + 64
+    block = max(sizes(product(problem), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
     return fits_shared(device, block, cf["mb"])
 
 
 def _uneven(pr: Problem, device: Device, cf: Values) -> bool:
     """Whether even shares of all steps are anything but whole tiles."""
     sz, blocks = sizes(product(pr), cf | dict(stages=2)), device.units * cf["mb"]
-    return sz.tiles % blocks != 0 and sz.tiles * sz.turns >= 2 * blocks
+    return sz.tiles % blocks * sz.turns >= 2 * blocks
 
 
 RULES = (
@@ -175,41 +175,44 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> 
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
     sz = sizes(pd, cf, aligned or pd.columns)
     c_padded = ceil_div(sz.turns * cf["cs"], pr.r * pr.s)
-    blocks = grid(device, sz, cf)
-    launches, workspace = _launches(pr, device, pd, sz, cf, blocks)
+    blocks, whole = grid(device, sz, cf), whole_tiles(device, sz, cf)
+    # Sums that wait for others: of each block; a block of a stream ends a tile and begins another.
+    parts = sz.tile * (2 * (blocks - whole) if cf["stream"] else blocks)
+    launches, workspace = _launches(pr, device, pd, sz, cf, blocks, parts)
     return Blueprint(
         source="gemm.cu",
-        defines=tuple(_defines(pr, pd, sz, cf, blocks, c_padded * pr.r * pr.s, aligned).items()),
+        defines=tuple(_defines(pr, pd, sz, cf, parts, c_padded * pr.r * pr.s, aligned).items())
+        + (("GRID", blocks), ("WHOLE", whole)),
         launches=launches, packed_bytes=4 * pd.groups * sz.k_tiles * c_padded * pr.r * pr.s * sz.kb,
         pack=(("PACK_K", sz.kb), ("PACK_C", c_padded)), workspace=workspace,
     )  # fmt: skip
 
 
 def _launches(
-    pr: Problem, device: Device, pd: Product, sz: Sizes, cf: Values, blocks: int
+    pr: Problem, device: Device, pd: Product, sz: Sizes, cf: Values, blocks: int, parts: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     args = (*operands(combine, "columns" if pd.columns else "x"), "partial", "arrived")
     main = Launch("gemm", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
-    workspace = meeting_buffers(pr, cf, sz.tile * blocks * (2 if cf["stream"] else 1), sz.tiles)
+    workspace = meeting_buffers(pr, cf, parts, sz.tiles)
     return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
 def _defines(
-    pr: Problem, pd: Product, sz: Sizes, cf: Values, blocks: int, c_padded: int, aligned: bool
+    pr: Problem, pd: Product, sz: Sizes, cf: Values, parts: int, c_padded: int, aligned: bool
 ) -> dict[str, int]:
     quads = pd.quads and sz.pb % 4 == 0 and (aligned or pd.columns)
     whole = pd.k % 4 == 0 if pd.y_nhwc else pr.p * pr.q % cf["v"] == 0
     y_vector = whole and cf["combine"] != ATOMIC and (aligned or (not pd.y_nhwc and cf["v"] == 1))
     last = (pd.pitch if pd.columns and not pd.x_nhwc else pd.pixels) - (4 if quads else 1)
     filter_bytes = 4 * c_padded * sz.k_tiles * sz.kb * pd.groups
-    parts = 4 * sz.tile * blocks * (2 if cf["stream"] else 1) if cf["combine"] == LAST else 0
-    largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, parts)
+    met = 4 * parts if cf["combine"] == LAST else 0
+    largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
     images = image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], RUN=sz.run, MIN_BLOCKS=cf["mb"],
-        STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"], GRID=blocks, TURNS=sz.turns, STEPS=sz.turns,
+        STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"], TURNS=sz.turns, STEPS=sz.turns,
         ALL_TURNS=sz.tiles * sz.turns, K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], STRIDED=int(pd.strided),

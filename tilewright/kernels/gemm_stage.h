@@ -2,7 +2,7 @@
 //
 // The filter is packed as it is staged: one run of CS * KB floats. The input, COPY floats at a time:
 //   nchw           [c][X_PITCH], 16 bytes along the pixels (X_QUADS) or 4
-//   nhwc, CV = 4   [px][CS + 4], 16 bytes along the channels; the 4 spread the pixels over the banks
+//   nhwc, CV = 4   [px][X_PITCH], 16 bytes along the channels
 //   nhwc, CV = 1   [c][X_PITCH], transposed on the way, 4 bytes a copy: a warp takes 8 channels of 4 pixels
 // Pixels past the last one are staged as the last: their sums are not stored. Channels past the last
 // one are zeros.
@@ -52,7 +52,7 @@ INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) 
             int c = copy_c(j), px = copy_px(j), keep = C % CS == 0 || step * CS + c < C;
             offset_t at_x = X_KEPT ? from->at[X_KEPT ? j : 0] : copy_from(at, j);
             if (X_ITEMS % THREADS && j * THREADS + THREAD(0) >= X_ITEMS) continue;
-            if (COPY == 4) async_copy4(to + (CV == 4 ? px * (CS + 4) + c : c * X_PITCH + px), from->x + (keep ? at_x : 0), keep);
+            if (COPY == 4) async_copy4(to + (CV == 4 ? px * X_PITCH + c : c * X_PITCH + px), from->x + (keep ? at_x : 0), keep);
             else async_copy1(to + c * X_PITCH + px, from->x + (keep ? at_x : 0), keep);
         }
         from->x += CS * C_STEP;

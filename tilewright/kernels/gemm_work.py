@@ -16,16 +16,21 @@ HIDDEN = {1: 0.4, 2: 0.2}
 STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads others' back
 
 
+def whole_tiles(device: Device, sz: Sizes, cf: Values) -> int:
+    """Tiles of a stream that have a block each: those that fill turns of the device."""
+    return sz.tiles // (device.units * cf["mb"]) * device.units * cf["mb"] if cf["stream"] else 0
+
+
 def grid(device: Device, sz: Sizes, cf: Values) -> int:
-    """Blocks of the launch: as many as run at once, or one for each share of each tile."""
-    return device.units * cf["mb"] if cf["stream"] else sz.tiles * cf["sg"]
+    """Blocks of the launch: one for each share of each tile; a stream ends with as many as run at once."""
+    return whole_tiles(device, sz, cf) + device.units * cf["mb"] if cf["stream"] else sz.tiles * cf["sg"]
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
     pd = product(pr)
     sz = sizes(pd, cf)
-    blocks = grid(device, sz, cf)
+    blocks = device.units * cf["mb"] if cf["stream"] else sz.tiles * cf["sg"]  # whose work is counted
     turns = sz.tiles * sz.turns / blocks if cf["stream"] else ceil_div(sz.turns, cf["sg"])
     tiles = max(1.0, sz.tiles / blocks) if cf["stream"] else 1.0  # that a block stores
     channels = turns * cf["cs"] / cf["sb"]  # of one thread

@@ -132,7 +132,7 @@ def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = _shared_bytes(problem, device, cf) + 64
+    block = _shared_bytes(problem, device, cf)
     return fits_shared(device, block, cf["mb"])
 
 

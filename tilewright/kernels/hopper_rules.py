@@ -85,7 +85,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     # Of accurate an input that is not aligned is copied in parts first, and then by the copy engine.
     reads = (AS_IS, COPIED) if cf["x"] == AS_IS and parts_of(problem) == 2 else (cf["x"],)
     block = max(sizes(problem, whole | dict(x=x)).shared_bytes for x in reads)
-    return fits_shared(device, block + 1024, cf["mb"])  # a flag, in room of its own
+    return fits_shared(device, block, cf["mb"], declared=1024)  # a flag, in room of its own
 
 
 def _joint(pr: Problem, cf: Values) -> bool:

@@ -37,8 +37,12 @@ def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> 
     return need <= device.regs_per_thread - spare and need * per_scheduler <= device.regs_per_unit // 4
 
 
-def fits_shared(device: Device, block: int, blocks: int) -> bool:
-    """Whether a block may have so many bytes of shared memory, and a unit those of so many blocks."""
+def fits_shared(device: Device, tiles: int, blocks: int, declared: int = DECLARED_SHARED) -> bool:
+    """Whether a block may have so many bytes of shared memory, and a unit those of so many blocks.
+
+    Tiles begin at whole lines of it, behind what the kernel has ``declared``.
+    """
+    block = tiles + declared
     return block <= device.shared_per_block and blocks * (block + RESERVED_SHARED) <= device.shared_per_unit
 
 

@@ -131,8 +131,7 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = sizes(problem, dict(sc=1) | cf).shared_bytes + 256
-    return fits_shared(device, block, cf["mb"])
+    return fits_shared(device, sizes(problem, dict(sc=1) | cf).shared_bytes, cf["mb"], declared=256)
 
 
 def _outputs(pr: Problem) -> tuple[int, int]:

@@ -157,7 +157,7 @@ def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = sizes(problem, cf).shared_bytes(cf) + 64
+    block = sizes(problem, cf).shared_bytes(cf)
     return fits_shared(device, block, cf["mb"])
 
 

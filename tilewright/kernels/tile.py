@@ -9,10 +9,17 @@ from tilewright.problem import Problem
 NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (shares.py)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 
+LINE = 32  # words: copies of 16 bytes keep sectors of 32 bytes whole, the copy engine fetches lines of 128
+
 
 def ceil_div(a: int, b: int) -> int:
     """Smallest integer not below a / b."""
     return -(-a // b)
+
+
+def lines(words: int) -> int:
+    """Round up to whole lines of shared memory: what is staged next begins where one does."""
+    return ceil_div(words, LINE) * LINE
 
 
 def up_to(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
@@ -78,14 +85,16 @@ def image_defines(pr: Problem, view: View) -> dict[str, int]:
 
 
 def row_runs(
-    pr: Problem, width: int, step: int, first: int, aligned: bool, most: int = 4
-) -> tuple[int, int]:
-    """How a row of an image is staged: neighbours that one copy takes, and numbers staged before the first.
+    pr: Problem, width: int, step: int, first: int, aligned: bool, most: int = 4, sectors: bool = False
+) -> tuple[int, int, int]:
+    """How a row of an image is staged: a run that one copy takes, a unit, numbers staged before the first.
 
     Tiles begin at numbers ``first``, ``first + step``, ... of a row, which has ``width`` of them. A run lies
-    inside the image or in the padding, never in both, and is as aligned in memory as in the staged row.
+    inside the image or in the padding, never in both, and is as aligned in memory as in the staged row, whose
+    numbers are a multiple of the unit: a run, or with ``sectors`` 8 numbers where the row allows it.
     """
     if pr.dtype == "i8" or not aligned:
-        return 1, 0
+        return 1, 1, 0
     run = next(run for run in (4, 2, 1) if run <= most and width % run == step % run == 0)
-    return run, first % run
+    unit = 8 if sectors and run == 4 and width % 8 == step % 8 == 0 else run
+    return run, unit, first % unit

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import DECLARED_SHARED, MOST_COPIES, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
@@ -29,6 +29,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    lines,
     row_runs,
     up_to,
 )
@@ -74,7 +75,7 @@ def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
     xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
     small = pr.c * pr.h * pr.w < 1 << 31
-    run, lead = (4, 0) if quads else row_runs(pr, pr.w, 2 * wt, -pr.pad[2], aligned, most=2)
+    run, _, lead = (4, 4, 0) if quads else row_runs(pr, pr.w, 2 * wt, -pr.pad[2], aligned, most=2)
     xw = 2 * wt + 2 if quads else ceil_div(lead + 2 * wt + 2, 4) * 4
     items = xh * xw * cf["cs"] // run
     copies = ceil_div(items, threads)
@@ -83,7 +84,7 @@ def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
         items = xh * xw * cf["cs"]
     strides = (1, xw * (cf["cs"] + 4), cf["cs"] + 4) if quads else (xh * xw, xw, 1)
     x_floats = xh * xw * (cf["cs"] + 4) if quads else max(copies * threads * run, cf["cs"] * xh * xw)
-    x_floats, f_floats = ceil_div(x_floats, 4) * 4, cf["cs"] * ELEMENTS * kb
+    x_floats, f_floats = lines(x_floats), lines(cf["cs"] * ELEMENTS * kb)
     loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
     store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
     return Sizes(
@@ -167,7 +168,7 @@ def _fits_registers(device: Device, cf: Values) -> bool:
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     cf = cf | dict(sg=1)  # of any share of C
     variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
-    block = max(sz.shared_bytes for sz in variants) + DECLARED_SHARED
+    block = max(sz.shared_bytes for sz in variants)
     return fits_shared(device, block, cf["mb"])
 
 

@@ -130,7 +130,7 @@ def _registers(pr: Problem, cf: Values) -> int:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, sizes(problem, cf).shared_bytes + 64, cf["mb"])
+    return fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"])
 
 
 def _busy(problem: Problem, cf: Values) -> bool:
