@@ -68,7 +68,7 @@ class Gemm(Family):
             Param("cv", (1, 4) if quads else (1,), "channels read at once (nhwc)"),
             Param("cs", up_to(max(4, 2 * pd.c), (4, 8, 16, 32, 64)), "channels staged per step"),
             Param("stages", (2, 3, 4), "buffers of the staging pipeline"),
-            Param("stream", (0, 1), "tiles to blocks, or what is left of full turns in even shares",
+            Param("stream", (0, 1), "tiles to blocks; or the last turn, and what is left, in even shares",
                   ("tiles", "stream")),
             Param("sg", SHARES, "shares of C across the grid"),
             combine_param(NONE, ATOMIC, TWO_PASS, LAST),
@@ -111,7 +111,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 def _uneven(pr: Problem, device: Device, cf: Values) -> bool:
     """Whether even shares of all steps are anything but whole tiles."""
     sz, blocks = sizes(product(pr), cf | dict(stages=2)), device.units * cf["mb"]
-    return sz.tiles % blocks * sz.turns >= 2 * blocks
+    return sz.tiles % blocks != 0 and sz.tiles * sz.turns >= 2 * blocks
 
 
 RULES = (

@@ -17,8 +17,9 @@ STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads
 
 
 def whole_tiles(device: Device, sz: Sizes, cf: Values) -> int:
-    """Tiles of a stream that have a block each: those that fill turns of the device."""
-    return sz.tiles // (device.units * cf["mb"]) * device.units * cf["mb"] if cf["stream"] else 0
+    """Tiles of a stream that have a block each: they fill turns of the device, and one turn and a rest are left."""
+    at_once = device.units * cf["mb"]
+    return max(0, sz.tiles // at_once - 1) * at_once if cf["stream"] else 0
 
 
 def grid(device: Device, sz: Sizes, cf: Values) -> int:
