@@ -17,7 +17,7 @@ STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads
 
 
 def whole_tiles(device: Device, sz: Sizes, cf: Values) -> int:
-    """Tiles of a stream that have a block each: they fill turns of the device, and one turn and a rest are left."""
+    """Tiles of a stream that have a block each: they fill turns of the device; one turn and a rest are left."""
     at_once = device.units * cf["mb"]
     return max(0, sz.tiles // at_once - 1) * at_once if cf["stream"] else 0
 
