@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from tilewright.kernels import family, winograd
 from tilewright.kernels.direct_tile import geometry, shared_bytes, staging
 from tilewright.kernels.family import Config
 from tilewright.kernels.limits import DECLARED_SHARED
-from tilewright.kernels.tile import row_runs
+from tilewright.kernels.tile import quad_pitch, row_runs
 from tilewright.problem import Problem
+from tilewright.tuning.space import space
 
 HOPPER, AMPERE = for_architecture("sm_90"), for_architecture("sm_80")
 OPENCL = replace(HOPPER, backend="opencl", arch="gpu", max_cluster=1)
@@ -146,3 +148,31 @@ def test_the_rules_know_who_pools(device: Device, text: str, change: dict[str, i
     direct.check(problem, device, config)
     (main, _) = direct.blueprint(problem, device, config).launches
     assert main.shared_bytes + DECLARED_SHARED <= device.shared_per_block
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "direct n1c64h56w56k64r3s3p1u2-f32",
+        "direct n1c64h56w56k64r3s3p1-f32-nhwc",
+        "winograd n1c64h56w56k64r3s3p1-f32-nhwc",
+        "gemm n1c64h56w56k64r1s1-f32-nhwc",
+    ],
+)
+def test_staged_tiles_begin_at_whole_lines(layer: str) -> None:
+    """A copy of 16 bytes that cuts a sector of 32 fetches it twice; the copy engine wants lines of 128."""
+    name, _, text = layer.partition(" ")
+    kind, problem, rng = family(name), Problem.parse(text), random.Random(0)
+    sampled = [space(kind, problem, HOPPER).sample(rng) for _ in range(60)]
+    for config in sampled:
+        defines = dict(kind.blueprint(problem, HOPPER, config).defines)
+        assert defines["X_FLOATS"] % 32 == 0, config
+        assert defines.get("F_FLOATS", 0) % 32 == 0, config
+    assert any(config["cv"] == 4 for config in sampled) == text.endswith("nhwc")
+
+
+@pytest.mark.parametrize("channels", [4, 8, 16, 32, 64])
+def test_pixels_staged_by_four_channels_lie_in_other_banks(channels: int) -> None:
+    pitch = quad_pitch(channels)
+    assert pitch >= channels + 4 and pitch % 4 == 0 and pitch % 16 != 0
+    assert pitch % 8 == 0 or channels < 16  # sectors of 32 bytes stay whole

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
-from tilewright.kernels.tile import NONE, View, along, ceil_div, lines, row_runs, tiles_along
+from tilewright.kernels.tile import NONE, View, along, ceil_div, lines, quad_pitch, row_runs, tiles_along
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
@@ -85,7 +85,7 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
         return Staging((0, 0, 0), geo.xw, 0, 0, 0)
     small = pr.c * geo.view.h * geo.view.w < 1 << 31
     if cf["cv"] == 4:
-        pitch, pixels = cf["cs"] + 8, geo.xh * geo.xw  # 8: other banks, and sectors stay whole
+        pitch, pixels = quad_pitch(cf["cs"]), geo.xh * geo.xw
         items = pixels * cf["cs"] // 4
         copies = ceil_div(items, geo.threads) if small else 0
         return Staging((1, geo.xw * pitch, pitch), geo.xw, lines(pixels * pitch), copies, items, run=4)

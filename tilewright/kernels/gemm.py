@@ -17,7 +17,7 @@ from tilewright.kernels.gemm_product import (
     sizes,
     threads,
 )
-from tilewright.kernels.gemm_work import grid, whole_tiles, work_of
+from tilewright.kernels.gemm_work import LAST_TURN, REST, grid, whole_tiles, work_of
 from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
@@ -68,8 +68,9 @@ class Gemm(Family):
             Param("cv", (1, 4) if quads else (1,), "channels read at once (nhwc)"),
             Param("cs", up_to(max(4, 2 * pd.c), (4, 8, 16, 32, 64)), "channels staged per step"),
             Param("stages", (2, 3, 4), "buffers of the staging pipeline"),
-            Param("stream", (0, 1), "tiles to blocks; or the last turn, and what is left, in even shares",
-                  ("tiles", "stream")),
+            Param("stream", (0, LAST_TURN, REST),
+                  "tiles to blocks; or even shares of the last turn's and the rest's steps, or of the rest's",
+                  ("tiles", "turn", "rest")),
             Param("sg", SHARES, "shares of C across the grid"),
             combine_param(NONE, ATOMIC, TWO_PASS, LAST),
         )  # fmt: skip
@@ -108,10 +109,12 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     return fits_shared(device, block, cf["mb"])
 
 
-def _uneven(pr: Problem, device: Device, cf: Values) -> bool:
-    """Whether even shares of all steps are anything but whole tiles."""
+def _shares_out(pr: Problem, device: Device, cf: Values) -> bool:
+    """Whether a stream has steps for all blocks, that are no whole tiles, and full turns before a rest."""
     sz, blocks = sizes(product(pr), cf | dict(stages=2)), device.units * cf["mb"]
-    return sz.tiles % blocks != 0 and sz.tiles * sz.turns >= 2 * blocks
+    whole = whole_tiles(device, sz, cf)
+    uneven = sz.tiles % blocks != 0 and (sz.tiles - whole) * sz.turns >= 2 * blocks
+    return uneven and (cf["stream"] != REST or whole > 0)
 
 
 RULES = (
@@ -155,8 +158,9 @@ RULES = (
          needs="tk v tp lk wk wp sb mb fd cv cs stages"),
     Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).c, 1),
          "buffers without channels"),
-    Rule("stream", lambda problem, device, cf: not cf["stream"] or _uneven(problem, device, cf),
-         "the tiles are even shares by themselves", needs="tk v tp lk wk wp sb mb fd cv cs stream"),
+    Rule("stream", lambda problem, device, cf: not cf["stream"] or _shares_out(problem, device, cf),
+         "what the blocks share out is too little, or whole tiles by itself",
+         needs="tk v tp lk wk wp sb mb fd cv cs stream"),
     Rule("stream_share", lambda stream, sg: not stream or sg == 1, "the stream splits C by itself"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < product(problem).c,
          "shares of C without channels"),

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_BODY
-from tilewright.kernels.tile import ceil_div, lines
+from tilewright.kernels.tile import ceil_div, lines, quad_pitch
 from tilewright.problem import Problem
 
 
@@ -102,8 +102,8 @@ def sizes(pd: Product, cf: Values, aligned: bool = True) -> Sizes:
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     kb, pb = cf["wk"] * cf["lk"] * kt, cf["wp"] * 32 // cf["lk"] * pt
     team, cs = 32 * cf["wk"] * cf["wp"], cf["cs"]
-    # From pixel to pixel 8 more: other banks, and sectors stay whole; 8 channels x 4 pixels meet 32 banks.
-    x_pitch = cs + 8 if cf["cv"] == 4 else pb + (4 - pb) % 32 if pd.x_nhwc else pb
+    across = pb + (4 - pb) % 32 if pd.x_nhwc else pb  # 8 channels x 4 pixels meet 32 banks
+    x_pitch = quad_pitch(cs) if cf["cv"] == 4 else across
     x_floats = lines((pb if cf["cv"] == 4 else cs) * x_pitch)
     wide = cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned)
     k_tiles, p_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)

@@ -13,13 +13,14 @@ from tilewright.problem import Problem
 # Issue slots of a word from shared memory, beyond the share that the model leaves idle anyway: less
 # where the next words are read early. Fitted to 1,679 configs of four products on an H100.
 HIDDEN = {1: 0.4, 2: 0.2}
+LAST_TURN, REST = 1, 2  # what a stream shares out: the last full turn and the rest, or the rest alone
 STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads others' back
 
 
 def whole_tiles(device: Device, sz: Sizes, cf: Values) -> int:
-    """Tiles of a stream that have a block each: they fill turns of the device; one turn and a rest are left."""
+    """Tiles of a stream that have a block each: they fill turns of the device."""
     at_once = device.units * cf["mb"]
-    return max(0, sz.tiles // at_once - 1) * at_once if cf["stream"] else 0
+    return max(0, sz.tiles // at_once - (cf["stream"] == LAST_TURN)) * at_once if cf["stream"] else 0
 
 
 def grid(device: Device, sz: Sizes, cf: Values) -> int:

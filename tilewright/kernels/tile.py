@@ -22,6 +22,15 @@ def lines(words: int) -> int:
     return ceil_div(words, LINE) * LINE
 
 
+def quad_pitch(channels: int) -> int:
+    """Words from one staged pixel to the next, where four channels are copied and read at once.
+
+    Eight more than the channels keep sectors whole and put the next pixel into other banks; where they would
+    not, four more do the latter.
+    """
+    return channels + (8 if (channels + 8) % 16 else 4)
+
+
 def up_to(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
     """The values that are at most ``limit``, or the first one."""
     return tuple(v for v in values if v <= limit) or values[:1]

@@ -30,6 +30,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     lines,
+    quad_pitch,
     row_runs,
     up_to,
 )
@@ -82,8 +83,9 @@ def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
     if not quads and (pr.layout_in == "nhwc" or copies > MOST_COPIES or not small):
         run, lead, copies, xw = 1, 0, 0, ceil_div(2 * wt + 2, 4) * 4
         items = xh * xw * cf["cs"]
-    strides = (1, xw * (cf["cs"] + 4), cf["cs"] + 4) if quads else (xh * xw, xw, 1)
-    x_floats = xh * xw * (cf["cs"] + 4) if quads else max(copies * threads * run, cf["cs"] * xh * xw)
+    pitch = quad_pitch(cf["cs"])
+    strides = (1, xw * pitch, pitch) if quads else (xh * xw, xw, 1)
+    x_floats = xh * xw * pitch if quads else max(copies * threads * run, cf["cs"] * xh * xw)
     x_floats, f_floats = lines(x_floats), lines(cf["cs"] * ELEMENTS * kb)
     loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
     store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
