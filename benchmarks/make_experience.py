@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tilewright import trials  # noqa: E402
+from tilewright.tuning import trials  # noqa: E402
 from tilewright.tuning.experience import learn  # noqa: E402
 
 

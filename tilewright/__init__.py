@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilewright.api import LayerPlan, conv2d, forget, plan, tune
     from tilewright.device import Device
-    from tilewright.epilogue import Epilogue, Pool
     from tilewright.errors import (
         ArrayError,
         BudgetError,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     )
     from tilewright.kernels.family import Config
     from tilewright.problem import Problem
+    from tilewright.problem.epilogue import Epilogue, Pool
     from tilewright.record import Check, Measurement, Record
     from tilewright.store import Store
 
@@ -47,8 +47,8 @@ _HOMES = {
     "plan": "api",
     "tune": "api",
     "Device": "device",
-    "Epilogue": "epilogue",
-    "Pool": "epilogue",
+    "Epilogue": "problem.epilogue",
+    "Pool": "problem.epilogue",
     "ArrayError": "errors",
     "BudgetError": "errors",
     "CompileError": "errors",

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tilewright import shapes
 from tilewright.arguments import (
     as_config,
     as_families,
@@ -23,17 +22,17 @@ from tilewright.arguments import (
 )  # fmt: skip
 from tilewright.arrays import Array, look, look_at, same_home
 from tilewright.device import parse_selector
-from tilewright.dispatch import Entry, entry
-from tilewright.dispatch import forget as look_up_again
-from tilewright.epilogue import Pool
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreBusy, StoreError
-from tilewright.execution import Plan
 from tilewright.kernels.family import Config
-from tilewright.layer import LayerPlan, Packed
-from tilewright.problem import Problem
+from tilewright.plans.dispatch import Entry, entry
+from tilewright.plans.dispatch import forget as look_up_again
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan, Packed
+from tilewright.plans.why import Origin, Why
+from tilewright.problem import Problem, shapes
+from tilewright.problem.epilogue import Pool
 from tilewright.runtime import Runtime, cache, instead_of_numpy, open_runtime
 from tilewright.store import Store
-from tilewright.why import Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget

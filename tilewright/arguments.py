@@ -10,10 +10,10 @@ from functools import lru_cache
 from tilewright.arrays import Seen, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
-from tilewright.epilogue import Epilogue, Pool
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
+from tilewright.problem.epilogue import Epilogue, Pool
 from tilewright.runtime import Runtime, open_runtime
 
 ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'

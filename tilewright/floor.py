@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.architectures import E4M3, MMA_SYNC, f64_rate, tensor_products
 from tilewright.device import Device
+from tilewright.device.architectures import E4M3, MMA_SYNC, f64_rate, tensor_products
 from tilewright.problem import DTYPE_BYTES, Problem
 
 # Rates over that of f16, in which accurate takes three products for one; f8 before sm_89 is widened to f16.

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tilewright.errors import DeviceError
-from tilewright.execution import Plan
 from tilewright.kernels import family
-from tilewright.layer import LayerPlan
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
 from tilewright.tuning.search import rank

@@ -14,7 +14,7 @@ from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, CompileError, DeviceError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.layer import LayerPlan
+from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES
 from tilewright.runtime import open_runtime
 from tilewright.tuning.search import rank

@@ -13,11 +13,11 @@ from test_gpu_path import _agrees, _configs
 from test_gpu_path import runtime as gpu_facts
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.reference import numpy_conv
-from tilewright.layer import LayerPlan
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import Runtime
 from tilewright.tuning.inputs import normal_inputs

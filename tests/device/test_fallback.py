@@ -14,10 +14,10 @@ import pytest
 from test_gpu_path import computed, runtime
 from test_hopper_family import BASE, LAST, TWO_PASS, _sums_of_any_length, _used
 
-from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime
 

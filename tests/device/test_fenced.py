@@ -14,10 +14,10 @@ import pytest
 
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
-from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
 from tilewright.tuning.space import Space, sample

@@ -19,7 +19,6 @@ import pytest
 
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError, EmptySpace
-from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.bound import bound
@@ -27,6 +26,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
 from tilewright.runtime.opencl import OPTIONS

@@ -16,11 +16,11 @@ from test_gpu_path import _agrees, computed, runtime
 
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ConfigError
-from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime
 

@@ -13,11 +13,11 @@ from test_gpu_path import runtime as gpu_facts
 import tilewright as tw
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, DeviceError
-from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
-from tilewright.layer import LayerPlan
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
 from tilewright.tuning.verify import Verifier

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.bench import BoundPlan
+from tilewright.bench.bench import BoundPlan
 from tilewright.errors import DeviceError
-from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv, reference_f64
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
 from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.execution import Plan
 from tilewright.kernels import family
 from tilewright.kernels.reference import numpy_conv
-from tilewright.layer import LayerPlan
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime
 from tilewright.tuning.space import sample

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import choices, dispatch
 from tilewright.kernels.reference import numpy_conv
+from tilewright.plans import choices, dispatch
 from tilewright.problem import Problem
 
 F = np.float32

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tilewright import errors, shipped, store
+from tilewright import errors, store
 from tilewright.device import Device, for_architecture
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.sources import source_keys
-from tilewright.store import Store
+from tilewright.store import Store, shipped
+from tilewright.store.sources import source_keys
 
 LAYER = "n1c64h56w56k128r3s3p1-f32"
 H100 = for_architecture("sm_90").key

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.architectures import ARCHITECTURES
-from tilewright.choices import GUESSES
 from tilewright.device import for_architecture
+from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import CompileError
 from tilewright.kernels import family
 from tilewright.kernels.family import Blueprint, Config
+from tilewright.plans.choices import GUESSES
 from tilewright.problem import Problem
 from tilewright.tuning.search import rank
 from tilewright.tuning.space import sample

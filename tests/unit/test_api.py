@@ -17,17 +17,18 @@ from api_samples import B, F, W, X, Z, expected, near, own_cache, some
 from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
-from tilewright import api, arguments, dispatch, errors
+from tilewright import api, arguments, errors
 from tilewright.arrays import current_stream, look
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory, RunError
-from tilewright.execution import Plan
 from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
-from tilewright.layer import LayerPlan
+from tilewright.plans import dispatch
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
 from tilewright.tuning.events import TuneResult
@@ -498,8 +499,9 @@ def test_import_is_fast_and_loads_no_library() -> None:
         "import sys, time; start = time.perf_counter(); import tilewright as tw; tw.__version__;"
         "took = time.perf_counter() - start; loaded = {m.partition('.')[0] for m in sys.modules};"
         "bad = loaded & {'numpy', 'torch', 'cupy', 'cuda', 'pyopencl', 'rich', 'typer', 'sqlite3'};"
-        "assert not bad, bad; assert took < 0.2, took; import tilewright.execution; assert callable(tw.plan);"
-        "from tilewright.execution import Plan; tw.conv2d, tw.tune, tw.Problem, tw.Store;"
+        "assert not bad, bad; assert took < 0.2, took; import tilewright.plans.execution;"
+        "assert callable(tw.plan); from tilewright.plans.execution import Plan;"
+        "tw.conv2d, tw.tune, tw.Problem, tw.Store;"
         "bad = {m.partition('.')[0] for m in sys.modules} & {'torch', 'cupy', 'cuda', 'pyopencl'};"
         "assert not bad, bad; assert set(tw.__all__) <= set(dir(tw));"
         "bad = {'TYPE_CHECKING', 'annotations', 'importlib'} & set(dir(tw)); assert not bad, bad"

@@ -24,9 +24,9 @@ from tilewright.errors import (
     StoreError,
     TilewrightError,
 )
-from tilewright.execution import Plan
 from tilewright.kernels.family import Config
-from tilewright.layer import LayerPlan
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan
 from tilewright.tuning.budget import Budget
 
 __all__ = ["cupy", "own_cache"]  # fixtures

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright import architectures
-from tilewright.architectures import ARCHITECTURES, E4M3, MMA_SYNC, TENSOR_I8, capability
-from tilewright.device import for_architecture
+from tilewright.device import architectures, for_architecture
+from tilewright.device.architectures import ARCHITECTURES, E4M3, MMA_SYNC, TENSOR_I8, capability
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.bench import Bench, BoundPlan, commit
-from tilewright.contest import deviation
+from tilewright.bench.bench import Bench, BoundPlan, commit
+from tilewright.bench.contest import deviation
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
-from tilewright.epilogue import Epilogue
 from tilewright.errors import ProblemError
-from tilewright.execution import Plan
 from tilewright.peers import Contestant, Offer, Peer, Setting
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
+from tilewright.problem.shapes import Layer
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime
-from tilewright.shapes import Layer
 from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits
 
@@ -33,7 +33,7 @@ QUICK = Limits(min_rounds=2, max_rounds=2, warm_runs=2)
 
 def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     """The right answer."""
-    from tilewright.choices import REFERENCE
+    from tilewright.plans.choices import REFERENCE
 
     runtime = open_runtime("numpy")
     return np.array(BoundPlan(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once())
@@ -166,11 +166,12 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 def test_only_the_packages_own_checkout_has_a_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.bench.__file__", str(checkout / "lib" / "tilewright" / "bench.py"))
+    module = Path("tilewright") / "bench" / "bench.py"
+    monkeypatch.setattr("tilewright.bench.bench.__file__", str(checkout / "lib" / module))
     (checkout / "lib" / "tilewright").mkdir(parents=True)
     assert commit() == ""
     commit.cache_clear()
-    monkeypatch.setattr("tilewright.bench.__file__", str(checkout / "tilewright" / "bench.py"))
+    monkeypatch.setattr("tilewright.bench.bench.__file__", str(checkout / module))
     (checkout / "tilewright").mkdir()
     assert len(commit()) == 12
 
@@ -259,7 +260,7 @@ def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> 
 
 
 def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.contest._PART", 7)
+    monkeypatch.setattr("tilewright.bench.contest._PART", 7)
     problem = Problem.parse("n1c2h5w5k2r1s1-f32")
     truth = np.zeros(problem.y_shape, np.float32)
     y = truth.copy()
@@ -273,7 +274,7 @@ def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_every_float_is_compared_as_in_f64(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.contest._PART", 64)
+    monkeypatch.setattr("tilewright.bench.contest._PART", 64)
     rng = np.random.default_rng(0)
     truth = rng.standard_normal(300).astype(numpy_dtype(dtype))
     y = (truth.astype(np.float64) + rng.standard_normal(300) * 0.02).astype(truth.dtype)

@@ -12,9 +12,9 @@ import pytest
 
 from tilewright import calibrate as calibration
 from tilewright import errors
-from tilewright.architectures import ARCHITECTURES
 from tilewright.calibrate import calibrate
 from tilewright.device import Device, for_architecture
+from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import DeviceError
 from tilewright.kernels import tools
 from tilewright.runtime import rates

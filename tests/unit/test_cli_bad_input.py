@@ -340,7 +340,7 @@ def test_from_a_shell(line: str) -> None:
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright import shapes
+    from tilewright.problem import shapes
 
     def broken(spec: str) -> list[shapes.Layer]:
         raise ZeroDivisionError

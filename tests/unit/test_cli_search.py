@@ -18,8 +18,8 @@ from tilewright.errors import ProblemError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.sources import source_key
 from tilewright.store import Store
+from tilewright.store.sources import source_key
 from tilewright.tuning import once
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 

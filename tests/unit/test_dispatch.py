@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 
-from tilewright import choices, dispatch, errors, race, shipped, store
+from tilewright import errors, store
+from tilewright.bench import race
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.reference import Reference
+from tilewright.plans import choices, dispatch
+from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.store import Store
+from tilewright.store import Store, shipped
 from tilewright.tuning import search
-from tilewright.why import UNSAID, Why
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")

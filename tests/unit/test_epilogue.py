@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_problem import epilogues
 
-from tilewright.epilogue import NOTHING, Epilogue, Pool
 from tilewright.errors import ProblemError
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import NOTHING, Epilogue, Pool
 
 
 def of(text: str) -> Epilogue:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from store_samples import H100, KEYS, LAYER, Tiles, best, families, path, record
 
-from tilewright import shipped, store
+from tilewright import store
 from tilewright.device import for_architecture
 from tilewright.errors import StoreError
-from tilewright.exchange import import_text
-from tilewright.store import Store
+from tilewright.store import Store, shipped
+from tilewright.store.exchange import import_text
 
 __all__ = ["families", "path"]  # fixtures
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
-from tilewright.execution import Plan
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.family import Blueprint, Buffer, Config
 from tilewright.kernels.reference import numpy_conv, reference_f64
 from tilewright.kernels.source import full_source, source_key
-from tilewright.layer import LayerPlan
+from tilewright.plans.execution import Plan
+from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Built, Memory, list_devices, open_runtime
 from tilewright.runtime.host import NumpyRuntime

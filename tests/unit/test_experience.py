@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from tuning_fakes import outcome
 
-from tilewright import trials
 from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.tuning import model, search
+from tilewright.tuning import model, search, trials
 from tilewright.tuning.experience import KEPT, NEAREST, Experience, Lesson, learn, shipped
 
 DIRECT = family("direct")

@@ -17,7 +17,6 @@ import pytest
 
 from tilewright.cli import export, main
 from tilewright.device import for_architecture
-from tilewright.dispatch import dispatch
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.export.bundle import bundle
@@ -25,6 +24,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import TensorMap
+from tilewright.plans.dispatch import dispatch
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Built, Runtime

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import dispatch
 from tilewright.errors import DeviceError
 from tilewright.kernels import family
 from tilewright.kernels.reference import numpy_conv
+from tilewright.plans import dispatch
 from tilewright.runtime import open_runtime
 from tilewright.tuning.search import rank
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from tilewright import shapes
-from tilewright.architectures import tensor_macs
-from tilewright.choices import GUESSES
 from tilewright.device import for_architecture
+from tilewright.device.architectures import tensor_macs
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.problem import Problem
+from tilewright.plans.choices import GUESSES
+from tilewright.problem import Problem, shapes
 from tilewright.tuning import model
 from tilewright.tuning.search import rank
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tilewright.architectures import ARCHITECTURES
 from tilewright.device import for_architecture
+from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import CompileError
 from tilewright.kernels import tools
 from tilewright.kernels.family import Blueprint

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from tilewright import device
-from tilewright.contest import deviation
+from tilewright.bench.contest import deviation
 from tilewright.dtypes import numpy_dtype
-from tilewright.epilogue import Epilogue
 from tilewright.errors import PeerError
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.peers import PEERS, Offer, Peer, Setting, applicable, base, eager, named, usual
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime.base import Blocking
 from tilewright.tuning.inputs import Inputs, normal_inputs
 

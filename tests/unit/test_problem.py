@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.epilogue import ACTIVATIONS, Epilogue, Pool
 from tilewright.errors import ConfigError, ProblemError
 from tilewright.kernels.family import Config
 from tilewright.problem import DTYPE_BYTES, DTYPES, EXAMPLE, LAYOUTS, MAX_EXTENT, Problem
+from tilewright.problem.epilogue import ACTIVATIONS, Epilogue, Pool
 
 small = st.integers(1, 9)
 pads = st.integers(0, 4)

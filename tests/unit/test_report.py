@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, readme, results
 from tilewright.report.table import NOISY_NOTE, Table, bytes_text, markdown, plain, results_table, time_text
-from tilewright.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.studies import engine
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import shapes
 from tilewright.errors import ProblemError
+from tilewright.problem import shapes
 
 # Layer tables of the sources: K, C, H = W, R, stride ("same" padding R // 2).
 TABLES = {

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import tilewright
-from tilewright import sources
 from tilewright.device import for_architecture
 from tilewright.kernels import FAMILIES, source, untuned
 from tilewright.problem import Problem
-from tilewright.sources import source_key, source_keys
+from tilewright.store import sources
+from tilewright.store.sources import source_key, source_keys
 from tilewright.tuning.space import sample
 
 H100 = for_architecture("sm_90")
@@ -39,10 +39,10 @@ CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("kernels/pack.cu", ALL, ALL),
     ("kernels/untuned.py", ALL, ALL),
     ("kernels/source.py", ALL, ALL),
-    ("architectures.py", ALL, ALL),
-    ("epilogue.py", ALL, ALL),
-    ("problem.py", ALL, ALL),
-    ("execution.py", ALL, ALL),
+    ("device/architectures.py", ALL, ALL),
+    ("problem/epilogue.py", ALL, ALL),
+    ("problem/__init__.py", ALL, ALL),
+    ("plans/execution.py", ALL, ALL),
     ("runtime/opencl_vectors.py", set(), ALL),
     ("runtime/opencl.py", set(), ALL),
     ("runtime/nvrtc.py", ALL, set()),
@@ -52,7 +52,7 @@ CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("kernels/tools.py", set(), set()),
     ("kernels/named.py", set(), set()),
     ("errors.py", set(), set()),
-    ("store.py", set(), set()),
+    ("store/__init__.py", set(), set()),
     ("tuning/model.py", set(), set()),
     ("cli/tune.py", set(), set()),
 ]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from store_samples import GOOD, H100, KEYS, LAYER, best, families, path, record
 
-from tilewright.exchange import from_json, to_json
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Standing
 from tilewright.store import Store
+from tilewright.store.exchange import from_json, to_json
 
 __all__ = ["families", "path"]  # fixtures
 

@@ -19,8 +19,8 @@ from store_samples import H100, best, families, path, record
 
 from tilewright import api, store
 from tilewright.errors import StoreBusy, StoreError
-from tilewright.exchange import from_json, to_json
 from tilewright.store import Store
+from tilewright.store.exchange import from_json, to_json
 
 __all__ = ["families", "path"]  # fixtures
 

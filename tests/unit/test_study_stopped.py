@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tilewright import bench
+from tilewright.bench import bench
 from tilewright.cli import main
 from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime

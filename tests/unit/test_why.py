@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tilewright.kernels.family import Config
+from tilewright.plans.why import UNSAID, Missed, Origin, Why
 from tilewright.problem import Problem
-from tilewright.why import UNSAID, Missed, Origin, Why
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 WINNER = Config.parse("direct:tk=4")

@@ -20,14 +20,13 @@ from pathlib import Path
 import pytest
 
 import tilewright
-from tilewright import shapes
-from tilewright.architectures import ARCHITECTURES
-from tilewright.choices import GUESSES
 from tilewright.device import for_architecture
+from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.problem import Problem
+from tilewright.plans.choices import GUESSES
+from tilewright.problem import Problem, shapes
 from tilewright.tuning.search import rank
 
 pytest.importorskip("cuda.bindings.nvrtc")

@@ -12,7 +12,7 @@ from tilewright.errors import RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.sources import source_keys
+from tilewright.store.sources import source_keys
 from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
 

@@ -20,12 +20,12 @@ from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
 
 if TYPE_CHECKING:
-    from tilewright.bench import Bench
+    from tilewright.bench.bench import Bench
+    from tilewright.bench.rows import BenchRow
     from tilewright.device import Device
     from tilewright.peers import Peer
-    from tilewright.rows import BenchRow
+    from tilewright.problem.shapes import Layer
     from tilewright.runtime import Runtime
-    from tilewright.shapes import Layer
 
 Peers = Annotated[
     str | None,
@@ -166,7 +166,7 @@ def _check(files: Mapping[str, Path | None]) -> None:
 
 def _work(search: Search, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
     """What is to be measured beside what was searched for."""
-    from tilewright.bench import Bench
+    from tilewright.bench.bench import Bench
 
     runtime = search.runtime
     return Bench(

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from tilewright import shapes
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
 from tilewright.errors import StoreError, count
+from tilewright.problem import shapes
 from tilewright.report.table import Table
 
 app = typer.Typer(help="Show, forget or share tuned winners and compiled kernels.", rich_markup_mode=None)
@@ -107,7 +107,7 @@ def import_(
 
     They are checked now, and verified before they first run.
     """
-    from tilewright.exchange import MAX_FILE_BYTES
+    from tilewright.store.exchange import MAX_FILE_BYTES
 
     try:
         with sys.stdin.buffer if outputs.is_stdout(file) else file.open("rb") as stream:

@@ -14,8 +14,8 @@ from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError, ProblemError
 from tilewright.export import FORMAT
 from tilewright.kernels.family import Config
+from tilewright.plans.why import Origin, Why
 from tilewright.problem import Problem
-from tilewright.why import Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
@@ -104,9 +104,9 @@ def _for_device(problem: Problem, device: str | None, given: Config | None, dete
 
 def _for_architecture(problem: Problem, arch: str, given: Config | None, deterministic: bool) -> Bundle:
     """Compile for a GPU that is not here: of the likely winners the first that compiles."""
-    from tilewright.choices import foreseen
     from tilewright.device import for_architecture
     from tilewright.export.bundle import bundle
+    from tilewright.plans.choices import foreseen
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 
     device = for_architecture(arch)

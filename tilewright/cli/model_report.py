@@ -12,8 +12,8 @@ from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, wrote
 from tilewright.errors import StoreError, count
 from tilewright.problem import Problem
+from tilewright.problem.shapes import Layer
 from tilewright.report.table import Table, time_text
-from tilewright.shapes import Layer
 
 if TYPE_CHECKING:
     from tilewright.device import Device
@@ -53,7 +53,7 @@ def model_report(
     outputs.check({"--save": save, "--json": json_file})
     facts, known = _known(found, device, records)
     if save:
-        from tilewright import trials
+        from tilewright.tuning import trials
 
         trials.write(save, facts, known)
         wrote(save)
@@ -86,7 +86,7 @@ def model_report(
 def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[Device, list[Record]]:
     """The device and its trials of the layers, from a file or from the store."""
     if file is not None:
-        from tilewright import trials
+        from tilewright.tuning import trials
 
         return trials.read(file)
     facts, store = options.open_device(device).device, options.store(remembers=False)

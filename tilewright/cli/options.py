@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright import shapes
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError, TilewrightError
 from tilewright.kernels.family import Config
-from tilewright.problem import LAYOUTS, NAMES, Problem
+from tilewright.plans.why import Origin, Why
+from tilewright.problem import LAYOUTS, NAMES, Problem, shapes
 from tilewright.tuning.budget import Budget
-from tilewright.why import Origin, Why
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -188,7 +187,7 @@ def chosen(
     """The config of --config, else what a user of the library would run; and why it is that one."""
     if given:
         return given, Why(Origin.NAMED)
-    from tilewright.dispatch import dispatch
+    from tilewright.plans.dispatch import dispatch
 
     plan = dispatch(problem, runtime, store(remembers=False), deterministic)
     return plan.config, plan.why
@@ -220,7 +219,7 @@ def store_and_device(
     Raises:
         StoreError: it cannot be written, and some layer is to be tuned.
     """
-    from tilewright.choices import settled
+    from tilewright.plans.choices import settled
     from tilewright.runtime import cache
 
     own, refused = _store_to_tune(found, again)

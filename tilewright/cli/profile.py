@@ -34,7 +34,7 @@ def profile(
     options.needs_kernels(runtime, "profile")
     options.room([named], runtime)
     options.measure_once(runtime)  # here, and not below ncu
-    from tilewright.execution import Plan
+    from tilewright.plans.execution import Plan
     from tilewright.profiling import modelled, ncu
 
     chosen, why = options.chosen(problem, runtime, deterministic, given)

@@ -17,8 +17,8 @@ from tilewright.report.terminal import pieces, rich_table
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
+    from tilewright.problem.shapes import Layer
     from tilewright.runtime.base import Runtime
-    from tilewright.shapes import Layer
 
 # Flops a second of the plain f64 reference, at its slowest, to foresee a long wait.
 _CPU_F64, _GPU_F64 = 1e9, 1e11

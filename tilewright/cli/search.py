@@ -82,7 +82,7 @@ class Search:
 
     def known(self, problem: Problem) -> Record | None:
         """The stored winner, unless the user wants to search on."""
-        from tilewright.choices import settled
+        from tilewright.plans.choices import settled
 
         if self.again:
             return None
@@ -90,7 +90,7 @@ class Search:
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""
-        from tilewright.choices import stored
+        from tilewright.plans.choices import stored
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
         if self.budget and result.seconds > self.budget.seconds:

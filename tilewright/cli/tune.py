@@ -10,6 +10,7 @@ from tilewright.cli import options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, foretell, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError, count
+from tilewright.problem.shapes import Layer
 from tilewright.report.table import (
     BEATS_NOTE,
     NOISY_MARK,
@@ -21,7 +22,6 @@ from tilewright.report.table import (
     noisy_notes,
     time_text,
 )
-from tilewright.shapes import Layer
 
 Row = dict[str, Any]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from tilewright import __version__, kernels
 from tilewright.device import Device
-from tilewright.execution import UNUSED_BYTES
 from tilewright.export import FORMAT
 from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.untuned import pack
+from tilewright.plans.execution import UNUSED_BYTES
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
 from tilewright.tuning.inputs import stays_exact

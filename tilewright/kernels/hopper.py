@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.architectures import WGMMA
 from tilewright.device import Device
+from tilewright.device.architectures import WGMMA
 from tilewright.kernels import fallback, halves
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import (

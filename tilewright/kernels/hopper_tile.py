@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
-from tilewright.architectures import ARCHITECTURES, REGS_PER_UNIT
+from tilewright.device.architectures import ARCHITECTURES, REGS_PER_UNIT
 from tilewright.kernels.family import Values
 from tilewright.kernels.halves import HALVES
 from tilewright.kernels.hopper_sum import (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright import architectures
-from tilewright.device import Device
+from tilewright.device import Device, architectures
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import fits_registers, fits_shared

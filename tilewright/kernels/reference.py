@@ -7,10 +7,10 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from tilewright.device import Device
-from tilewright.epilogue import Epilogue
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.untuned import sizes, spread
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
 
 if TYPE_CHECKING:
     import numpy as np

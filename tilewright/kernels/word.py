@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.architectures import f64_slots
 from tilewright.device import Device
+from tilewright.device.architectures import f64_slots
 from tilewright.problem import DTYPE_BYTES, Problem
 
 CHANNELS_OF_I8 = 4  # in one word, for dot4

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.epilogue import Epilogue
 from tilewright.peers.base import one_line
 from tilewright.peers.eager import words
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
 
 # What the graph calls its tensors.
 UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "beta": 6}

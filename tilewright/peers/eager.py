@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.epilogue import Epilogue
 from tilewright.peers.base import Array, load
+from tilewright.problem.epilogue import Epilogue
 
 Step = Callable[[Any], Any]
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.execution import Plan
 from tilewright.kernels.family import NO_KERNELS
+from tilewright.plans.execution import Plan
 from tilewright.profiling.figures import Figure, KernelProfile, Profile, limiter
 
 TIMEOUT_S = 300.0

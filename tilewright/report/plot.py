@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tilewright.bench.rows import BenchRow
 from tilewright.errors import OutputError, how_to_get
 from tilewright.report.results import Results
-from tilewright.rows import BenchRow
 
 # One middle grey and four middle tones: each stands out from a white page and from a black one.
 INK = "#808080"

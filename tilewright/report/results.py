@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import ProblemError, StoreError, shown
 from tilewright.files import read_json
 from tilewright.problem import Problem
-from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 F = TypeVar("F", OurFigure, PeerFigure)
 _KINDS = {"str": str, "bool": bool, "int": int, "Mapping[str, float | str]": dict}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
+from tilewright.plans.why import Origin
 from tilewright.record import is_noisy
 from tilewright.report.table import (
     BEATS_NOTE,
@@ -19,7 +20,6 @@ from tilewright.report.table import (
 )
 from tilewright.studies.engine import StudyResult
 from tilewright.studies.study import Column, PartResult, Value
-from tilewright.why import Origin
 
 _BAR = 24  # characters of the longest bar
 _MOST_NAMED = 6

@@ -6,10 +6,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import count
 from tilewright.record import NOISY, STOLEN
 from tilewright.report.results import Results
-from tilewright.rows import BenchRow, OurFigure, PeerFigure
 
 NONE = "–"
 NOISY_MARK = "~"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.architectures import CHAINED
+from tilewright.device.architectures import CHAINED
 from tilewright.errors import ArrayError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.runtime import rates

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from typing import Any
 
-from tilewright.architectures import REGS_PER_THREAD, WARP, f32_lanes, max_cluster, tensor_macs
 from tilewright.device import Device, Rates
+from tilewright.device.architectures import REGS_PER_THREAD, WARP, f32_lanes, max_cluster, tensor_macs
 from tilewright.errors import RunError
 
 

@@ -9,7 +9,7 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from tilewright.architectures import capability
+from tilewright.device.architectures import capability
 from tilewright.errors import CompileError, DeviceError, how_to_get
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.source import full_source

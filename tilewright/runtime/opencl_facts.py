@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tilewright.architectures import WARP
 from tilewright.device import Device, Rates
+from tilewright.device.architectures import WARP
 
 _AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
 

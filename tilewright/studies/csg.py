@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright import shapes
+from tilewright.problem import shapes
 from tilewright.studies.study import Layer, Search, Step, Steps, Study
 
 QUICK = {

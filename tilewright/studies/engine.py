@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tilewright.bench import commit, commits
+from tilewright.bench.bench import commit, commits
 from tilewright.files import read_json
 from tilewright.studies.counters import run_counters
 from tilewright.studies.lab import Lab

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import kernels
-from tilewright.bench import BoundPlan
-from tilewright.choices import REFERENCE
-from tilewright.contest import Entered, offered
+from tilewright.bench.bench import BoundPlan
+from tilewright.bench.contest import Entered, offered
 from tilewright.device import parse_selector
-from tilewright.dispatch import dispatch
 from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
-from tilewright.execution import Plan
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import find
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
+from tilewright.plans.choices import REFERENCE
+from tilewright.plans.dispatch import dispatch
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime import Runtime, open_runtime

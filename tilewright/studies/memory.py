@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright import shapes
 from tilewright.kernels.im2col import column_bytes
-from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem import DTYPE_BYTES, Problem, shapes
 from tilewright.studies.study import Column, Memory, PartResult, Value
 
 COLUMNS = (

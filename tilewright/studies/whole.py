@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
-from tilewright.execution import Plan
+from tilewright.plans.execution import Plan
 from tilewright.runtime import Runtime
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import Table, table

@@ -129,7 +129,7 @@ def learn(records: Iterable[Record], kept: int = KEPT) -> Experience:
 @lru_cache(maxsize=8)
 def shipped(device_key: str) -> Experience:
     """Return what comes with the package for a device; nothing where there is none, or it cannot be read."""
-    from tilewright import trials
+    from tilewright.tuning import trials
 
     folder = resources.files("tilewright") / "data" / "experience"
     found: list[Record] = []

@@ -12,9 +12,9 @@ from dataclasses import replace
 from tilewright import kernels
 from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
-from tilewright.execution import EXTRAS, UNUSED_BYTES
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config
 from tilewright.kernels.untuned import pack
+from tilewright.plans.execution import EXTRAS, UNUSED_BYTES
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.runtime import Built, Runtime, open_runtime

@@ -23,7 +23,7 @@ from tilewright.problem import Problem
 from tilewright.record import PASSING, Record, Standing
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
-from tilewright.sources import source_keys
+from tilewright.store.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult

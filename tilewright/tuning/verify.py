@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tilewright.errors import count
-from tilewright.execution import Plan
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Memory, Runtime

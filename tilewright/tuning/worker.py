@@ -19,10 +19,10 @@ from typing import Any
 from tilewright import errors
 from tilewright.device import Device
 from tilewright.errors import RunError, TilewrightError
-from tilewright.exchange import record_from_dict
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
+from tilewright.store.exchange import record_from_dict
 from tilewright.tuning.channel import Channel, Hung, Json, Lost, Refused, python_child
 from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits

@@ -8,10 +8,10 @@ from functools import lru_cache
 from importlib import resources
 
 from tilewright.errors import StoreError, warn_once
-from tilewright.exchange import read_row, rows_of
 from tilewright.kernels.family import Family
+from tilewright.plans.why import Origin
 from tilewright.record import Record
-from tilewright.why import Origin
+from tilewright.store.exchange import read_row, rows_of
 
 
 def all_families() -> Sequence[Family]:

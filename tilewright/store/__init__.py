@@ -16,10 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tilewright.database import Database
 from tilewright.device import Device
 from tilewright.errors import StoreError, warn_once
-from tilewright.exchange import (
+from tilewright.plans.why import Origin
+from tilewright.problem import Problem
+from tilewright.record import PASSING, Record
+from tilewright.runtime.cache import folder
+from tilewright.store.database import Database
+from tilewright.store.exchange import (
     MAX_FILE_BYTES,
     SCHEMA,
     export_text,
@@ -27,12 +31,8 @@ from tilewright.exchange import (
     import_text,
     to_json,
 )
-from tilewright.problem import Problem
-from tilewright.record import PASSING, Record
-from tilewright.runtime.cache import folder
-from tilewright.shipped import all_families, shipped_rows, shipped_winners
-from tilewright.sources import source_key
-from tilewright.why import Origin
+from tilewright.store.shipped import all_families, shipped_rows, shipped_winners
+from tilewright.store.sources import source_key
 
 Sources = Mapping[str, str] | str | None
 _Found = tuple[Record, str, str]

@@ -15,7 +15,7 @@ from pathlib import Path
 from tilewright.errors import ProblemError
 from tilewright.problem import LAYOUTS, Problem
 
-SHAPES_DIR = Path(__file__).parent / "data" / "shapes"
+SHAPES_DIR = Path(__file__).parents[1] / "data" / "shapes"
 MAX_FILE_BYTES = 1 << 20
 BOTH = "both"
 _FORMER = {"dianao": "diannao"}  # suites by the names that they once had

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.bench.contest import deviation, offered
+from tilewright.bench.race import raced
+from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.calibrate import outdone
-from tilewright.choices import REFERENCE
-from tilewright.contest import deviation, offered
-from tilewright.dispatch import dispatch
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
-from tilewright.execution import Plan
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
 from tilewright.peers import Peer, Setting, applicable, release
 from tilewright.peers.base import Array, Run
+from tilewright.plans.choices import REFERENCE
+from tilewright.plans.dispatch import dispatch
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.race import raced
+from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement
-from tilewright.rows import BenchRow, OurFigure
 from tilewright.runtime.base import Blocking, Memory, Runtime
-from tilewright.shapes import Layer
 from tilewright.store import Store
 from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits, measure
@@ -254,7 +254,7 @@ def commit() -> str:
 
     A copy that is installed within some other checkout has none.
     """
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     try:
         if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root:
             return ""

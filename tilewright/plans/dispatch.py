@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from traceback import clear_frames
 from typing import TYPE_CHECKING
 
-from tilewright.choices import REFERENCE, choices, stored
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
-from tilewright.execution import Plan
 from tilewright.kernels.family import Config
+from tilewright.plans.choices import REFERENCE, choices, stored
+from tilewright.plans.execution import Plan
+from tilewright.plans.why import Missed, Origin, Why
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
-from tilewright.why import Missed, Origin, Why
 
 if TYPE_CHECKING:
-    from tilewright.layer import LayerPlan
+    from tilewright.plans.layer import LayerPlan
 
 MOST_PLANS = 256
 OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone

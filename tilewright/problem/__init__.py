@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from tilewright.epilogue import NOTHING, Epilogue
 from tilewright.errors import ProblemError, shown
-from tilewright.grammar import EXAMPLE, GRAMMAR, REQUANT, read
-from tilewright.kinds import DTYPE_BYTES, DTYPES, KINDS, LAYOUTS, MATHS, MAX_EXTENT, NAMES, STORED
+from tilewright.problem.epilogue import NOTHING, Epilogue
+from tilewright.problem.grammar import EXAMPLE, GRAMMAR, REQUANT, read
+from tilewright.problem.kinds import DTYPE_BYTES, DTYPES, KINDS, LAYOUTS, MATHS, MAX_EXTENT, NAMES, STORED
 
 __all__ = [
     "DTYPES", "DTYPE_BYTES", "EXAMPLE", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "NAMES", "STORED",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.architectures import (
+from tilewright.device.architectures import (
     ARCHITECTURES,
     MAX_THREADS,
     REGS_PER_THREAD,

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from tilewright.architectures import ARCHITECTURES, capability
 from tilewright.device import Device, for_architecture
+from tilewright.device.architectures import ARCHITECTURES, capability
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown
-from tilewright.fields import LINE, Fields
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import OUTCOMES, Check, Measurement, Record
+from tilewright.store.fields import LINE, Fields
 
 FORMAT = "tilewright-tuned"
 SCHEMA = 1

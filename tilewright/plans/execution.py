@@ -10,9 +10,9 @@ from tilewright.errors import ArrayError
 from tilewright.kernels import family
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Buffer, Config, Family, Launch
 from tilewright.kernels.untuned import pack
+from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
-from tilewright.why import UNSAID, Why
 
 EXTRAS = ("bias", "z", "scale")  # operands that a kernel is given whether the problem has them or not
 UNUSED_BYTES = 64  # of what is bound and never touched

@@ -23,10 +23,10 @@ from tilewright.arrays import (
     writable,
 )
 from tilewright.device import Device
-from tilewright.dispatch import make_room
 from tilewright.errors import ArrayError, OutOfMemory
-from tilewright.execution import Plan, unlike
 from tilewright.kernels.family import Config
+from tilewright.plans.dispatch import make_room
+from tilewright.plans.execution import Plan, unlike
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
 

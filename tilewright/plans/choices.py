@@ -11,12 +11,12 @@ from tilewright.device import Device
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.family import Config, Family
+from tilewright.plans.why import UNSAID, Origin, Why
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
-from tilewright.sources import source_keys
 from tilewright.store import Store
-from tilewright.why import UNSAID, Origin, Why
+from tilewright.store.sources import source_keys
 
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.

@@ -19,13 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from tilewright.exchange import SCHEMA
 from tilewright.kernels.source import source_key as kernel_key
+from tilewright.store.exchange import SCHEMA
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _PACKING = "tilewright.kernels.untuned"
 _ONLY_SAYS = "tilewright.errors"  # its words change no answer
-_COMPOSED_AND_BOUND = ("tilewright.kernels.source", "tilewright.execution")
+_COMPOSED_AND_BOUND = ("tilewright.kernels.source", "tilewright.plans.execution")
 _LAUNCHED = {
     "cuda": tuple(f"tilewright.runtime.{name}" for name in ("nvrtc", "cuda", "tensor_map")),
     "opencl": tuple(f"tilewright.runtime.{name}" for name in ("opencl", "opencl_builtins", "opencl_vectors")),

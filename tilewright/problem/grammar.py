@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tilewright.epilogue import WORDS, Epilogue
 from tilewright.errors import ProblemError, count, shown
-from tilewright.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
+from tilewright.problem.epilogue import WORDS, Epilogue
+from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
 
 REQUANT = "requant"
 

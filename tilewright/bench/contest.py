@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tilewright.bench.rows import PeerFigure
 from tilewright.errors import PeerError, count
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.peers.base import Array, one_line
 from tilewright.problem import Problem
 from tilewright.record import Measurement
-from tilewright.rows import PeerFigure
 from tilewright.tuning.inputs import Inputs
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
