@@ -1,6 +1,6 @@
 """Make the trials that ship from the committed ones: ``python benchmarks/make_experience.py``.
 
-Of each family and layer the fastest configs and some of the others (see ``tilewright/tuning/experience.py``).
+Of each family and layer the fastest configs and some of the others (see ``tilewright/search/experience.py``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tilewright.tuning import trials  # noqa: E402
-from tilewright.tuning.experience import learn  # noqa: E402
+from tilewright.search import trials  # noqa: E402
+from tilewright.search.experience import learn  # noqa: E402
 
 
 def main() -> None:

@@ -217,7 +217,7 @@ def search_of(strategy: object, seed: object, progress: object) -> int:
     Raises:
         ConfigError: there is no such strategy, the seed is out of range, or progress is no function.
     """
-    from tilewright.tuning.search import STRATEGIES
+    from tilewright.search.strategies import STRATEGIES
 
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise ConfigError(f"strategy={shown(strategy)}: must be one of {', '.join(STRATEGIES)}")

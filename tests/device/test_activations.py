@@ -13,7 +13,7 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
-from tilewright.tuning.search import rank
+from tilewright.search.strategies import rank
 
 # Sums that are one number of x each, so that y is its activation.
 LAYERS = [

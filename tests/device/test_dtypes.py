@@ -12,6 +12,7 @@ import pytest
 from test_gpu_path import _agrees, _configs
 from test_gpu_path import runtime as gpu_facts
 
+from tilewright.checking.inputs import normal_inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family
@@ -20,7 +21,6 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import Runtime
-from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["gpu_facts"]  # a fixture
 
@@ -166,7 +166,7 @@ def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["direct", "grouped"])
 def test_normal_numbers_and_the_verifier(name: str, dtype: str, runtime: Runtime) -> None:
-    from tilewright.tuning.verify import Verifier
+    from tilewright.checking.verify import Verifier
 
     layer = {"direct": "n1c40h9w8k24r3s3p1", "grouped": "n1c48h9w10k48r3s3p1g48"}[name]
     problem = Problem.parse(f"{layer}-{dtype}-nhwc+bias+relu")

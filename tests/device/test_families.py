@@ -66,7 +66,7 @@ def _configs(family: Family, problem: Problem, runtime: Runtime, seed: int) -> l
         return [
             Config.make(family.name, {p.name: p.values[0] for p in family.params(problem, runtime.device)})
         ]
-    space = pytest.importorskip("tilewright.tuning.space")
+    space = pytest.importorskip("tilewright.search.space")
     rng = random.Random(seed)
     count = 6 if runtime.device.is_cuda else 1
     return [space.sample(family, problem, runtime.device, rng) for _ in range(count)]

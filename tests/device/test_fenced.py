@@ -20,7 +20,7 @@ from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
-from tilewright.tuning.space import Space, sample
+from tilewright.search.space import Space, sample
 
 CASES = {  # words that direct copies per step: 16 do not divide the channels, nor words of four those of i8
     "n1c20h5w4k5r3s3p1-f32-nhwc": 16,

@@ -30,7 +30,7 @@ from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
 from tilewright.runtime.opencl import OPTIONS
-from tilewright.tuning.space import Space
+from tilewright.search.space import Space
 
 GPU = dict(
     lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048, max_threads=1024,

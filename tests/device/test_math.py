@@ -11,6 +11,7 @@ from test_gpu_path import _configs
 from test_gpu_path import runtime as gpu_facts
 
 import tilewright as tw
+from tilewright.checking.verify import Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, DeviceError
 from tilewright.kernels import family
@@ -20,7 +21,6 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
-from tilewright.tuning.verify import Verifier
 
 __all__ = ["gpu_facts"]  # a fixture
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_reference import runtime
 
+from tilewright.checking.inputs import normal_inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.untuned import pack
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import Runtime
-from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["runtime"]  # a fixture
 

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from tilewright.bench.bench import BoundPlan
+from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
+from tilewright.checking.launcher import Launcher
+from tilewright.checking.reference import reference
+from tilewright.checking.verify import Verifier
 from tilewright.errors import DeviceError
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
@@ -16,10 +20,6 @@ from tilewright.kernels.requant import numpy_requantised
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
-from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
-from tilewright.tuning.launcher import Launcher
-from tilewright.tuning.reference import reference
-from tilewright.tuning.verify import Verifier
 
 REFERENCE = Config.parse("reference:v=1")
 LAYER = "n2c6h9w11k10r3s2p1.2.0.1u2x1d1x2g2"

@@ -16,7 +16,7 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime
-from tilewright.tuning.space import sample
+from tilewright.search.space import sample
 
 FAMILY = family("winograd4")
 LAYERS = (

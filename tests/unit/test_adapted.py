@@ -14,8 +14,8 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Blueprint, Config
 from tilewright.plans.choices import GUESSES
 from tilewright.problem import Problem
-from tilewright.tuning.search import rank
-from tilewright.tuning.space import sample
+from tilewright.search.space import sample
+from tilewright.search.strategies import rank
 
 ADAPTED = family("adapted")
 LAYERS = (

@@ -19,6 +19,7 @@ from fake_cuda import FakeCupy, cupy
 import tilewright as tw
 from tilewright import api, arguments, errors
 from tilewright.arrays import current_stream, look
+from tilewright.checking.inputs import normal_inputs
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory, RunError
 from tilewright.kernels.adapted import AnyReference
@@ -32,7 +33,6 @@ from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
 from tilewright.tuning.events import TuneResult
-from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 

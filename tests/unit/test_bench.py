@@ -14,6 +14,7 @@ import pytest
 
 from tilewright.bench.bench import Bench, BoundPlan, commit
 from tilewright.bench.contest import deviation
+from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ProblemError
@@ -24,7 +25,6 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.shapes import Layer
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime
-from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits
 
 LAYER = Layer("L1", Problem.parse("n1c8h6w5k4r3s3p1-f32+bias+relu"))

@@ -136,7 +136,7 @@ def test_a_named_config_runs_and_is_explained(
 def test_run_says_when_its_check_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tilewright.tuning import verify
+    from tilewright.checking import verify
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt

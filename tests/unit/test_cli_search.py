@@ -232,7 +232,7 @@ def test_bench_without_peers_on_numpy(
 def test_model_report(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tilewright.tuning import replay
+    from tilewright.search import replay
 
     shares = ((0, 0.81), (8, 0.9), (100, 1.0))
     one = replay.Replay(A, "model", 40, 12.5, "direct:tk=1", shares, 40, 3)

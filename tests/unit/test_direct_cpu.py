@@ -13,8 +13,9 @@ from tilewright.kernels import direct_cpu, family
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
-from tilewright.tuning import model, search
-from tilewright.tuning.space import space
+from tilewright.search import model
+from tilewright.search import strategies as search
+from tilewright.search.space import space
 
 CORES = Device(
     name="CPU", backend="opencl", index=0, arch="x86_64-v16", units=4, lanes=16, max_threads=4096,

@@ -24,8 +24,8 @@ from tilewright.plans import choices, dispatch
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
+from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
-from tilewright.tuning import search
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -433,7 +433,7 @@ def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
     def rank(problem: Problem, device: Device, family: Family, count: int, seed: int) -> list[Any]:
         return [(tile(t), float(us)) for t, us in ((1, 5), (2, 3), (4, 4))]
 
-    monkeypatch.setattr("tilewright.tuning.search.rank", rank)
+    monkeypatch.setattr("tilewright.search.strategies.rank", rank)
     for deterministic, want in ((False, [2, 4, 1]), (True, [2, 4])):
         assert [c["t"] for c in REAL_RANKED(LAYER, DEVICE, [Tiles()], deterministic)] == want
 

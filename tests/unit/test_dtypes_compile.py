@@ -18,8 +18,8 @@ from tilewright.kernels import family, word
 from tilewright.kernels.direct_work import wavefronts
 from tilewright.plans.choices import GUESSES
 from tilewright.problem import Problem
-from tilewright.tuning.search import rank
-from tilewright.tuning.space import sample
+from tilewright.search.space import sample
+from tilewright.search.strategies import rank
 
 DIRECT = family("direct")
 LAYERS = (

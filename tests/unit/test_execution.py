@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.adapted import AnyReference
@@ -20,7 +21,6 @@ from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
 from tilewright.runtime import Built, Memory, list_devices, open_runtime
 from tilewright.runtime.host import NumpyRuntime
-from tilewright.tuning.inputs import exact_inputs
 
 REFERENCE = Config.parse("reference:v=1")
 LAYER = Problem.parse("n1c4h5w6k3r3s3p1-f32-nchw2nhwc+bias+relu")

@@ -15,8 +15,9 @@ from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.tuning import model, search, trials
-from tilewright.tuning.experience import KEPT, NEAREST, Experience, Lesson, learn, shipped
+from tilewright.search import model, trials
+from tilewright.search import strategies as search
+from tilewright.search.experience import KEPT, NEAREST, Experience, Lesson, learn, shipped
 
 DIRECT = family("direct")
 DEVICE = for_architecture("sm_90")

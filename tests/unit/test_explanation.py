@@ -14,8 +14,8 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record
 from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
 from tilewright.report.table import plain
-from tilewright.tuning.model import estimate
-from tilewright.tuning.search import rank
+from tilewright.search.model import estimate
+from tilewright.search.strategies import rank
 
 PROBLEM = Problem.parse("n1c64h56w56k64r3s3p1-f32")
 DEVICE = replace(for_architecture("sm_90"), rates=Rates(3.0, 3000.0, 60.0))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.checking.inputs import normal_inputs
 from tilewright.cli import export, main
 from tilewright.device import for_architecture
 from tilewright.dtypes import numpy_dtype
@@ -29,7 +30,6 @@ from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Built, Runtime
 from tilewright.runtime.nvrtc import compile_cuda
-from tilewright.tuning.inputs import normal_inputs
 
 FAKE = Path(__file__).parent / "fake_libcuda.c"
 CHECKED = "-Wall,-Wextra,-Werror,-fsanitize=address"

@@ -14,7 +14,7 @@ from tilewright.kernels import family
 from tilewright.kernels.reference import numpy_conv
 from tilewright.plans import dispatch
 from tilewright.runtime import open_runtime
-from tilewright.tuning.search import rank
+from tilewright.search.strategies import rank
 
 LAYER = tw.Problem.parse("n1c8h9w7k16r3s3p1-f32")
 

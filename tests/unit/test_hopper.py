@@ -37,9 +37,9 @@ from tilewright.kernels.hopper_tile import (
 from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
-from tilewright.tuning import model
-from tilewright.tuning.search import Ranked
-from tilewright.tuning.space import Space, usable
+from tilewright.search import model
+from tilewright.search.space import Space, usable
+from tilewright.search.strategies import Ranked
 
 H100 = for_architecture("sm_90")
 HOPPER = family("hopper")

@@ -10,8 +10,8 @@ from tilewright.kernels import FAMILIES, family, gemm
 from tilewright.kernels.family import MOST_PIXELS, Config, too_many
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
-from tilewright.tuning.search import rank
-from tilewright.tuning.space import usable
+from tilewright.search.space import usable
+from tilewright.search.strategies import rank
 
 H100 = for_architecture("sm_90")
 LARGE = {  # families that take a layer but for its size: of that many images, or filters of the whole image

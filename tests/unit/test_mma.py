@@ -15,8 +15,8 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.choices import GUESSES
 from tilewright.problem import Problem, shapes
-from tilewright.tuning import model
-from tilewright.tuning.search import rank
+from tilewright.search import model
+from tilewright.search.strategies import rank
 
 H100 = for_architecture("sm_90")
 MMA = family("mma")

@@ -14,8 +14,9 @@ from tilewright.kernels import FAMILIES, family, grouped_columns
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
-from tilewright.tuning import model, search
-from tilewright.tuning.space import space
+from tilewright.search import model
+from tilewright.search import strategies as search
+from tilewright.search.space import space
 
 H100 = for_architecture("sm_90")
 LAYERS = (

@@ -14,7 +14,7 @@ from tilewright.kernels import family
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
-from tilewright.tuning.search import rank
+from tilewright.search.strategies import rank
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from tilewright import device
 from tilewright.bench.contest import deviation
+from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError
 from tilewright.kernels.reference import numpy_conv
@@ -19,7 +20,6 @@ from tilewright.peers import PEERS, Offer, Peer, Setting, applicable, base, eage
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime.base import Blocking
-from tilewright.tuning.inputs import Inputs, normal_inputs
 
 CPU = device.Device(
     name="test CPU", backend="opencl", index=0, arch="cpu", units=2, lanes=8, max_threads=1024,

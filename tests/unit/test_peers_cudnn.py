@@ -12,12 +12,12 @@ import pytest
 from fake_cudnn import Cudnn, Engine, Graph
 from test_peers import H100, PEER, agrees, prepared, torch_for_gpu
 
+from tilewright.checking.inputs import normal_inputs
 from tilewright.kernels.reference import numpy_conv
 from tilewright.peers import Setting, cudnn_plans
 from tilewright.peers.cudnn import _HANDLES
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
-from tilewright.tuning.inputs import normal_inputs
 
 __all__ = ["torch_for_gpu"]
 

@@ -13,9 +13,9 @@ from tilewright.device import for_architecture
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
-from tilewright.tuning import search
-from tilewright.tuning.correction import COMMON, NOISE, OWN, Correction
-from tilewright.tuning.proposals import Proposals
+from tilewright.search import strategies as search
+from tilewright.search.correction import COMMON, NOISE, OWN, Correction
+from tilewright.search.proposals import Proposals
 
 DEVICE = for_architecture("sm_90")
 LAYER = Problem.parse("n1c64h14w14k64r3s3p1-f32")

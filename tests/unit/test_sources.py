@@ -16,9 +16,9 @@ import tilewright
 from tilewright.device import for_architecture
 from tilewright.kernels import FAMILIES, source, untuned
 from tilewright.problem import Problem
+from tilewright.search.space import sample
 from tilewright.store import sources
 from tilewright.store.sources import source_key, source_keys
-from tilewright.tuning.space import sample
 
 H100 = for_architecture("sm_90")
 NAMES = [family.name for family in FAMILIES]
@@ -53,7 +53,7 @@ CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("kernels/named.py", set(), set()),
     ("errors.py", set(), set()),
     ("store/__init__.py", set(), set()),
-    ("tuning/model.py", set(), set()),
+    ("search/model.py", set(), set()),
     ("cli/tune.py", set(), set()),
 ]
 

@@ -16,7 +16,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.limits import DECLARED_SHARED
 from tilewright.kernels.tile import quad_pitch, row_runs
 from tilewright.problem import Problem
-from tilewright.tuning.space import space
+from tilewright.search.space import space
 
 HOPPER, AMPERE = for_architecture("sm_90"), for_architecture("sm_80")
 OPENCL = replace(HOPPER, backend="opencl", arch="gpu", max_cluster=1)

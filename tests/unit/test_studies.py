@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.cli import main
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError, ProblemError, RunError
@@ -19,6 +20,7 @@ from tilewright.record import Check
 from tilewright.report.study import cell, duration, part_table, study_markdown
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
+from tilewright.search.space import Space
 from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.lab import Lab
@@ -38,8 +40,6 @@ from tilewright.studies.study import (
     published_us,
     time_us,
 )
-from tilewright.tuning.inputs import Inputs, normal_inputs
-from tilewright.tuning.space import Space
 
 H100 = for_architecture("sm_90")
 SMALL = Layer("S", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
@@ -191,7 +191,7 @@ def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
 
 
 def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.tuning.verify import Verifier
+    from tilewright.checking.verify import Verifier
 
     check = Verifier.check
     monkeypatch.setattr(
@@ -203,7 +203,7 @@ def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.Monke
 
 
 def test_spoilt_inputs_are_of_no_further_use(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.tuning.verify import Verifier
+    from tilewright.checking.verify import Verifier
 
     asked: list[Verifier] = []
     check = Verifier.check

@@ -15,8 +15,8 @@ from tilewright.kernels import FAMILIES, family, pick
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import NAMED, find
 from tilewright.problem import Problem
-from tilewright.tuning.model import estimate
-from tilewright.tuning.space import every
+from tilewright.search.model import estimate
+from tilewright.search.space import every
 
 TOY = Problem.parse("n1c256h228w228k256r5s5-f32+relu+maxpool2")
 GEMM = Problem.parse("n1c4096h64w64k4096r1s1-f32")

@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.checking import reference
+from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
+from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
+from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Blueprint, Config, Launch
@@ -17,10 +21,6 @@ from tilewright.kernels.reference import numpy_conv, numpy_pool
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Resources
 from tilewright.runtime.host import NumpyRuntime
-from tilewright.tuning import reference
-from tilewright.tuning.fence import GUARD_BYTES, POISON, Fence
-from tilewright.tuning.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
-from tilewright.tuning.verify import TooSlow, Verifier
 
 PROBLEM = Problem.parse("n1c3h5w6k4r3s3p1-f32-nhwc+bias")
 CONFIG = Config.parse("reference:v=1")

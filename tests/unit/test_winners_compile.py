@@ -27,7 +27,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.choices import GUESSES
 from tilewright.problem import Problem, shapes
-from tilewright.tuning.search import rank
+from tilewright.search.strategies import rank
 
 pytest.importorskip("cuda.bindings.nvrtc")
 

@@ -10,8 +10,8 @@ from test_direct_cpu import AVX2, CORES
 from tilewright.device import Device, for_architecture
 from tilewright.kernels import family
 from tilewright.problem import Problem
-from tilewright.tuning import model
-from tilewright.tuning.space import space
+from tilewright.search import model
+from tilewright.search.space import space
 
 FAMILY, DIRECT, H100 = family("winograd4"), family("direct"), for_architecture("sm_90")
 

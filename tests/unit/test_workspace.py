@@ -10,7 +10,7 @@ from test_direct_cpu import CORES
 from tilewright.device import Device, for_architecture
 from tilewright.kernels import family
 from tilewright.problem import Problem
-from tilewright.tuning.space import space
+from tilewright.search.space import space
 
 H100 = for_architecture("sm_90")
 F32, F16 = "n1c64h14w14k64r{0}s{0}-f32", "n1c64h14w14k64r{0}s{0}-f16-nhwc"

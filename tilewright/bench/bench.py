@@ -18,6 +18,8 @@ from tilewright.bench.contest import deviation, offered
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.calibrate import outdone
+from tilewright.checking.inputs import Inputs, normal_inputs
+from tilewright.checking.verify import Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
@@ -32,9 +34,7 @@ from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement
 from tilewright.runtime.base import Blocking, Memory, Runtime
 from tilewright.store import Store
-from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits, measure
-from tilewright.tuning.verify import Verifier
 
 OURS, CALL = "tilewright", "tilewright, called"
 LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0)

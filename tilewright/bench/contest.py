@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tilewright.bench.rows import PeerFigure
+from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError, count
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.peers.base import Array, one_line
 from tilewright.problem import Problem
 from tilewright.record import Measurement
-from tilewright.tuning.inputs import Inputs
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
 _PART = 1 << 18  # elements that are compared at once

@@ -9,9 +9,9 @@ from tilewright.kernels import FAMILIES, pick
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
+from tilewright.search.space import usable
 from tilewright.store import Store
 from tilewright.store.sources import source_keys
-from tilewright.tuning.space import usable
 
 
 def raced(

@@ -42,7 +42,7 @@ def explain(
 def _subject(problem: Problem, runtime: Runtime, given: Config | None, deterministic: bool) -> Subject:
     from tilewright.kernels import family
     from tilewright.report.explanation import Subject
-    from tilewright.tuning.model import estimate
+    from tilewright.search.model import estimate
 
     config, why = options.chosen(problem, runtime, deterministic, given)
     device, kind = runtime.device, family(config.family)

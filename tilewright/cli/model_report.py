@@ -18,7 +18,7 @@ from tilewright.report.table import Table, time_text
 if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.record import Record
-    from tilewright.tuning.replay import Replay
+    from tilewright.search.replay import Replay
 
 SUITES = ("resnet", "yolo9000")
 Records = Annotated[
@@ -53,7 +53,7 @@ def model_report(
     outputs.check({"--save": save, "--json": json_file})
     facts, known = _known(found, device, records)
     if save:
-        from tilewright.tuning import trials
+        from tilewright.search import trials
 
         trials.write(save, facts, known)
         wrote(save)
@@ -63,7 +63,7 @@ def model_report(
             f"model-report: of none of these layers two right configs are recorded on {facts.name}; "
             f"{_recorded(known)}tune some first, with a larger budget"
         )
-    from tilewright.tuning.replay import COUNTS, mean_shares
+    from tilewright.search.replay import COUNTS, mean_shares
 
     left_out = len(found) - len(replays)
     means = mean_shares(one for _, one in replays)
@@ -86,7 +86,7 @@ def model_report(
 def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[Device, list[Record]]:
     """The device and its trials of the layers, from a file or from the store."""
     if file is not None:
-        from tilewright.tuning import trials
+        from tilewright.search import trials
 
         return trials.read(file)
     facts, store = options.open_device(device).device, options.store(remembers=False)
@@ -103,7 +103,7 @@ def _recorded(known: list[Record]) -> str:
 def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, seed: int) -> Replay | None:
     """Replay a layer over all families that take it."""
     from tilewright.kernels import FAMILIES, pick
-    from tilewright.tuning.replay import replay
+    from tilewright.search.replay import replay
 
     racing = pick(FAMILIES, ())
     usable = [family for family in racing if family.refuses(layer.problem, device) is None]

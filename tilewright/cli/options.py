@@ -276,7 +276,7 @@ def budget(text: str | None) -> Budget | None:
 
 def strategy(name: str) -> str:
     """Check --strategy."""
-    from tilewright.tuning.search import STRATEGIES
+    from tilewright.search.strategies import STRATEGIES
 
     if name not in STRATEGIES:
         raise OptionError(f"--strategy {name!r}: must be one of {', '.join(STRATEGIES)}")

@@ -62,8 +62,8 @@ def _value(name: str, value: str | float | int) -> str:
 
 def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> dict[str, Any]:
     from tilewright.calibrate import outdone
+    from tilewright.checking.verify import Verifier
     from tilewright.tuning.measure import measure
-    from tilewright.tuning.verify import Verifier
 
     verifier = Verifier(runtime, problem, seed)
     candidate = verifier.candidate(config)

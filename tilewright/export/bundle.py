@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import __version__, kernels
+from tilewright.checking.inputs import stays_exact
 from tilewright.device import Device
 from tilewright.export import FORMAT
 from tilewright.kernels.bound import Bound, bound
@@ -19,7 +20,6 @@ from tilewright.kernels.untuned import pack
 from tilewright.plans.execution import UNUSED_BYTES
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
-from tilewright.tuning.inputs import stays_exact
 
 _HERE = Path(__file__).parent
 PACKED = "packed"

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError, count
 from tilewright.problem import DTYPE_BYTES, Problem
-from tilewright.tuning.inputs import Inputs
 
 Array = NDArray[Any]  # of a problem's dtypes
 Run = Callable[[], None]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, unwritten
 from tilewright.peers.eager import told
@@ -13,7 +14,6 @@ from tilewright.peers.gpu import Gpu, Placed
 from tilewright.peers.pytorch import as_asked, no_cuda_torch, tf32
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
-from tilewright.tuning.inputs import Inputs
 
 Product = tuple[Callable[[], Any], tuple[str, ...]]  # what enqueues it, and the steps that are fused in it
 

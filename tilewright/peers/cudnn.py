@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError
@@ -29,7 +30,6 @@ from tilewright.peers.cudnn_plans import UIDS, Plan, Way, graph_of, scalar_dtype
 from tilewright.peers.eager import told, words
 from tilewright.peers.gpu import Gpu
 from tilewright.problem import Problem
-from tilewright.tuning.inputs import Inputs
 
 _HANDLES: dict[int, Any] = {}
 

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError
 from tilewright.peers.base import Array, Run, Setting, as_nchw, foreign, load, one_line
 from tilewright.peers.eager import Eager, to_array, to_tensor
 from tilewright.problem import Problem
-from tilewright.tuning.inputs import Inputs
 
 
 def release() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
 from tilewright.peers.gpu import Gpu
 from tilewright.peers.pytorch import as_asked, convolution, no_cuda_torch
 from tilewright.problem import Problem
-from tilewright.tuning.inputs import Inputs
 
 # As "max-autotune", but for CUDA graphs: those copy x into a buffer of their own at each run, and our
 # protocol records a graph itself.

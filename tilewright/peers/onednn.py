@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.errors import count
 from tilewright.peers.base import (
@@ -38,7 +39,6 @@ from tilewright.peers.base import (
 from tilewright.peers.eager import Eager, to_array, to_tensor, told
 from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking
-from tilewright.tuning.inputs import Inputs
 
 _BLOCK = 16  # oneDNN's blocked layouts hold this many channels together on AVX-512, or divide it
 _FUSED = ("alpha", "bias")  # in whatever has a prepacked filter

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.errors import count
 from tilewright.peers.base import (
@@ -23,7 +24,6 @@ from tilewright.peers.base import (
 )
 from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking
-from tilewright.tuning.inputs import Inputs
 
 _OPSET, _IR = 17, 8  # old enough for every ONNX Runtime since 1.12
 

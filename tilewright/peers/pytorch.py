@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
 from tilewright.peers.eager import told
 from tilewright.peers.gpu import Gpu, Placed
 from tilewright.problem import Problem
-from tilewright.tuning.inputs import Inputs
 
 
 def no_cuda_torch(peer: str) -> str | None:

@@ -35,7 +35,7 @@ def choices(
     if problem.n == 0:
         yield REFERENCE, UNSAID
         return
-    from tilewright.tuning.space import usable
+    from tilewright.search.space import usable
 
     families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
     guess = Why(Origin.UNTUNED, verified=False)
@@ -91,7 +91,7 @@ def foreseen(
 
     The store's winner, those shipped or imported, the model's choices, the reference.
     """
-    from tilewright.tuning.space import usable
+    from tilewright.search.space import usable
 
     families, _ = usable(pick(FAMILIES, ()), problem, device)
     keys = source_keys((family.name for family in families), device.backend, compiler)
@@ -146,7 +146,7 @@ def ranked_for(
     problem: Problem, device: Device, usable: list[Family], deterministic: bool = False
 ) -> list[Config]:
     """Return the model's choices over all families on a device, which need not be here."""
-    from tilewright.tuning.search import rank
+    from tilewright.search.strategies import rank
 
     found = []
     for family in usable:
@@ -183,7 +183,7 @@ def settled(
 
 def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[str, str]:
     """Return the source key of each of these families that takes the problem."""
-    from tilewright.tuning.space import usable
+    from tilewright.search.space import usable
 
     known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
     return source_keys((family.name for family in known), runtime.device.backend, runtime.compiler)

@@ -7,7 +7,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 from tilewright.profiling.figures import Figure, KernelProfile, Profile
-from tilewright.tuning.model import estimate
+from tilewright.search.model import estimate
 
 # Facts of the model that are times: the pipe or memory that each stands for.
 _GPU_PIPES = {

@@ -12,9 +12,9 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.tile import NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Record
-from tilewright.tuning.model import estimate
-from tilewright.tuning.search import rank
-from tilewright.tuning.space import usable
+from tilewright.search.model import estimate
+from tilewright.search.space import usable
+from tilewright.search.strategies import rank
 
 LOOKED_AT = 2000  # configs of the model's order
 WAYS = ("fused: pooled where the sums are made", "two_pass: a second kernel pools what the first one stored")

@@ -10,6 +10,8 @@ from typing import Any
 from tilewright import kernels
 from tilewright.bench.bench import BoundPlan
 from tilewright.bench.contest import Entered, offered
+from tilewright.checking.inputs import Inputs, normal_inputs
+from tilewright.checking.verify import Verifier
 from tilewright.device import parse_selector
 from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
 from tilewright.kernels.family import Config
@@ -24,9 +26,7 @@ from tilewright.runtime import Runtime, open_runtime
 from tilewright.store import Store
 from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Layer, Step
-from tilewright.tuning.inputs import Inputs, normal_inputs
 from tilewright.tuning.measure import Limits, Run, measure
-from tilewright.tuning.verify import Verifier
 
 MOST_TRIED = 64  # configs of a held space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)

@@ -6,8 +6,8 @@ from tilewright.device import Device
 from tilewright.errors import ConfigError
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.tuning.search import rank
-from tilewright.tuning.space import Held
+from tilewright.search.space import Held
+from tilewright.search.strategies import rank
 
 
 def ranked(family: Family, problem: Problem, device: Device, pin: Held, count: int) -> list[Config]:

@@ -9,10 +9,10 @@ from tilewright.floor import floor_us
 from tilewright.peers import release
 from tilewright.profiling.modelled import modelled
 from tilewright.record import Measurement
+from tilewright.search.model import estimate
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.study import Column, Layer, PartResult, Step, Steps, Value, published_us, to_do
 from tilewright.tuning.measure import measure
-from tilewright.tuning.model import estimate
 
 Row = dict[str, Value]
 SUM = "sum"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.checking.inputs import Inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
 from tilewright.plans.execution import Plan
@@ -16,7 +17,6 @@ from tilewright.runtime import Runtime
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import Table, table
 from tilewright.studies.study import Column, Layer, PartResult, Step, Value, Whole, present, published_us
-from tilewright.tuning.inputs import Inputs
 
 RUNS = 3
 HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright import kernels
+from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.family import NO_KERNELS, Blueprint, Config
@@ -20,7 +21,6 @@ from tilewright.record import Check, Measurement, Record
 from tilewright.runtime import Built, Runtime, open_runtime
 from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits, measure, ranking
-from tilewright.tuning.verify import Candidate, TooSlow, Verifier
 
 # A trial's timing is rough: the finalists are measured again.
 TRIAL = Limits(max_rounds=40, max_s=0.3, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)

@@ -23,14 +23,14 @@ from tilewright.problem import Problem
 from tilewright.record import PASSING, Record, Standing
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
+from tilewright.search.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
+from tilewright.search.space import usable
 from tilewright.store.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import ROUNDS, choose, compare
 from tilewright.tuning.job import Compiled, Job
-from tilewright.tuning.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
-from tilewright.tuning.space import usable
 from tilewright.tuning.spending import Spending
 from tilewright.tuning.worker import Worker
 
@@ -72,7 +72,7 @@ def tune(
         progress: told each event.
         deterministic: try only configs that give the same bits each time.
         families: names of those to search; none: all that race and take the problem.
-        make: makes the strategy of a family; None: ``tilewright.tuning.search.make``.
+        make: makes the strategy of a family; None: ``tilewright.search.strategies.make``.
 
     Returns:
         The winner, measured against the runners-up and verified in full, and all outcomes.
@@ -95,7 +95,7 @@ def tune(
 
 
 def _search_make() -> MakeStrategy:
-    from tilewright.tuning import search
+    from tilewright.search import strategies as search
 
     return search.make
 

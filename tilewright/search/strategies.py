@@ -16,11 +16,11 @@ from tilewright.errors import ConfigError
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.tuning import model
-from tilewright.tuning.correction import Correction
-from tilewright.tuning.experience import Bias, Experience, shipped
-from tilewright.tuning.proposals import Strategy
-from tilewright.tuning.space import Held, Space, space
+from tilewright.search import model
+from tilewright.search.correction import Correction
+from tilewright.search.experience import Bias, Experience, shipped
+from tilewright.search.proposals import Strategy
+from tilewright.search.space import Held, Space, space
 
 Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, dataclass, replace
 
+from tilewright.checking.launcher import Launcher
 from tilewright.device import Device
 from tilewright.kernels import tools
 from tilewright.kernels.bound import Bound
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
-from tilewright.tuning.launcher import Launcher
 
 _BIG = 1e300
 

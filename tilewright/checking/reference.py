@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from tilewright.checking.inputs import Inputs
 from tilewright.kernels.reference import numpy_conv
 from tilewright.problem import Problem
-from tilewright.tuning.inputs import Inputs
 
 _PART_BYTES = 4 << 20  # of the outputs that are worked on at once
 _THREADS = 2  # more slow down the large products, which have their own

@@ -23,8 +23,8 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.tuning import model
-from tilewright.tuning.correction import Floats, apart, coordinates
+from tilewright.search import model
+from tilewright.search.correction import Floats, apart, coordinates
 
 # Source: the search replayed on benchmarks/h100/trials.jsonl.gz, each layer without its own trials.
 COMMON = 0.15  # standard deviation of the error that all configs of a layer share
@@ -129,7 +129,7 @@ def learn(records: Iterable[Record], kept: int = KEPT) -> Experience:
 @lru_cache(maxsize=8)
 def shipped(device_key: str) -> Experience:
     """Return what comes with the package for a device; nothing where there is none, or it cannot be read."""
-    from tilewright.tuning import trials
+    from tilewright.search import trials
 
     folder = resources.files("tilewright") / "data" / "experience"
     found: list[Record] = []

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.checking.fence import Fence
+from tilewright.checking.inputs import Inputs
+from tilewright.checking.launcher import Launcher
+from tilewright.checking.reference import reference
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.reference import reference_f64
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory, Runtime
-from tilewright.tuning.fence import Fence
-from tilewright.tuning.inputs import Inputs
-from tilewright.tuning.launcher import Launcher
-from tilewright.tuning.reference import reference
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,10 @@ from tilewright.device import Device
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.tuning import search
-from tilewright.tuning.experience import shipped
-from tilewright.tuning.proposals import MakeStrategy, Proposals, batch_size
-from tilewright.tuning.space import space
+from tilewright.search import strategies as search
+from tilewright.search.experience import shipped
+from tilewright.search.proposals import MakeStrategy, Proposals, batch_size
+from tilewright.search.space import space
 
 COUNTS = (0, 8, 100)
 _GUESSES = 16  # untuned, a config that does not work is passed over for the next
@@ -76,7 +76,7 @@ def replay(
         strategy: all, random, model or local.
         counts: budgets to search with, each in a search of its own; the last is the one told of.
         seed: of the strategy.
-        make: makes the strategy; None: ``tilewright.tuning.search.make``.
+        make: makes the strategy; None: ``tilewright.search.strategies.make``.
 
     Returns:
         The report; None if fewer than two records of the families and the problem are right: whatever the

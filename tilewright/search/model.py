@@ -19,7 +19,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
 from tilewright.record import Estimate
-from tilewright.tuning.model_cpu import cpu_estimate
+from tilewright.search.model_cpu import cpu_estimate
 
 
 @dataclass(frozen=True)

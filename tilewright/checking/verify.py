@@ -12,6 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tilewright.checking.compare import Figures, compare, differences
+from tilewright.checking.fence import POISON, Fence
+from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
+from tilewright.checking.launcher import Launcher
+from tilewright.checking.placed import Placed, place
 from tilewright.errors import count
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
@@ -19,11 +24,6 @@ from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Memory, Runtime
-from tilewright.tuning.compare import Figures, compare, differences
-from tilewright.tuning.fence import POISON, Fence
-from tilewright.tuning.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
-from tilewright.tuning.launcher import Launcher
-from tilewright.tuning.placed import Placed, place
 
 
 class TooSlow(Exception):
