@@ -140,6 +140,11 @@ class Launch:
     chained: bool = False
     image: TensorMap | None = None
 
+    @cached_property
+    def work_items(self) -> tuple[int, ...]:
+        """Threads of all blocks along each axis, as OpenCL counts."""
+        return tuple(count * size for count, size in zip(self.grid, self.block, strict=True))
+
 
 @dataclass(frozen=True)
 class Blueprint:

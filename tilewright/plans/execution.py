@@ -157,15 +157,18 @@ class Plan:
             raise unlike(self.problem, memories.keys())
         if self.problem.n == 0:
             return
-        variant = self._variant_for(memories, stream)
+        variant = self._aligned
+        for memory in memories.values():
+            if not memory.aligned:
+                variant = self._unaligned_for(stream)
+                break
         bound = {**variant.workspace, **self._unused, **memories}
         for launch in variant.blueprint.launches:
             given = [bound[name] for name in launch.args]
             self.runtime.launch(variant.loaded[launch.kernel], launch, given, stream)
 
-    def _variant_for(self, memories: Mapping[str, Memory], stream: int | None) -> _Variant:
-        if all(memory.aligned for memory in memories.values()):
-            return self._aligned
+    def _unaligned_for(self, stream: int | None) -> _Variant:
+        """Return what runs on arrays that are not aligned; what needs no other variant has none."""
         if self._recipe is None:
             self._recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
         if self._recipe == self.blueprint:

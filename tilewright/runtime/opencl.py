@@ -93,6 +93,7 @@ class OpenclRuntime:
         self._context = self.cl.Context([self._device])
         profiling = self.cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self.cl.CommandQueue(self._context, properties=profiling)
+        self._enqueue = self.cl.enqueue_nd_range_kernel
         self._events: list[Any] = []  # of the run that is being timed
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
         self.quick = self._device.platform.name == "Portable Computing Language"  # until one needs the header
@@ -222,13 +223,11 @@ class OpenclRuntime:
                 return
             if launch.kernel == "constant":
                 return  # the kernel takes the filter as an argument in constant memory
-            kernel = loaded.kernels[launch.kernel]
-            kernel.set_args(*(m.handle for m in memories))
-            total = [g * b for g, b in zip(launch.grid, launch.block, strict=True)]
+            kernel, work_items = loaded.kernels[launch.kernel], launch.work_items
+            kernel.set_args(*[memory.handle for memory in memories])
             with self._lock:
                 self._pending.append(memories)
-                event = self.cl.enqueue_nd_range_kernel(self._queue, kernel, total, launch.block)
-                self._events.append(event)
+                self._events.append(self._enqueue(self._queue, kernel, work_items, launch.block))
         except self.cl.Error as error:
             raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
 
