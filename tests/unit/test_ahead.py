@@ -11,6 +11,7 @@ import pytest
 from tilewright.kernels.family import Config
 from tilewright.tuning import ahead
 from tilewright.tuning.ahead import Ahead
+from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Job
 
 
@@ -20,7 +21,7 @@ class SlowToStart:
     made: list[SlowToStart] = []
     disturbed: list[int] = []
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, children: Children | None = None) -> None:
         self.number, self.started, self.lock = len(self.made), False, threading.Lock()
         self.made.append(self)
 
@@ -35,8 +36,10 @@ class SlowToStart:
         with self._alone():
             return Compiled("", "")
 
-    def close(self) -> None:
+    def retire(self) -> None:
         """Nothing to end."""
+
+    close = retire
 
     def _alone(self) -> Any:
         if self.lock.locked():

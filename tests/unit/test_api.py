@@ -255,7 +255,7 @@ def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.Mo
     tried = tuple(
         tw.Record(text, "d", "direct", f"direct:t={t}", "compile", True, reason="spilled") for t in (1, 2)
     )
-    monkeypatch.setattr("tilewright.tuning.once.tune", lambda *_: TuneResult(None, tried, (), 1.0, 0))
+    monkeypatch.setattr("tilewright.tuning.once.tune", lambda *_, **__: TuneResult(None, tried, (), 1.0, 0))
     with pytest.raises(RunError, match=f"{text}: no config was right.*2 compile: spilled.*larger"):
         tw.tune(text, "cpu")
 
@@ -267,7 +267,7 @@ def test_families_are_one_name_or_several(families: Any, monkeypatch: pytest.Mon
 
     asked: list[Any] = []
 
-    def fake(*arguments: Any) -> TuneResult:
+    def fake(*arguments: Any, **_: Any) -> TuneResult:
         asked.append(arguments[-1])
         return TuneResult(None, (), (), 0.0, 0)
 

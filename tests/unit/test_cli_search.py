@@ -21,6 +21,7 @@ from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store
 from tilewright.store.sources import source_key
 from tilewright.tuning import once
+from tilewright.tuning.children import Children
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 
 DEVICE = for_architecture("sm_90")
@@ -47,6 +48,7 @@ class Tuner:
     def __call__(
         self, problem: Problem, runtime: Any, budget: Any, strategy: str, seed: int, store: Store,
         progress: Callable[[Any], None], deterministic: bool, families: tuple[str, ...],
+        children: Children | None = None,
     ) -> TuneResult:  # fmt: skip
         self.asked.append(str(problem))
         self.families.append(families)

@@ -47,6 +47,7 @@ ORDER = (
     ("store.shipped", "store.sources"),
     ("store",),
     ("tuning.channel", "checking.fence"),
+    ("tuning.children",),
     ("tuning.job", "checking.reference", "checking.launcher"),
     ("checking.placed", "checking.compare"),
     ("checking.verify",),

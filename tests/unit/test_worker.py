@@ -16,6 +16,7 @@ from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.tuning.channel import Channel, Crashed, Hung, Refused, signal_name
+from tilewright.tuning.children import Children
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
 from tilewright.tuning.worker import ALLOWANCES_S, Worker, _allowances_s
@@ -40,6 +41,9 @@ for line in sys.stdin:
             say(error="DeviceError", text="there is no such device")
         else:
             say(result=dict(device=facts, context={"compiler": "none", "pid": str(os.getpid())}))
+        continue
+    if request["do"] == "rest":
+        say(result=None)
         continue
     if request["do"] in ("final", "prepare"):
         if request.get("configs") == ["f:kind=0"]: os._exit(3)
@@ -217,6 +221,54 @@ def test_the_real_child_ends_with_its_parent() -> None:
             return
         time.sleep(0.05)
     pytest.fail("the child outlived its parent")
+
+
+def test_a_child_rests_and_takes_the_next_job(tmp_path: Path) -> None:
+    other = "n1c2h4w4k3r1s1-f32"
+    with Children() as children:
+        pids = []
+        for problem in (PROBLEM, other):
+            with Worker(Job(problem, "numpy"), children=children) as worker:
+                worker.prepare()
+                assert worker.run(CONFIG).problem == problem
+                pids.append(_pid(worker))
+        with (
+            Worker(Job(other, "numpy", families="no_such_module"), children=children) as worker,
+            pytest.raises(RunError, match="no_such_module"),  # no child of another kind
+        ):
+            worker.prepare()
+        with Worker(Job(other, "numpy"), children=children) as worker:
+            pids.append(_pid(worker))
+    assert len(set(pids)) == 1
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+def test_only_a_child_that_is_well_rests(worker: Worker) -> None:
+    pids = []
+    with Children() as children:
+        for kind in (0, 2, 1, 5, 0):  # answers, crashes, hangs, spoils the device, answers
+            command = worker._command
+            with Worker(worker.job, {"run": 0.5}, command, children) as one:
+                pids.append(one.context["pid"])
+                one.run(config(kind))
+    assert pids[0] == pids[1]
+    assert len(set(pids[1:])) == 4
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_what_comes_to_rest_too_late_ends() -> None:
+    children = Children()
+    children.close()
+    with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+        pid = _pid(worker)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def _pid(worker: Worker) -> int:
+    """Return the process that has the job."""
+    assert worker.device.backend == "numpy"
+    assert worker._channel is not None
+    return worker._channel.pid
 
 
 def test_families_must_be_a_module_name() -> None:

@@ -13,6 +13,7 @@ from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store.sources import source_keys
+from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
 
@@ -88,7 +89,7 @@ class FakeWorker:
     runs: list[int] = []
     open_workers = 0
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, children: Children | None = None) -> None:
         self.job = job
         type(self).open_workers += 1
 
@@ -134,7 +135,7 @@ class FakeWorker:
 class FakeAhead:
     """Compiles nothing, at once; place 13 does not compile."""
 
-    def __init__(self, job: Job, processes: int) -> None:
+    def __init__(self, job: Job, processes: int, children: Children | None = None) -> None:
         self.job = job
 
     def start(self) -> None:

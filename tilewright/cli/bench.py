@@ -95,7 +95,7 @@ def bench(
     foretell(found, runtime)
     standing = _Standing(work, limit_text, found, before)
     report = partial(_report, standing, files, all_families)
-    with bar, stopping.until_stopped(report) as stop:
+    with bar, search.children, stopping.until_stopped(report) as stop:
         standing.measure_all(bar, json_file)
     report()
     stop.leave()

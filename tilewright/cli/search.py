@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.cli.screen import Progress
@@ -11,6 +11,7 @@ from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.report.table import time_text
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.children import Children
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -49,6 +50,7 @@ class Search:
         again: search on, though the store has a winner.
         share: how much of a layer's progress the search is.
         families: names of those to search; none: all.
+        children: the processes that layer after layer is tuned in; to be closed.
     """
 
     runtime: Runtime
@@ -61,6 +63,7 @@ class Search:
     again: bool
     share: float = 1.0
     families: tuple[str, ...] = ()
+    children: Children = field(default_factory=Children)
 
     def winner(self, problem: Problem, name: str) -> Winner:
         """Take the stored winner, or tune and store.
@@ -72,7 +75,7 @@ class Search:
 
         result = tune_once(
             problem, self.runtime, self.store, self.budget, self.strategy, self.seed, self.deterministic,
-            self.families, lambda event: self._tell(event, name), self.again,
+            self.families, lambda event: self._tell(event, name), self.again, self.children,
         )  # fmt: skip
         if result.known:
             noisy = result.winner.measurement is not None and result.winner.measurement.noisy

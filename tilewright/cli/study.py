@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tilewright.studies.standing import Standing
     from tilewright.studies.study import PartResult
     from tilewright.tuning.budget import Budget as Limit
+    from tilewright.tuning.children import Children
 
 Name = Annotated[
     str,
@@ -67,6 +68,7 @@ def study(
     from tilewright.report.plot import drawable
     from tilewright.studies import engine
     from tilewright.studies.standing import Standing, chosen, held
+    from tilewright.tuning.children import Children
 
     found = engine.study(name)
     wanted, limit = chosen(found, _numbers(part)), options.budget(budget)
@@ -78,7 +80,8 @@ def study(
     store = options.store(remembers=limit is not None)
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "study")
-    lab = _lab(runtime, store, quick, found.rounds, limit)
+    children = Children()
+    lab = _lab(runtime, store, quick, found.rounds, limit, children)
     standing = Standing(found, wanted, held(source, found, lab) if source else None)
     options.measure_once(runtime)
     if standing.before:
@@ -90,7 +93,7 @@ def study(
         if left := standing.left():
             remark(f"stopped: {left}{outputs.way_on(json_file) if standing.parts else ''}")
 
-    with stopping.until_stopped(report) as stop:
+    with children, stopping.until_stopped(report) as stop:
         for done in standing.taken_over:
             _show(done, standing, quiet)
         for grown in standing.run(lab):
@@ -118,13 +121,15 @@ def _numbers(given: list[str] | None) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _lab(runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None) -> Lab:
+def _lab(
+    runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: Children
+) -> Lab:  # fmt: skip
     from tilewright.runtime.capacity import cores
     from tilewright.studies.lab import Lab
     from tilewright.tuning.once import tune_once
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
-        tune_once(problem, runtime, store, limit, families=families)
+        tune_once(problem, runtime, store, limit, families=families, children=children)
 
     threads = min(runtime.device.units, cores())
     return Lab(runtime, store, quick, rounds, threads, tune if limit else None, say=remark)

@@ -65,7 +65,7 @@ def tune(
         search = Search(
             runtime, store, progress, limit, strategy, seed, deterministic, again, families=families
         )
-        with stopping.until_stopped(report) as stop:
+        with search.children, stopping.until_stopped(report) as stop:
             for layer in found:
                 progress.now(layer.name)
                 if search.known(layer.problem) is None:

@@ -58,6 +58,7 @@ class Channel:
             stderr=self._stderr,
             env=dict(environment) if environment is not None else None,
         )
+        self._asked = False  # and not answered yet
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -83,6 +84,7 @@ class Channel:
             Crashed: the child ended; it has been reaped.
             Refused: the child answered with an error and lives on.
         """
+        self._asked = True
         self._send(request)
         stage = "start"
         while True:
@@ -96,10 +98,16 @@ class Channel:
             answer: Json = json.loads(line)
             if "stage" in answer:
                 stage = answer["stage"]
-            elif "error" in answer:
+                continue
+            self._asked = False
+            if "error" in answer:
                 raise Refused(answer["error"], answer["text"])
-            else:
-                return answer["result"]
+            return answer["result"]
+
+    @property
+    def idle(self) -> bool:
+        """Whether the child runs and has answered all it was asked."""
+        return self.alive and not self._asked
 
     def kill(self) -> None:
         """End the child now."""

@@ -11,6 +11,7 @@ from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import require_room
 from tilewright.store import Store
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.children import Children
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
 from tilewright.tuning.tuner import tune
 
@@ -18,12 +19,12 @@ from tilewright.tuning.tuner import tune
 def tune_once(
     problem: Problem, runtime: Runtime, store: Store, budget: Budget | None = None,
     strategy: str = "model", seed: int = 0, deterministic: bool = False, families: Sequence[str] = (),
-    progress: Progress | None = None, again: bool = False,
+    progress: Progress | None = None, again: bool = False, children: Children | None = None,
 ) -> TuneResult:  # fmt: skip
     """Return what a layer's tuning came to, or comes to now; plans of the layer are made anew then.
 
     Args:
-        problem, budget, strategy, seed, deterministic, families, progress: as for ``tuner.tune``.
+        problem, budget, strategy, seed, deterministic, families, progress, children: as for ``tuner.tune``.
         runtime: of the device.
         store: of winners.
         again: search, though the store has the winner of a search of all these families.
@@ -38,7 +39,10 @@ def tune_once(
     store.require_writable()
     require_room(problem, runtime)
     try:
-        result = tune(problem, runtime, budget, strategy, seed, store, progress, deterministic, families)
+        result = tune(
+            problem, runtime, budget, strategy, seed, store, progress, deterministic, families,
+            children=children,
+        )  # fmt: skip
     finally:
         forget(problem)
     assert result.winner  # raises where there is none

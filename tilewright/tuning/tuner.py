@@ -28,6 +28,7 @@ from tilewright.search.space import usable
 from tilewright.store.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.children import Children
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import ROUNDS, choose, compare
 from tilewright.tuning.job import Compiled, Job
@@ -58,6 +59,7 @@ def tune(
     deterministic: bool = False,
     families: Sequence[str] = (),
     make: MakeStrategy | None = None,
+    children: Children | None = None,
 ) -> TuneResult:
     """Find the fastest right config of a problem on a device.
 
@@ -73,6 +75,7 @@ def tune(
         deterministic: try only configs that give the same bits each time.
         families: names of those to search; none: all that race and take the problem.
         make: makes the strategy of a family; None: ``tilewright.search.strategies.make``.
+        children: processes of earlier layers to go on with, and where this one's are left; None: its own.
 
     Returns:
         The winner, measured against the runners-up and verified in full, and all outcomes.
@@ -89,8 +92,8 @@ def tune(
     kind, index = (own.backend, own.index) if own else parse_selector(device)
     wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
     named = kernels.pick(kernels.FAMILIES, families)
-    with Worker(Job(str(problem), kind, index, seed)) as worker:
-        run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named)
+    with Worker(Job(str(problem), kind, index, seed), children=children) as worker:
+        run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named, children)
         return run.tune(make or _search_make())
 
 
@@ -114,9 +117,10 @@ class _Run:
     def __init__(
         self, problem: Problem, worker: Worker, budget: Budget | None, strategy: str, seed: int,
         deterministic: bool, store: Records | None, progress: Progress | None, named: Sequence[Family],
+        children: Children | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
-        self.problem, self.worker, self.store = problem, worker, store
+        self.problem, self.worker, self.store, self.children = problem, worker, store, children
         self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
         self.say: Progress = progress or (lambda event: None)
         self.device = worker.device
@@ -155,7 +159,7 @@ class _Run:
         here = cores()
         job = replace(self.worker.job, facts=asdict(self.device))
         wanted = self.budget.trials or _MOST_COMPILERS  # no more than there are configs to compile
-        self.ahead = Ahead(job, min(wanted, _MOST_COMPILERS, max(1, here - self.gpu)))
+        self.ahead = Ahead(job, min(wanted, _MOST_COMPILERS, max(1, here - self.gpu)), self.children)
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import queue
@@ -24,6 +25,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store.exchange import record_from_dict
 from tilewright.tuning.channel import Channel, Hung, Json, Lost, Refused, python_child
+from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits
 
@@ -33,19 +35,27 @@ _REFERENCE_FLOPS = 5e7  # of the problem, a second, at the very least: one core 
 
 
 class Worker:
-    """The child process of one job, started when first needed and replaced when spoilt."""
+    """The child process of one job, had when first needed and replaced when spoilt."""
 
     def __init__(
         self,
         job: Job,
         allowances_s: Mapping[str, float] | None = None,
         command: Sequence[str] | None = None,
+        children: Children | None = None,
     ) -> None:
-        """Prepare a worker; nothing starts yet. ``command`` replaces the child, for tests."""
+        """Prepare a worker; nothing starts yet.
+
+        Args:
+            job: what it is for.
+            allowances_s: seconds for stages, instead of ``ALLOWANCES_S``.
+            command: replaces the child, for tests.
+            children: whose child it takes where one rests, and where its own will rest; None: none does.
+        """
         self.job = job
         self.restarts = 0
         self._allowances_s = {**_allowances_s(Problem.parse(job.problem)), **(allowances_s or {})}
-        self._command = command
+        self._command, self._children = command, children
         self._channel: Channel | None = None
         self._facts: Json = {}
 
@@ -55,7 +65,7 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.retire()
 
     @property
     def device(self) -> Device:
@@ -143,6 +153,26 @@ class Worker:
         if channel is not None:
             channel.kill()
 
+    def retire(self) -> None:
+        """Let the child rest for another job if it is well and someone keeps it; else end it."""
+        channel, children = self._channel, self._children
+        if children is None or channel is None or not channel.idle:
+            self.close()
+            return
+        self._channel = None
+        try:
+            channel.ask({"do": "rest"}, self._allowances_s)
+        except (Lost, Refused):
+            channel.kill()
+        else:
+            children.keep(self._kind, channel)
+
+    @property
+    def _kind(self) -> tuple[str, ...]:
+        """What another job must have in common with this one to take over its child."""
+        job = self.job
+        return (str(job.kind), str(job.index), job.families, str(job.facts), *(self._command or ()))
+
     def _failed(self, config: Config, outcome: str, reason: str) -> Record:
         facts = self._facts
         return Record(
@@ -166,12 +196,12 @@ class Worker:
             raise
 
     def _open(self) -> None:
-        """Start the child and give it the job, unless that is done."""
+        """Take a child that rests, or start one, and give it the job, unless that is done."""
         if self._channel is not None and self._channel.alive:
             return
         self.restarts += bool(self._facts)
-        command, environment = python_child("tilewright.tuning.worker")
-        self._channel = Channel(self._command or command, environment)
+        resting = self._children.take(self._kind) if self._children else None
+        self._channel = resting or self._start()
         try:
             self._facts = self._channel.ask({"do": "open", **asdict(self.job)}, self._allowances_s)
         except Refused as error:
@@ -180,6 +210,10 @@ class Worker:
         except Lost as error:
             self._channel = None
             raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
+
+    def _start(self) -> Channel:
+        command, environment = python_child("tilewright.tuning.worker")
+        return Channel(self._command or command, environment)
 
 
 def _allowances_s(problem: Problem) -> dict[str, float]:
@@ -235,7 +269,7 @@ def _requests() -> queue.SimpleQueue[str]:
 
 
 class Desk:
-    """Takes the child's requests: opens the job once, then answers for its configs."""
+    """Takes the child's requests: opens a job, answers for its configs, and rests until the next."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -246,6 +280,10 @@ class Desk:
         do = request.pop("do")
         if do == "open":
             return self._open(**request)
+        if do == "rest":
+            self._trials = None  # with all its arrays and kernels
+            gc.collect()
+            return None
         if do == "prepare":
             return self._trials.prepare()
         if do == "compile":

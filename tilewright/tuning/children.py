@@ -1,0 +1,56 @@
+"""The processes that tuning is done in, kept from one layer to the next: each takes a second to start."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Hashable
+from types import TracebackType
+
+from tilewright.tuning.channel import Channel
+
+
+class Children:
+    """Processes that have done their job and wait for another of the same kind, on the same device.
+
+    ``with Children() as children:`` around several ``tune(…, children=children)``; they end with it.
+    """
+
+    def __init__(self) -> None:
+        self._resting: dict[Hashable, list[Channel]] = defaultdict(list)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def take(self, kind: Hashable) -> Channel | None:
+        """Return a child of a kind that rests, or None."""
+        with self._lock:
+            resting = self._resting[kind]
+            while resting:
+                if (channel := resting.pop()).alive:
+                    return channel
+        return None
+
+    def keep(self, kind: Hashable, channel: Channel) -> None:
+        """Let a child rest that has answered all it was asked; after ``close`` it ends."""
+        with self._lock:
+            if not self._closed:
+                self._resting[kind].append(channel)
+                return
+        channel.kill()
+
+    def close(self) -> None:
+        """End all that rest, and all that come to rest from now on."""
+        with self._lock:
+            self._closed = True
+            resting = [channel for channels in self._resting.values() for channel in channels]
+            self._resting.clear()
+        for channel in resting:
+            channel.kill()
