@@ -23,6 +23,8 @@ from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config, Family
+from tilewright.kernels.gemm_product import product, sizes
+from tilewright.kernels.gemm_work import LAST_TURN, REST, stream_of
 from tilewright.kernels.named import NAMED
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
@@ -221,6 +223,28 @@ def test_shares_of_a_block_that_do_not_divide_its_outputs(text: str, runtime: Ru
     assert len(odd) >= 3
     for config in odd[:3]:
         _agrees(Plan.make(runtime, problem, config))
+
+
+@pytest.mark.parametrize("text", ("n1c40h9w8k36r1s1-f32-nhwc+bias+relu", "n2c64h11w9k140r1s1g2-f32+add"))
+@pytest.mark.parametrize("stream", (LAST_TURN, REST))
+def test_streams_of_tiles(stream: int, text: str, runtime: Runtime) -> None:
+    problem, gemm = Problem.parse(text), family_of("gemm")
+    runtime.device = dataclasses.replace(runtime.device, units=2)  # small layers take many turns
+    space, rng = Space(gemm, problem, runtime.device, {"stream": stream}), random.Random(7)
+    sampled = {space.sample(rng) for _ in range(60)}
+    assert len(sampled) >= 20
+
+    def whole(config: Config) -> int:
+        stream = stream_of(runtime.device, sizes(product(problem), config.values), config.values)
+        assert stream
+        return stream.whole
+
+    ordered = sorted(sampled, key=lambda config: (whole(config), str(config)))
+    assert whole(ordered[-1]) > 0
+    for config in ordered[:: len(ordered) // 3] + ordered[-1:]:
+        plan = Plan.make(runtime, problem, config)
+        _agrees(plan)
+        _agrees(plan)  # arrivals are counted from 0 again
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.tunable], ids=lambda f: f.name)

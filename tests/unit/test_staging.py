@@ -30,22 +30,31 @@ DIRECT = dict(
 @pytest.mark.parametrize(
     ("width", "step", "first", "runs"),
     [
-        (56, 56, -1, (4, 4, 3)),  # padding of one: three more columns are staged, no copy is cut by the edge
-        (28, 8, 0, (4, 4, 0)),
-        (14, 14, -1, (2, 2, 1)),
-        (28, 6, -1, (2, 2, 1)),  # tiles that begin at every second number
-        (7, 7, -1, (1, 1, 0)),
-        (28, 28, -3, (4, 4, 1)),
+        (56, 56, -1, (4, 3, 64)),  # padding of one: three more columns are staged, no copy is cut by the edge
+        (28, 8, 0, (4, 0, 12)),
+        (14, 14, -1, (2, 1, 20)),
+        (28, 6, -1, (2, 1, 12)),  # tiles that begin at every second number
+        (7, 7, -1, (1, 0, 12)),
+        (28, 28, -3, (4, 1, 32)),
     ],
 )
 def test_runs_of_a_row(width: int, step: int, first: int, runs: tuple[int, int, int]) -> None:
-    layer = Problem.parse(R4)
-    assert row_runs(layer, width, step, first, aligned=True) == runs
-    assert row_runs(layer, width, step, first, aligned=False) == (1, 1, 0)
-    assert row_runs(layer, width, step, first, True, most=2)[0] == min(2, runs[0])
-    whole = (4, 8, first % 8) if width % 8 == step % 8 == 0 else runs  # where all rows have whole sectors
-    assert row_runs(layer, width, step, first, True, sectors=True) == whole
-    assert row_runs(Problem.parse("n1c64h56w56k128r3s3p1u2-i8"), width, step, first, True) == (1, 1, 0)
+    layer, row = Problem.parse(R4), (width, step, first, step + 2)
+    single = (1, 0, -(-(step + 2) // 4) * 4)
+    assert row_runs(layer, *row, aligned=True) == runs
+    assert row_runs(layer, *row, aligned=False) == single
+    assert row_runs(layer, *row, True, most=2)[0] == min(2, runs[0])
+    lead = first % 8
+    whole = (4, lead, -(-(lead + step + 2) // 8) * 8) if width % 8 == step % 8 == 0 else runs
+    assert row_runs(layer, *row, True, sectors=True) == whole  # where all rows have whole sectors
+    assert row_runs(Problem.parse("n1c64h56w56k128r3s3p1u2-i8"), *row, True) == single
+
+
+def test_where_whole_sectors_would_be_too_many_copies_runs_are_kept() -> None:
+    layer = Problem.parse("n1c64h56w56k64r3s3p1-f32")
+    cf = DIRECT | dict(bh=1, bk=2, bw=6, f=2, mb=3, out=1, sb=8, stages=1, th=8, tk=2, tw=4, v=1)
+    staged = staging(layer, cf, geometry(layer, cf))
+    assert (staged.run, staged.copies) == (4, 14)
 
 
 @pytest.mark.parametrize(

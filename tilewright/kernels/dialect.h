@@ -368,7 +368,7 @@ INLINE ushort float_half(float v) {
 #define vec_add_fresh(a, p)                                                                      \
     {                                                                                            \
         acc_t fresh[VECTOR];                                                                     \
-        for (int i_ = 0; i_ < VECTOR; i_++) fresh[i_] = ((const volatile __global acc_t *)(p))[i_]; \
+        load_fresh_run(VECTOR, fresh, p);                                                        \
         *(a) += vec_pack(fresh);                                                                 \
     }
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)

@@ -93,16 +93,16 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
     if small and (nchw or few):
         many = 1 if nchw else pr.c  # numbers of a pixel in a row
         step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), geo.wb))
+        row = geo.view.w * many, step, first - pr.pad[2] * many, geo.xw * many
         # Where lanes of a warp share channels out, planes of whole sectors would lie in the same banks.
-        sectors = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
-        row = geo.view.w * many, step, first - pr.pad[2] * many
-        run, unit, lead = row_runs(pr, *row, aligned, sectors=sectors)
-        xw = ceil_div(lead + geo.xw * many, max(4, unit)) * max(4, unit)
-        items = geo.xh * xw * cf["cs"] // (run * many)
-        copies = ceil_div(items, geo.threads)
-        if copies <= MOST_COPIES:
-            size, plane = lines(copies * geo.threads * run), geo.xh * xw if nchw else 1
-            return Staging((plane, xw, many), xw, size, copies, items, run, lead)
+        whole = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
+        for sectors in (True, False) if whole else (False,):
+            run, lead, xw = row_runs(pr, *row, aligned, sectors=sectors)
+            items = geo.xh * xw * cf["cs"] // (run * many)
+            copies = ceil_div(items, geo.threads)
+            if copies <= MOST_COPIES:
+                size, plane = lines(copies * geo.threads * run), geo.xh * xw if nchw else 1
+                return Staging((plane, xw, many), xw, size, copies, items, run, lead)
     xw = ceil_div(geo.xw, 4) * 4
     pixels = geo.xh * xw
     plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks

@@ -198,11 +198,8 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
     if (Y_VECTOR && whole) STORE_OUT(y + y_at(group + k, px), v);
 }
 
-// With STREAM the first WHOLE tiles have a block each; the other blocks take as many of the other tiles' steps as the
-// next, or one more.
-#define STREAMS (GRID - WHOLE)
-#define EACH ((ALL_TURNS - WHOLE * TURNS) / STREAMS)
-#define LONGER ((ALL_TURNS - WHOLE * TURNS) % STREAMS)
+#if STREAM  // the first WHOLE tiles have a block each; the other blocks take EACH of the other tiles' steps, LONGER of
+            // them one more
 INLINE int first_work(int block) {
     const int stream = block - WHOLE;
     return stream < 0 ? block * TURNS : WHOLE * TURNS + stream * EACH + min(stream, LONGER);
@@ -211,6 +208,7 @@ INLINE int stream_of(int work) {  // who does a step of a shared tile
     work -= WHOLE * TURNS;
     return work < (EACH + 1) * LONGER ? work / (EACH + 1) : (work - LONGER) / EACH;
 }
+#endif
 
 BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,

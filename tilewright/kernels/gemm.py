@@ -17,7 +17,7 @@ from tilewright.kernels.gemm_product import (
     sizes,
     threads,
 )
-from tilewright.kernels.gemm_work import LAST_TURN, REST, grid, whole_tiles, work_of
+from tilewright.kernels.gemm_work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
@@ -109,12 +109,14 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     return fits_shared(device, block, cf["mb"])
 
 
-def _shares_out(pr: Problem, device: Device, cf: Values) -> bool:
+def _shares_out(problem: Problem, device: Device, cf: Values) -> bool:
     """Whether a stream has steps for all blocks, that are no whole tiles, and full turns before a rest."""
-    sz, blocks = sizes(product(pr), cf | dict(stages=2)), device.units * cf["mb"]
-    whole = whole_tiles(device, sz, cf)
-    uneven = sz.tiles % blocks != 0 and (sz.tiles - whole) * sz.turns >= 2 * blocks
-    return uneven and (cf["stream"] != REST or whole > 0)
+    sz = sizes(product(problem), cf | dict(stages=2))
+    stream = stream_of(device, sz, cf)
+    if stream is None:
+        return True
+    uneven = sz.tiles % stream.blocks != 0 and stream.each >= 2 and sz.tiles * sz.turns < 1 << 31
+    return uneven and (cf["stream"] != REST or stream.whole > 0)
 
 
 RULES = (
@@ -158,7 +160,7 @@ RULES = (
          needs="tk v tp lk wk wp sb mb fd cv cs stages"),
     Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).c, 1),
          "buffers without channels"),
-    Rule("stream", lambda problem, device, cf: not cf["stream"] or _shares_out(problem, device, cf),
+    Rule("stream", _shares_out,
          "what the blocks share out is too little, or whole tiles by itself",
          needs="tk v tp lk wk wp sb mb fd cv cs stream"),
     Rule("stream_share", lambda stream, sg: not stream or sg == 1, "the stream splits C by itself"),
@@ -179,14 +181,15 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> 
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
     sz = sizes(pd, cf, aligned or pd.columns)
     c_padded = ceil_div(sz.turns * cf["cs"], pr.r * pr.s)
-    blocks, whole = grid(device, sz, cf), whole_tiles(device, sz, cf)
+    stream = stream_of(device, sz, cf)
+    blocks = stream.whole + stream.blocks if stream else sz.tiles * cf["sg"]
     # Sums that wait for others: of each block; a block of a stream ends a tile and begins another.
-    parts = sz.tile * (2 * (blocks - whole) if cf["stream"] else blocks)
+    parts = sz.tile * (2 * stream.blocks if stream else blocks)
+    shares = (("WHOLE", stream.whole), ("EACH", stream.each), ("LONGER", stream.longer)) if stream else ()
     launches, workspace = _launches(pr, device, pd, sz, cf, blocks, parts)
     return Blueprint(
         source="gemm.cu",
-        defines=tuple(_defines(pr, pd, sz, cf, parts, c_padded * pr.r * pr.s, aligned).items())
-        + (("GRID", blocks), ("WHOLE", whole)),
+        defines=(*_defines(pr, pd, sz, cf, parts, c_padded * pr.r * pr.s, aligned).items(), *shares),
         launches=launches, packed_bytes=4 * pd.groups * sz.k_tiles * c_padded * pr.r * pr.s * sz.kb,
         pack=(("PACK_K", sz.kb), ("PACK_C", c_padded)), workspace=workspace,
     )  # fmt: skip
@@ -217,7 +220,7 @@ def _defines(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], RUN=sz.run, MIN_BLOCKS=cf["mb"],
         STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"], TURNS=sz.turns, STEPS=sz.turns,
-        ALL_TURNS=sz.tiles * sz.turns, K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, C_PADDED=c_padded,
+        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], STRIDED=int(pd.strided),
         X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,

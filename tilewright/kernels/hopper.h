@@ -12,7 +12,7 @@
 //                               newest `pending` groups, and so what they have summed up in `part`
 //   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
 //   load16                      16 bytes of global memory, zeros unless `keep`
-//   read4 fresh4                four sums from shared memory, from global memory where another block has written them
+//   read4                       four sums from shared memory
 //
 // A tile in shared memory is rows of CHUNKS pieces of 16 bytes, along the sum.  SWIZZLED 0: pieces apart, piece c of
 // row i at c * NEXT + 16 i; any row can be the first one of a tile.  SWIZZLED 1: rows of 2, 4 or 8 pieces, side by
@@ -147,20 +147,16 @@ INLINE void write1(shared_t shared, int at, acc_t v) { write_int(shared, at, *(i
 INLINE void write2(shared_t shared, int at, acc_t v, acc_t w) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared + at), "r"(*(int *)&v), "r"(*(int *)&w) : "memory");
 }
-INLINE void set4(acc_t v[4], uint4 bits) {
-    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
-}
 INLINE void read4(acc_t v[4], shared_t shared, int at) {
     uint4 bits;
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(shared + at) : "memory");
-    set4(v, bits);
+    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
 }
 INLINE acc_t read1(shared_t shared, int at) {
     int bits = read_int(shared, at);
     return *(acc_t *)&bits;
 }
-INLINE void fresh4(acc_t v[4], const acc_t *p) { set4(v, __ldcg((const uint4 *)p)); }
 
 INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, unsigned mask) {
 #if COPIES > 1
@@ -251,8 +247,5 @@ INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep
 #define write16(shared, at, v) vstore4(vload4(0, v), 0, (__local uint *)((shared) + (at)))
 #define write2(shared, at, v, w) (write1(shared, at, v), write1(shared, (at) + 4, w))
 #define read4(v, shared, at) vstore4(vload4(0, (__local acc_t *)((shared) + (at))), 0, v)
-INLINE void fresh4(acc_t v[4], const volatile __global acc_t *p) {
-    for (int i = 0; i < 4; i++) v[i] = p[i];
-}
 
 #endif

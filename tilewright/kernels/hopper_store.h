@@ -109,15 +109,9 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
 INLINE void add_parts(acc_t v[RUN], const GLOBAL acc_t *part) {
     UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
     NO_UNROLL for (int g = 0; g < SG; g++, part += SLOW * FAST) {
-#if RUN % 4 == 0
-        UNROLL for (int i = 0; i < RUN; i += 4) {
-            acc_t four[4];
-            fresh4(four, part + i);
-            UNROLL for (int j = 0; j < 4; j++) v[i + j] += four[j];
-        }
-#else
-        UNROLL for (int i = 0; i < RUN; i++) v[i] += load_fresh(part + i);
-#endif
+        acc_t more[RUN];
+        load_fresh_run(RUN, more, part);
+        UNROLL for (int i = 0; i < RUN; i++) v[i] += more[i];
     }
 }
 

@@ -49,5 +49,5 @@ def fits_shared(device: Device, tiles: int, blocks: int, declared: int = DECLARE
 def resident(device: Device, registers: int, threads: int, shared_bytes: int, least: int) -> int:
     """Blocks that a unit holds at once: more than ``least``, which was asked for, where there is room."""
     by_registers = device.regs_per_unit // ((registers + 8) * threads)
-    by_shared = device.shared_per_unit // (shared_bytes + RESERVED_SHARED)
+    by_shared = device.shared_per_unit // (shared_bytes + DECLARED_SHARED + RESERVED_SHARED)
     return max(least, min(by_registers, by_shared, device.threads_per_unit // threads))

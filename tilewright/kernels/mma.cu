@@ -169,7 +169,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
         NO_UNROLL for (int s = 0; s < SG; s++)
             UNROLL for (int g = 0; g < OUTS / SB / SC; g++) {
                 acc_t v[4];
-                fresh4(v, own + (offset_t)(s * (OUTS / SB / SC) + g) * (THREADS * 4));
+                load_fresh_run(4, v, own + (offset_t)(s * (OUTS / SB / SC) + g) * (THREADS * 4));
                 UNROLL for (int i = 0; i < 4; i++) mine[g][i] += v[i];
             }
     }

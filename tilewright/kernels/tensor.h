@@ -9,7 +9,7 @@
 //   read_m read_n             the fragment of piece `piece` (16 rows each) at bytes 32 k of the sum
 //   multiply                  acc += A B of two fragments, 16 x 16 outputs, eight of a thread:
 //                             acc[4 h + 2 i + j] is row lane / 4 + 8 i, column 8 h + lane % 4 * 2 + j
-//   fresh4 peer4              four sums that another block has written: to global memory, to its own shared memory
+//   peer4                     four sums that another block has written to its own shared memory
 //
 // Elsewhere than on CUDA a thread reads whole rows of its tile and multiplies by itself: slow but the same sums.
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16) and "m16n8k32" (s8), and "ldmatrix".
@@ -71,10 +71,6 @@ INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lan
             : "r"(a->r[0]), "r"(a->r[1]), "r"(a->r[2]), "r"(a->r[3]), "r"(b->r[2 * h]), "r"(b->r[2 * h + 1]));
 }
 
-INLINE void fresh4(acc_t v[4], const acc_t *p) {
-    uint4 bits = __ldcg((const uint4 *)p);
-    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
-}
 INLINE void read_sums(acc_t v[4], shared_t from) {
     uint4 bits;
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -138,9 +134,6 @@ INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lan
     for (int e = 0; e < 8; e++)
         for (int i = 0; i < 8; i++)
             acc[e] = dot_word(a->rows[e / 2 % 2][i], b->rows[e / 4 * 2 + e % 2][i], acc[e]);
-}
-INLINE void fresh4(acc_t v[4], const volatile __global acc_t *p) {
-    for (int i = 0; i < 4; i++) v[i] = p[i];
 }
 
 #endif

@@ -94,16 +94,17 @@ def image_defines(pr: Problem, view: View) -> dict[str, int]:
 
 
 def row_runs(
-    pr: Problem, width: int, step: int, first: int, aligned: bool, most: int = 4, sectors: bool = False
-) -> tuple[int, int, int]:
-    """How a row of an image is staged: a run that one copy takes, a unit, numbers staged before the first.
+    pr: Problem, width: int, step: int, first: int, need: int, aligned: bool, most: int = 4,
+    sectors: bool = False,
+) -> tuple[int, int, int]:  # fmt: skip
+    """How a row of an image is staged: a run that one copy takes, numbers before the first, and in all.
 
-    Tiles begin at numbers ``first``, ``first + step``, ... of a row, which has ``width`` of them. A run lies
-    inside the image or in the padding, never in both, and is as aligned in memory as in the staged row, whose
-    numbers are a multiple of the unit: a run, or with ``sectors`` 8 numbers where the row allows it.
+    Tiles begin at numbers ``first``, ``first + step``, ... of a row, which has ``width`` of them, and need
+    ``need``. A run lies inside the image or in the padding, never in both, and is as aligned in memory as in
+    the staged row; with ``sectors`` 8 numbers together are, where the row allows it.
     """
-    if pr.dtype == "i8" or not aligned:
-        return 1, 1, 0
     run = next(run for run in (4, 2, 1) if run <= most and width % run == step % run == 0)
+    run = 1 if pr.dtype == "i8" or not aligned else run
     unit = 8 if sectors and run == 4 and width % 8 == step % 8 == 0 else run
-    return run, unit, first % unit
+    lead, whole = first % unit, max(4, unit)
+    return run, lead, ceil_div(lead + need, whole) * whole

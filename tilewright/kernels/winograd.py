@@ -76,12 +76,13 @@ def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
     xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
     small = pr.c * pr.h * pr.w < 1 << 31
-    run, _, lead = (4, 4, 0) if quads else row_runs(pr, pr.w, 2 * wt, -pr.pad[2], aligned, most=2)
-    xw = 2 * wt + 2 if quads else ceil_div(lead + 2 * wt + 2, 4) * 4
+    need = 2 * wt + 2
+    runs = row_runs(pr, pr.w, 2 * wt, -pr.pad[2], need, aligned, most=2)
+    run, lead, xw = (4, 0, need) if quads else runs
     items = xh * xw * cf["cs"] // run
     copies = ceil_div(items, threads)
     if not quads and (pr.layout_in == "nhwc" or copies > MOST_COPIES or not small):
-        run, lead, copies, xw = 1, 0, 0, ceil_div(2 * wt + 2, 4) * 4
+        run, lead, copies, xw = 1, 0, 0, ceil_div(need, 4) * 4
         items = xh * xw * cf["cs"]
     pitch = quad_pitch(cf["cs"])
     strides = (1, xw * pitch, pitch) if quads else (xh * xw, xw, 1)
