@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from tilewright.kernels.family import Blueprint, Buffer, Launch
 from tilewright.kernels.nhwc import COPY_THREADS, copied_bytes, copy, copy_defines
+from tilewright.kernels.products import HALVES
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
-HALVES = 5  # as PRODUCTS, and as COPIED_AS
 MOVED = "moved"  # the buffer that begins with how far the input was moved, and what speaks against that
 _AT_ONCE = 8  # numbers that a thread of largest.cu reads at once
 

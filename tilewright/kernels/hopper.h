@@ -37,34 +37,34 @@
 // Elsewhere a thread multiplies by itself what the tensor cores would give it, looking where they would look: slow,
 // but the same sums of the same bytes.
 
+#include "products.h"
 #include "types.h"
 
-// What is multiplied, if it is not DTYPE: PRODUCTS, as the mma family has it (mma_product.h).
-//   1 tf32     f32 in memory; both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED:
-//              in registers; by the copy engine, where that copies)
-//   2 three    f32 in memory; both factors are split into two of tf32 (mma_tf32.h), on the same ways: PARTS tiles of each
-//              (for the copy engine by nhwc.cu, which copies x before)
-//   3 e4m3     f8 in memory
-//   5 halves   f32 in memory; both factors are split into two of f16 (halves.h): the filter in packing, x by nhwc.cu
+// What is multiplied, PRODUCTS:
+//   TF32       both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED: in registers; by
+//              the copy engine, where that copies)
+//   THREE      both factors are split into two, on the same ways: PARTS tiles of each (for the copy engine by nhwc.cu,
+//              which copies x before)
+//   HALVES     both factors are split into two: the filter in packing, x by nhwc.cu
 // Of high parts, and of f8, tensor cores add up PROMOTED products of 32 bytes; the rest is added in f32.
-#if PRODUCTS == 1 || PRODUCTS == 2
+#if PRODUCTS == TF32 || PRODUCTS == THREE
 #include "mma_tf32.h"
 typedef unsigned x_t;  // by its bits
 #define ROUNDED 1
-#define PARTS PRODUCTS
+#define PARTS (PRODUCTS == THREE ? 2 : 1)
 #define BITS_OF(v) (PARTS == 1 ? tf32_of(v) : (v))
 #else
 #define ROUNDED 0
 #define BITS_OF(v) (v)
-#if PRODUCTS == 3
+#if PRODUCTS == E4M3
 typedef unsigned char x_t;
-#elif PRODUCTS == 5
+#elif PRODUCTS == HALVES
 typedef unsigned short x_t;
 #else
 typedef in_t x_t;
 #endif
 #endif
-#if PRODUCTS == 5
+#if PRODUCTS == HALVES
 #include "halves.h"
 #define PARTS 2
 #define X_MOVED x_moved  // how far nhwc.cu has moved x
@@ -205,17 +205,17 @@ typedef __local uchar *shared_t;
 #define X_PARAM const __global x_t *restrict x
 #define X_ADDRESS x
 
-#if PRODUCTS == 3
+#if PRODUCTS == E4M3
 #include "e4m3.h"
 #endif
 INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
-#if PRODUCTS == 1 || PRODUCTS == 2
+#if PRODUCTS == TF32 || PRODUCTS == THREE
     return sum + as_float(a & 0xffffe000u) * as_float(b & 0xffffe000u);
-#elif PRODUCTS == 3
+#elif PRODUCTS == E4M3
     for (int i = 0; i < 32; i += 8)
         sum += half_float(half_of_e4m3(a >> i & 0xff)) * half_float(half_of_e4m3(b >> i & 0xff));
     return sum;
-#elif PRODUCTS == 5
+#elif PRODUCTS == HALVES
     return sum + half_float(a & 0xffff) * half_float(b & 0xffff) + half_float(a >> 16) * half_float(b >> 16);
 #elif DTYPE == 4
     return dot4((int)a, (int)b, sum);

@@ -25,7 +25,6 @@ from tilewright.kernels.hopper_sum import (
     COPIES,
     GATHERED,
     HALVED,
-    PLAIN,
     PROMOTED,
     WAYS,
     chunks_of,
@@ -54,6 +53,7 @@ from tilewright.kernels.hopper_tile import (
 )
 from tilewright.kernels.hopper_work import work_of
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
+from tilewright.kernels.products import PLAIN
 from tilewright.kernels.shares import SUM_THREADS, combine_param, meeting_buffers, operands, second_pass
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, image_defines, up_to
 from tilewright.kernels.work import GpuWork

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.halves import HALVES
 from tilewright.kernels.nhwc import each, tap_chunks
+from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
@@ -16,7 +16,6 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
         "copied to nhwc in two of f16 for each number, by a second kernel")  # fmt: skip
 COPIES = (COPIED, HALVED)
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
-PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS, as mma has them; and HALVES
 # Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says. Accurate:
 # one of tf32, 8 numbers deep, as mma has it, and as FEWEST_ACCURATE was simulated; or two of f16, 16 deep,
 # whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.

@@ -79,7 +79,7 @@ typedef struct {
     int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
     int first, last;      // steps
     const GLOBAL unsigned char *x, *w;  // x: or its tensor map
-    const GLOBAL int *x_moved, *w_moved;  // how far x was moved, and each row of the filter (PRODUCTS 5)
+    const GLOBAL int *x_moved, *w_moved;  // how far x was moved, and each row of the filter (HALVES)
     Place at;             // for tile.h
 } Block;
 
@@ -259,7 +259,7 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
 
 // How far the products of a thread's two rows (wgmma.h) have been moved.
 INLINE void find_moves(int moves[2], const Block *b, int team, int thread) {
-#if PRODUCTS == 5
+#if PRODUCTS == HALVES
     CHAIN_WAIT();
     const GLOBAL int *row = b->w_moved + team % WM * 64 + thread / 32 * 16 + thread % 32 / 4;
     const int x = fresh_int(b->x_moved);
@@ -273,7 +273,7 @@ INLINE void join_sums(acc_t sums[SUM_WORDS], const int moves[2]) {
     multiply_done(sums + WG_WORDS, 0);
     UNROLL for (int e = 0; e < WG_WORDS; e++) sums[e] += sums[WG_WORDS + e] * 0.00048828125f;
 #endif
-#if PRODUCTS == 5
+#if PRODUCTS == HALVES
     UNROLL for (int e = 0; e < WG_WORDS; e++) {
         const int back = -moves[e / 2 % 2];
         sums[e] = sums[e] * power(back / 2) * power(back - back / 2);

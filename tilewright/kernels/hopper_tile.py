@@ -8,19 +8,16 @@ from math import gcd
 
 from tilewright.device.architectures import ARCHITECTURES, REGS_PER_UNIT
 from tilewright.kernels.family import Values
-from tilewright.kernels.halves import HALVES
 from tilewright.kernels.hopper_sum import (
     COPIED,
-    E4M3,
     GATHERED,
-    TF32,
-    THREE,
     held,
     numbers,
     parts_of,
     products,
     steps,
 )
+from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import LAST, TWO_PASS, View, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem

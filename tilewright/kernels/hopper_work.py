@@ -10,8 +10,6 @@ from tilewright.kernels.hopper_sum import (
     GATHERED,
     HALVED,
     PROMOTED,
-    TF32,
-    THREE,
     held,
     most_patches,
     most_steps,
@@ -31,6 +29,7 @@ from tilewright.kernels.hopper_tile import (
     sizes,
 )
 from tilewright.kernels.nhwc import copied_bytes, each
+from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

@@ -10,13 +10,10 @@ from tilewright.kernels.mma_tile import (
     AS_IS,
     COPIED,
     COPIES,
-    E4M3,
     GATHERED,
     MOST_COPIES,
     MOST_LOADS,
     MOST_PIECES,
-    PLAIN,
-    THREE,
     WAYS,
     WIDENED,
     Sizes,
@@ -34,6 +31,7 @@ from tilewright.kernels.mma_tile import (
 )
 from tilewright.kernels.mma_work import work_of
 from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark
+from tilewright.kernels.products import E4M3, E4M3_AS_F16, PLAIN, THREE
 from tilewright.kernels.shares import (
     COMBINE_NONE,
     SECOND_POOLS,
@@ -224,8 +222,8 @@ def _run_channels(pr: Problem, cf: Values) -> int:
 
 
 def _moved_as(pr: Problem, way: int) -> int:
-    """Return PACK_PRODUCTS and COPIED_AS: what is multiplied; 4: widened; 0: DTYPE says it."""
-    return 4 if way == WIDENED else products(pr, way)
+    """Return PACK_PRODUCTS and COPIED_AS: what words are made for."""
+    return E4M3_AS_F16 if way == WIDENED else products(pr, way)
 
 
 def _code(pr: Problem) -> int:

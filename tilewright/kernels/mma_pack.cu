@@ -2,25 +2,26 @@
 // [chunk][4], chunks swizzled, or [chunk][row][4]; a word holds one f32, two f16 or four e4m3.
 //
 //   PACK_PARTS     2: the tile of a step twice, the high parts of its numbers and then the low ones (mma_tf32.h)
-//   PACK_PRODUCTS  1 f32 rounded to tf32   2 f32 as it is   3 e4m3 as it is   4 e4m3 widened to f16
+//   PACK_PRODUCTS  what the words are made for (products.h): TF32, THREE (f32 as it is), E4M3 or E4M3_AS_F16
 //   PACK_K PACK_STEPS PACK_C PACK_COLUMNS PACK_APART  as there
 //
 // Example: 64 channels of f32, 3x3, PACK_CHUNKS = 8, PACK_C = 32: a row of a step is 32 channels of a tap.
 
 #define CHUNKS PACK_CHUNKS
 #include "loop.h"
+#include "products.h"
 #include "swizzle.h"
 #include "mma_tf32.h"
 #include "e4m3.h"
 
-#if PACK_PRODUCTS < 3
+#if PACK_PRODUCTS == TF32 || PACK_PRODUCTS == THREE
 typedef unsigned number_t;
 #define IN_WORD 1
-#define BITS_OF(v) (PACK_PRODUCTS == 1 ? tf32_of(v) : (v))
+#define BITS_OF(v) (PACK_PRODUCTS == TF32 ? tf32_of(v) : (v))
 #else
 typedef unsigned char number_t;
-#define IN_WORD (PACK_PRODUCTS == 3 ? 4 : 2)
-#define BITS_OF(v) (PACK_PRODUCTS == 3 ? (unsigned)(v) : (unsigned)half_of_e4m3(v))
+#define IN_WORD (PACK_PRODUCTS == E4M3 ? 4 : 2)
+#define BITS_OF(v) (PACK_PRODUCTS == E4M3 ? (unsigned)(v) : (unsigned)half_of_e4m3(v))
 #endif
 #define TILES ((KG + PACK_K - 1) / PACK_K)
 #ifndef PACK_APART

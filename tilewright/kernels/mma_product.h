@@ -1,22 +1,21 @@
 // Products of the mma family beyond those of f16, bf16 and i8 (tensor.h), set by PRODUCTS:
 //
-//   0          those of tensor.h
-//   1 tf32     f32 in memory; x is rounded to 11 bits here, the filter was in packing (mma_pack.cu)
-//   2 three    f32 in memory; each number is the sum of two of tf32, v = high + low / 2048 (mma_tf32.h), and
-//              v w = high_v high_w + (low_v high_w + high_v low_w) / 2048; what is left out is 2^-22 of it
-//   3 e4m3     f8 in memory, sm_89 and later
+//   PLAIN      those of tensor.h
+//   TF32       x is rounded here, the filter was in packing (mma_pack.cu)
+//   THREE      v = high + low / 2048 (mma_tf32.h), and v w = high_v high_w + (low_v high_w + high_v low_w) / 2048;
+//              what is left out is 2^-22 of it
+//   E4M3
 //
-// 2 and 3 are promoted: the products of one fragment (8, or 32 of f8) start from zero, and their sum is added to
+// The last two are promoted: the products of one fragment (8, or 32 of f8) start from zero, and their sum is added to
 // that of the whole in f32, rounded to nearest; tensor cores cut off, those of f8 all but some 14 bits.
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k8" (tf32) and "m16n8k32" (e4m3): words lie as they do in f16.
 
-#ifndef PRODUCTS
-#define PRODUCTS 0
-#endif
-#if PRODUCTS == 1 || PRODUCTS == 2
+#include "products.h"
+
+#if PRODUCTS == TF32 || PRODUCTS == THREE
 typedef unsigned x_t;  // an element of x in memory, by its bits
 #define NUMBER_BYTES 4
-#elif PRODUCTS == 3
+#elif PRODUCTS == E4M3
 typedef unsigned char x_t;
 #define NUMBER_BYTES 1
 #else
@@ -24,9 +23,9 @@ typedef in_t x_t;
 #define NUMBER_BYTES (DTYPE == 4 ? 1 : 2)
 #endif
 
-#define PROMOTED (PRODUCTS > 1)
+#define PROMOTED (PRODUCTS == THREE || PRODUCTS == E4M3)
 
-#if PRODUCTS == 0
+#if PRODUCTS == PLAIN
 #define MULTIPLIED(to, i, j) multiply(to, &a[k % FRAGMENTS][i], &b[k % FRAGMENTS][j], me.lane)
 #define PREPARE()
 #else
@@ -36,7 +35,7 @@ typedef in_t x_t;
 #ifdef __CUDACC__
 #define FRAGMENT_WORDS 4
 #define WORDS_OF(fragment) ((fragment)->r)
-#if PRODUCTS == 3
+#if PRODUCTS == E4M3
 #define MMA_MORE(c) "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 " c
 #else
 #define MMA_MORE(c) "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 " c
@@ -59,7 +58,7 @@ INLINE void multiply_more(float to[8], const float from[8], const Fragment *a, c
 #include "e4m3.h"
 
 INLINE float dot_more(uint a, uint b, float sum) {
-#if PRODUCTS == 3
+#if PRODUCTS == E4M3
     for (int i = 0; i < 32; i += 8)
         sum += half_float(half_of_e4m3(a >> i & 0xff)) * half_float(half_of_e4m3(b >> i & 0xff));
     return sum;
@@ -76,7 +75,7 @@ INLINE void multiply_more(float to[8], const float from[8], const Fragment *a, c
 }
 #endif
 
-#if PRODUCTS == 1
+#if PRODUCTS == TF32
 #define MULTIPLIED(to, i, j) multiply_more(to, to, &a[k % FRAGMENTS][i], &b[k % FRAGMENTS][j])
 #define PREPARE() (Y_NHWC ? round_all(a[k % FRAGMENTS], MT) : round_all(b[k % FRAGMENTS], NT))
 
@@ -85,7 +84,7 @@ INLINE void round_all(Fragment *x, int count) {
         UNROLL for (int e = 0; e < FRAGMENT_WORDS; e++) WORDS_OF(x + i)[e] = tf32_of(WORDS_OF(x + i)[e]);
 }
 
-#elif PRODUCTS == 2
+#elif PRODUCTS == THREE
 #define MULTIPLIED(to, i, j) multiply_three(to, &a[k % FRAGMENTS][i], a_low + i, &b[k % FRAGMENTS][j], b_low + j)
 #define PREPARE()                                 \
     Fragment a_low[MT], b_low[NT];                \

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.kernels.family import Values
+from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -12,7 +13,6 @@ AS_IS, COPIED, GATHERED, WIDENED = range(4)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
         "copied to nhwc and widened to f16 by a first kernel")  # fmt: skip
 COPIES = (COPIED, WIDENED)
-PLAIN, TF32, THREE, E4M3 = range(4)  # the kernel's PRODUCTS
 MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
 MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache

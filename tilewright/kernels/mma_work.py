@@ -7,11 +7,7 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED, resident
 from tilewright.kernels.mma_tile import (
     COPIES,
-    E4M3,
     GATHERED,
-    PLAIN,
-    TF32,
-    THREE,
     Sizes,
     each,
     pixels_on_m,
@@ -21,6 +17,7 @@ from tilewright.kernels.mma_tile import (
     tap_chunks,
 )
 from tilewright.kernels.nhwc import copied_bytes
+from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

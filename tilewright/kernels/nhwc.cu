@@ -3,39 +3,40 @@
 //
 // A thread writes one chunk. nchw: neighbouring threads take neighbouring pixels, 32 x 8 chunks a block, so that
 // reads are whole lines and writes meet in the L2 cache. nhwc: neighbouring threads take neighbouring chunks.
-// COPIED_AS (else it moves elements of DTYPE): 1, 2 f32   3 e4m3   4 e4m3, widened to f16   5 f32 as f16.
-// SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. 2: of tf32
-// (mma_tf32.h); 5: of f16 (halves.h), moved as the largest number asks for that the BLOCKS of largest.cu have found;
-// how far is left in found[0], what speaks against it in found[1] (halves_guard.h).
+// COPIED_AS (products.h; else it moves elements of DTYPE): what the chunks are made for.
+// SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. THREE: of tf32
+// (mma_tf32.h); HALVES: of f16, moved as the largest number asks for that the BLOCKS of largest.cu have found; how far
+// is left in found[0], what speaks against it in found[1] (halves_guard.h).
 // Example: 512 x 7 x 7 of f16: 3,136 threads read eight numbers each.
 
+#include "products.h"
 #include "types.h"
 
 #ifndef SPLIT
 #define SPLIT 0
 #endif
 #ifndef COPIED_AS
-#define COPIED_AS 0
+#define COPIED_AS PLAIN
 #endif
-#if COPIED_AS == 0
+#if COPIED_AS == PLAIN
 typedef in_t x_t;
 #define EACH (16 / (DTYPE == 4 ? 1 : 2))
 #define BITS_OF(v) (v)
-#elif COPIED_AS < 3
+#elif COPIED_AS == TF32 || COPIED_AS == THREE
 typedef unsigned x_t;
 #define EACH 4
 #define BITS_OF(v) (v)
-#elif COPIED_AS == 5
+#elif COPIED_AS == HALVES
 typedef unsigned x_t;
 #define EACH 8
 #define BITS_OF(v) (v)
 #else
 #include "e4m3.h"
 typedef unsigned char x_t;
-#define EACH (COPIED_AS == 3 ? 16 : 8)
-#define BITS_OF(v) (COPIED_AS == 3 ? (unsigned)(v) : (unsigned)half_of_e4m3(v))
+#define EACH (COPIED_AS == E4M3 ? 16 : 8)
+#define BITS_OF(v) (COPIED_AS == E4M3 ? (unsigned)(v) : (unsigned)half_of_e4m3(v))
 #endif
-#if COPIED_AS == 5
+#if COPIED_AS == HALVES
 #include "halves.h"
 #include "halves_guard.h"
 #define FOUND , GLOBAL int *RESTRICT found
@@ -66,7 +67,7 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
     UNROLL for (int e = 0; e < EACH; e++)
         numbers[e] = mine && c + e < C ? x[from + (offset_t)e * (X_NHWC ? 1 : PLANE)] : 0;
     CHAIN_WAIT();  // the kernel before reads x too
-#if COPIED_AS == 5
+#if COPIED_AS == HALVES
     SHARED_FLAG(most);
     const int largest = largest_of_block(THREAD(0) < BLOCKS ? fresh_int(found + 2 + THREAD(0)) : 0, most);
     const int shift = shift_of(largest);

@@ -2,7 +2,7 @@
 //
 //   WG_N, WG_EIGHTHS   columns: a multiple of 8 up to 256, and how often 8 goes into it
 //   DTYPE              2 f16 and 3 bf16: 16 products deep, D in f32;  4 i8: 32 deep, D in i32
-//   PRODUCTS           if it is given: 1, 2 f32 as tf32, 8 deep;  3 e4m3, 32 deep;  5 f16, 16 deep: D in f32
+//   PRODUCTS           (products.h) TF32 and THREE: 8 deep;  E4M3: 32 deep;  HALVES: f16, 16 deep: D in f32
 //
 // A and B lie in shared memory as their descriptors say, the sum along rows (hopper.h). A thread has WG_N / 2 words of D:
 // word 4j + 2h + e is of row 16 * warp + lane / 4 + 8h and column 8j + lane % 4 * 2 + e.
@@ -10,9 +10,9 @@
 // The tables spell out the operands of the instruction: inline assembly has no loops.
 
 #define WG_WORDS (WG_N / 2)
-#if PRODUCTS == 1 || PRODUCTS == 2
+#if PRODUCTS == TF32 || PRODUCTS == THREE
 #define WG_KIND "k8.f32.tf32.tf32"
-#elif PRODUCTS == 3
+#elif PRODUCTS == E4M3
 #define WG_KIND "k32.f32.e4m3.e4m3"
 #elif DTYPE == 4
 #define WG_KIND "k32.s32.s8.s8"
@@ -21,7 +21,7 @@
 #else
 #define WG_KIND "k16.f32.f16.f16"
 #endif
-#if PRODUCTS > 0 && PRODUCTS < 5
+#if PRODUCTS != PLAIN && PRODUCTS != HALVES
 #define WG_SCALES "p, 1, 1"  // nothing to transpose: both lie along the sum
 #define WG_FORM "+f"
 #elif DTYPE == 4
