@@ -270,6 +270,9 @@ def as_problem(problem: Problem | str) -> Problem:
         raise ProblemError(f"problem: a {type(problem).__name__} was given; must be a Problem or its string")
     if isinstance(problem, Problem):
         return problem
+    if problem in shapes.suites():
+        names = ", ".join(one.name for one in shapes.resolve(problem))
+        raise ProblemError(f"problem {problem!r}: stands for several layers; want one of {names}")
     return shapes.shipped()[problem].problem if problem in shapes.shipped() else Problem.parse(problem)
 
 

@@ -139,7 +139,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "beta zero without z": (conv(beta=0), ProblemError, "beta=0: is the factor of z"),
     "beta zero": (conv(z=Z, beta=0.0), ProblemError, "beta=0.0: leaves nothing of z; leave z out"),
     "beta tiny": (conv(z=Z, beta=1e-60), ProblemError, "beta=1e-60: leaves nothing of z"),
-    "beta text": (conv(z=Z, beta="1"), ProblemError, "beta=1: must be a finite number"),
+    "beta text": (conv(z=Z, beta="1"), ProblemError, "beta='1': must be a finite number"),
     "beta array": (conv(z=Z, beta=np.ones(2)), ProblemError, "beta=.*: must be a finite number"),
     "beta nan": (conv(z=Z, beta=np.nan), ProblemError, "beta=nan: must be a finite number"),
     "alpha zero": (conv(alpha=0), ProblemError, "alpha=0: leaves nothing of the sum"),

@@ -106,3 +106,14 @@ def test_every_file_is_named_once_it_is_there(tmp_path: Path, capsys: pytest.Cap
     assert "no plot: no peer" in (said := capsys.readouterr().err) and said.endswith("wrote x.json, x.md\n")
     assert main(["report", "x.json", "--csv", "x.csv", "--markdown", "-"]) == 0
     assert capsys.readouterr().err == "wrote x.csv\n"
+
+
+def test_a_pipe_is_written_by_the_name_that_it_was_given() -> None:
+    """``--json /dev/stdout | …`` and ``--json >(…)``: behind such a link there is no file."""
+    reading, writing = os.pipe()
+    pipe = Path(f"/dev/fd/{writing}")
+    outputs.check({"--json": pipe})
+    outputs.write(pipe, "{}\n", "--json")
+    os.close(writing)
+    with open(reading) as read:
+        assert read.read() == "{}\n"

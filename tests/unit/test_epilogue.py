@@ -85,7 +85,7 @@ def test_a_factor_that_f32_does_not_have() -> None:
         (dict(beta=1e39), "beta=1e"),
         (dict(beta=10**400), "beta=1000"),
         (dict(beta=True), "beta=True"),
-        (dict(beta="1"), "beta=1: must be a finite number"),
+        (dict(beta="1"), "beta='1': must be a finite number"),
         (dict(low=None), "low=None"),
         (dict(act="gelu"), "activation 'gelu': must be one of relu, leaky, silu, clamp"),
         (dict(act="clamp", low=6, high=0), "clamp6:0: low is above high"),

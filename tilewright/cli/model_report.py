@@ -25,7 +25,9 @@ Records = Annotated[
     Path | None,
     typer.Option("--records", metavar="FILE", help="Replay the trials in that file; needs no device."),
 ]
-Save = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the trials used to a file.")]
+Save = Annotated[
+    Path | None, typer.Option("--save", metavar="FILE", help="Write the trials used to a gzip file.")
+]
 Layers = Annotated[
     list[str] | None, typer.Argument(metavar="LAYERS", help=f"Default: {' and '.join(SUITES)}.")
 ]

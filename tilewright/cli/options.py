@@ -115,7 +115,7 @@ def layers(
     specs: list[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
 ) -> list[shapes.Layer]:
     """Resolve the layers of a command line."""
-    found = shapes.load(specs, dtype, layout, batch)
+    found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch)))  # each once
     if len(found) > MAX_LAYERS:
         raise ProblemError(f"{len(found)} layers: at most {MAX_LAYERS} at once")
     return found

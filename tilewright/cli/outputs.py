@@ -98,12 +98,17 @@ def write(file: Path, content: str | bytes, option: str) -> None:
         sys.stdout.write(data.decode())
         return
     try:
-        if _is_replaced(real := file.resolve()):
+        if _is_replaced(real := _behind_links(file)):
             atomic_write(real, data, 0o666)
         else:
             file.write_bytes(data)
     except OSError as error:
         raise OptionError(f"{option} {file}: {error.strerror or error}") from None
+
+
+def _behind_links(file: Path) -> Path:
+    """Return the file itself; a pipe or a device as it was named, for it may have no other name."""
+    return file if file.exists() and not file.is_file() else file.resolve()
 
 
 def _is_replaced(file: Path) -> bool:
@@ -121,7 +126,7 @@ def _writable(file: Path, option: str) -> Path:
         elif not os.access(file if file.exists() else file.parent, os.W_OK):
             why = "no permission to write there"
         else:
-            return file.resolve()
+            return _behind_links(file)
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, links in a circle
         why = getattr(error, "strerror", None) or str(error)
     raise OptionError(f"{option} {file}: {why}")

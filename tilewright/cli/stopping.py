@@ -24,7 +24,7 @@ from tilewright.cli import outputs
 
 LAYERS = "stopped: {done} of {all} done, every trial so far is kept"
 AGAIN = "; run it again to go on"
-STOPPED = "stopped before the end; what was tuned and compiled so far is kept"
+STOPPED = "stopped before the end; nothing that was stored is lost"
 PATIENCE_S = 2.0  # until the second thread takes over, where no signal is heard
 LOST_S = 5.0  # and where one was, but nobody caught what it raised
 

@@ -88,6 +88,9 @@ def study(
         remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 
     def report() -> None:
+        for begun in standing.parts:
+            if begun.left and begun.rows:
+                _print(begun, standing, quiet)
         if standing.parts:
             _write(standing.result(lab), files, quiet)
         if left := standing.left():
@@ -95,19 +98,20 @@ def study(
 
     with children, stopping.until_stopped(report) as stop:
         for done in standing.taken_over:
-            _show(done, standing, quiet)
+            _print(done, standing, quiet)
         for grown in standing.run(lab):
             outputs.keep(engine.document(standing.result(lab)), json_file)
-            _show(grown, standing, quiet)
+            if not grown.left:
+                _print(grown, standing, quiet)
     report()
     stop.leave()
 
 
-def _show(part: PartResult, standing: Standing, quiet: bool) -> None:
-    """Print the table of a part that is done."""
+def _print(part: PartResult, standing: Standing, quiet: bool) -> None:
+    """Print the table of a part, as far as it is done."""
     from tilewright.report.study import part_table
 
-    if not (part.left or quiet):
+    if not quiet:
         table = part_table(part, with_bars=True)
         show(replace(table, title=f"{standing.number(part)}. {table.title}"))
         print(flush=True)

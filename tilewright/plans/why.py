@@ -66,7 +66,7 @@ class Why:
 
     def told(self, problem: Problem) -> str:
         """Say it where the stored winner is named too."""
-        return self.note(problem) or Origin.STORED.value
+        return self.note(problem) or self.origin.value or "nothing to choose from"
 
     def _whence(self) -> str:
         said = "" if self.origin is Origin.STORED else self.origin.value

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.errors import ProblemError
+from tilewright.errors import ProblemError, shown
 
 ACTIVATIONS = ("", "relu", "leaky", "silu", "clamp")
 POOLS = ("max", "avg")
@@ -225,7 +225,7 @@ def _finite(name: str, value: object) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) < 3e38:
-        raise ProblemError(f"{name}={str(value)[:80]}: must be a finite number")
+        raise ProblemError(f"{name}={shown(value)}: must be a finite number")
     return number + 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations
 
 from tilewright.errors import ProblemError, count, shown
 from tilewright.problem.epilogue import WORDS, Epilogue
@@ -112,8 +113,9 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            known = [*(name for name in NAMES if name != "q8"), *LAYOUTS, "2".join(LAYOUTS)]
-            raise _bad(text, "-" + name, f"known here are {', '.join(known)}")
+            known = [name for name in NAMES if name != "q8"]
+            known += [*LAYOUTS, *map("2".join, permutations(LAYOUTS))]
+            raise _bad(text, "-" + name, f"known: {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")
         values |= new

@@ -99,6 +99,8 @@ def parse(document: Any) -> Results:
     Raises:
         StoreError: names the key that is missing or has the wrong type.
     """
+    if isinstance(document, dict) and "parts" in document:
+        raise StoreError("results of a study; want those of a benchmark, written by 'bench --json'")
     of_tune = isinstance(document, dict) and isinstance(document.get("device"), str)
     if not isinstance(document, dict) or "rows" not in document or of_tune:
         raise StoreError("no document of results; want one written by 'bench --json' or 'study --json'")

@@ -51,7 +51,7 @@ def results_table(results: Results, families: bool = False) -> Table:
         title=_title(results),
         head=("layer", *ours, *columns, *last),
         body=tuple(_cells(row, columns) for row in results.rows),
-        notes=(*_notes(results), *_absences(results)),
+        notes=(*_notes(results), *_conversions(results), *_absences(results)),
     )
 
 
@@ -183,6 +183,12 @@ def _notes(results: Results) -> list[str]:
         layers = ", ".join(row.name for row in results.rows if row.ours.note == remark)
         notes.append(f"{layers}: {_short(remark)}")
     return notes
+
+
+def _conversions(results: Results) -> Iterator[str]:
+    """Say what the columns of ``_peer_columns`` are that no ratio counts."""
+    if any(peer.convert_us for row in results.rows for peer in row.peers.values()):
+        yield "converts: what a peer would take more, to convert x and y between layouts; in no ratio"
 
 
 def noisy_notes(figures: Iterable[tuple[bool, float]]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ SCHEMA = 1
 POCL = "pocl"  # the folder of its own, below ours
 _FIX = "set TILEWRIGHT_CACHE to a folder of your own"
 _MAX_BYTES = 64 << 20
+_LEAST_FREE = 1 << 20  # bytes: drivers keep kernels there too, and say little where they cannot
 
 
 def folder() -> Path:
@@ -72,6 +73,14 @@ def scratch() -> Path:
         raise StoreError(f"no folder can be written to, not even for a while: {error}; {_FIX}") from error
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
+
+
+def no_room() -> str:
+    """Say, behind an error, that the disk of the cache folder is full; empty where it is not."""
+    with contextlib.suppress(StoreError, OSError):
+        if shutil.disk_usage(path := folder()).free < _LEAST_FREE:
+            return f"; the disk of the cache folder {path} is full"
+    return ""
 
 
 def forgets(why: object) -> None:

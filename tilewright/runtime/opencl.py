@@ -133,7 +133,7 @@ class OpenclRuntime:
         try:
             program = self._built(source, options)
         except self.cl.Error as error:
-            raise CompileError(f"{self.device.name}: {_first_error(str(error))}") from error
+            raise CompileError(f"{self.device.name}: {_first_error(str(error))}{cache.no_room()}") from error
         self.quick = False
         return program
 

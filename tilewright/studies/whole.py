@@ -86,7 +86,7 @@ def run_whole(part: Whole, lab: Lab) -> PartResult:
         Column("published", "published: whole, and parts"),
     )  # fmt: skip
     used = tuple(c for c in columns if any(row.get(c.key) not in (None, "") for row in rows))
-    return PartResult(part.title, "activities", part.note, used, rows)
+    return PartResult(part.title, "activities", part.note if rows else "left out of a quick run", used, rows)
 
 
 def _of(entry: Entry, lab: Lab) -> dict[str, float]:

@@ -42,7 +42,7 @@ class Budget:
             BudgetError: if the text is none of these, or is zero.
         """
         if not isinstance(text, str):
-            raise BudgetError(f"budget={shown(text)}: must be like 20s, 50trials or all")
+            raise BudgetError(f"budget={shown(text)}: must be like 20s, 2m, 50trials or all")
         if text.strip().lower() == "all":
             return cls()
         match = _FORM.fullmatch(text.strip().lower())

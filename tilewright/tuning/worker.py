@@ -19,12 +19,12 @@ from typing import Any
 
 from tilewright import errors
 from tilewright.device import Device
-from tilewright.errors import RunError, TilewrightError
+from tilewright.errors import OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store.exchange import record_from_dict
-from tilewright.tuning.channel import Channel, Hung, Json, Lost, Refused, python_child
+from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Lost, Refused, python_child
 from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits
@@ -128,8 +128,9 @@ class Worker:
             self._ask({"do": "prepare"})
         except (Lost, Refused) as error:
             self.close()
-            what = f"cannot compute the reference of {self.job.problem}: {error}"
-            raise RunError(f"{what}; a smaller layer may do, e.g. by --batch") from error
+            raise RunError(
+                f"cannot compute the reference of {self.job.problem}: {error}{_advice(error)}"
+            ) from error
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
         """Measure configs against each other; the fastest that is right in full has a good check.
@@ -220,6 +221,16 @@ def _allowances_s(problem: Problem) -> dict[str, float]:
     """Return what each stage may take; the reference of a large layer takes its time."""
     large_s = problem.flops / _REFERENCE_FLOPS
     return {**ALLOWANCES_S, "reference": max(ALLOWANCES_S["reference"], large_s)}
+
+
+def _advice(error: Lost | Refused) -> str:
+    """Say what may help against a reference that cannot be had: it took too long, or too much memory."""
+    large = isinstance(error, Hung) or "SIGKILL" in str(error)  # as a system does that has no memory left
+    if large or isinstance(error, Refused) and error.name == OutOfMemory.__name__:
+        return "; a smaller layer may do, e.g. by --batch"
+    if isinstance(error, Crashed):
+        return "; if it does so again, a file of the cache may be damaged: `tilewright cache clear`"
+    return ""
 
 
 def _error(name: str) -> type[TilewrightError]:
