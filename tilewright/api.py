@@ -227,8 +227,8 @@ def tune(
         >>> tw.tune("n1c8h6w6k16r3s3p1-f32", device="cpu", budget="2trials").winner.outcome
         'correct'
     """
+    from tilewright.plans.once import tune_once
     from tilewright.tuning.budget import Budget
-    from tilewright.tuning.once import tune_once
 
     layer, named = as_problem(problem), as_families("families", families)
     if parse_selector(device)[0] == "numpy":

@@ -172,5 +172,5 @@ def test_normal_numbers_and_the_verifier(name: str, dtype: str, runtime: Runtime
     problem = Problem.parse(f"{layer}-{dtype}-nhwc+bias+relu")
     verifier = Verifier(runtime, problem, 3)
     for config in _configs(family(name), problem, runtime):
-        found = verifier.check(verifier.candidate(config), "full")
+        found = verifier.check(verifier.candidate(config), full=True)
         assert found.ok and found.exact, found.reason

@@ -42,7 +42,7 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
 
 
 def test_the_right_one_passes_everything(worker: Worker) -> None:
-    record = worker.run(faulty("none"), level="full")
+    record = worker.run(faulty("none"), full=True)
     assert record.outcome == "correct", record.reason
     assert record.check and record.check.exact and record.check.repeatable
     assert 0 < record.check.worst <= 1
@@ -84,14 +84,14 @@ def test_wrong_answers(worker: Worker, fault: str, reason: str) -> None:
         ("hides_nan", "NaN and infinity in x"),
     ],
 )
-def test_full_level_finds_more(worker: Worker, fault: str, reason: str) -> None:
-    record = worker.run(faulty(fault), level="full")
+def test_a_full_check_finds_more(worker: Worker, fault: str, reason: str) -> None:
+    record = worker.run(faulty(fault), full=True)
     assert record.outcome == "correctness"
     assert reason in record.reason
 
 
 def test_a_changed_input_is_found(worker: Worker) -> None:
-    record = worker.run(faulty("changes_x"), level="full")
+    record = worker.run(faulty("changes_x"), full=True)
     assert record.outcome == "correctness"
     assert "changed x" in record.reason
     assert worker.run(faulty("none")).outcome == "correct"

@@ -67,7 +67,7 @@ def test_the_verifier_takes_them(kind: str, text: str, gpu_facts: Runtime) -> No
     problem = Problem.parse(text.format("f32")).with_dtype(kind)
     verifier = Verifier(gpu_facts, problem, 3)
     for config in _configs(family("mma"), problem, gpu_facts):
-        found = verifier.check(verifier.candidate(config), "full")
+        found = verifier.check(verifier.candidate(config), full=True)
         assert found.ok and found.exact, (config, found.reason)
         assert found.worst < 0.7 and (found.worst > 0 or kind == "q8")
 

@@ -93,7 +93,7 @@ def test_the_verifier_passes_it(text: str, runtime: Runtime) -> None:
         pytest.skip("NumPy has no kernel to compare with")
     problem = Problem.parse(text)
     verifier = Verifier(runtime, problem, 3)
-    found = verifier.check(verifier.candidate(REFERENCE), "full")
+    found = verifier.check(verifier.candidate(REFERENCE), full=True)
     assert found.ok, found.reason
     assert found.exact or not stays_exact(problem)
     assert found.repeatable and found.worst <= 1
@@ -113,4 +113,4 @@ def test_the_device_makes_the_references_where_it_has_its_own_memory(dtype: str,
         want, _ = reference(problem, host, sized=False)
         want = numpy_requantised(problem, want, host.scale) if problem.requantised else want
         np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
-    assert verifier.check(verifier.candidate(REFERENCE), "full").ok
+    assert verifier.check(verifier.candidate(REFERENCE), full=True).ok

@@ -255,7 +255,7 @@ def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.Mo
     tried = tuple(
         tw.Record(text, "d", "direct", f"direct:t={t}", "compile", True, reason="spilled") for t in (1, 2)
     )
-    monkeypatch.setattr("tilewright.tuning.once.tune", lambda *_, **__: TuneResult(None, tried, (), 1.0, 0))
+    monkeypatch.setattr("tilewright.plans.once.tune", lambda *_, **__: TuneResult(None, tried, (), 1.0, 0))
     with pytest.raises(RunError, match=f"{text}: no config was right.*2 compile: spilled.*larger"):
         tw.tune(text, "cpu")
 
@@ -263,7 +263,7 @@ def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("families", ["direct", ["direct"], ("direct",)])
 def test_families_are_one_name_or_several(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.kernels import FAMILIES, pick
-    from tilewright.tuning import once
+    from tilewright.plans import once
 
     asked: list[Any] = []
 

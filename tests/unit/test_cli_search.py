@@ -16,11 +16,11 @@ from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.errors import ProblemError
 from tilewright.kernels.family import Config
+from tilewright.plans import once
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store
 from tilewright.store.sources import source_key
-from tilewright.tuning import once
 from tilewright.tuning.children import Children
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 

@@ -21,6 +21,7 @@ from tilewright.device import for_architecture
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.export.bundle import bundle
+from tilewright.export.files import files
 from tilewright.kernels.family import Config
 from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
@@ -138,12 +139,12 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     problem, device = Problem.parse("n2c64h14w12k64r3s3p1-f16-nhwc"), for_architecture("sm_90")
     config = Config.parse(HOPPER.replace("pieces=1", "pieces=0"))  # which threads copy
     plain = bundle(problem, device, config, "given", lambda plan: compile_cuda(plan, "sm_90"))
-    assert b"tw_image" not in plain.files()["layer.h"]
+    assert b"tw_image" not in files(plain)["layer.h"]
     (launch,) = plain.run
     image = TensorMap(2, 64, 12, 14, 2, (-1, -1), (-1, -1), (1, 1), 64, 128)
     last = replace(image, lower=(-2, 0), upper=(0, -2), stride=(2, 1), box_channels=16, box_pixels=24)
     mapped = replace(plain, run=(replace(launch, image=image), launch, replace(launch, image=last)))
-    for name, data in mapped.files().items():
+    for name, data in files(mapped).items():
         (tmp_path / name).write_bytes(data)
     nvcc(tmp_path, "-Xcompiler", CHECKED, "-o", "example", "example.c", str(FAKE))
     done = ran(tmp_path, np.zeros(problem.y_shape, np.float16), parameters=len(launch.args))
@@ -343,8 +344,9 @@ def test_mistakes(
 def test_the_current_folder_is_named_by_a_dot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = SimpleNamespace(files=lambda: {"layer.h": b"text"}, config="direct", note="")
+    found = SimpleNamespace(config="direct", note="")
     monkeypatch.setattr(export, "_for_architecture", lambda *_: found)
+    monkeypatch.setattr("tilewright.export.files.files", lambda _: {"layer.h": b"text"})
     monkeypatch.chdir(tmp_path)
     assert main(["export", "R12", "--arch", "sm_90", "--to", "."]) == 0
     assert capsys.readouterr().out == "layer.h\n" and (tmp_path / "layer.h").read_bytes() == b"text"
@@ -353,7 +355,7 @@ def test_the_current_folder_is_named_by_a_dot(
 def test_a_folder_that_cannot_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = SimpleNamespace(files=dict, config="direct", note="")
+    found = SimpleNamespace(config="direct", note="")
     monkeypatch.setattr(export, "_for_architecture", lambda *_: found)
     monkeypatch.setattr(Path, "mkdir", refused)
     assert main(["export", "R12", "--arch", "sm_90", "--to", str(to := tmp_path / "x")]) == 2

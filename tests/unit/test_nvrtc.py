@@ -10,7 +10,7 @@ import pytest
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import CompileError
-from tilewright.kernels import tools
+from tilewright.kernels import source, tools
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.reference import reference_f64
 from tilewright.kernels.untuned import pack
@@ -97,13 +97,14 @@ def test_spills_are_refused_from_the_cache_too(again: bool) -> None:
         (_text('#include "/etc/passwd"\n'), "sm_90", "only kernel files"),
         (_text("#include <stdio.h>\n"), "sm_90", "only kernel files"),
         (_text("missing.cu"), "sm_90", "no such file"),
-        (_text("../problem.py"), "sm_90", "no such file"),
+        (_text("../errors.py"), "sm_90", "no such file"),
         (_text("check.cu"), "sm_90 -include=/etc/passwd", "must look like"),
         (Blueprint("check.cu", (("A B", 1),), (), 0), "sm_90", "a name and an integer"),
         (Blueprint("check.cu", (("A", "1\n#include"),), (), 0), "sm_90", "a name and an integer"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_source_is_refused(blueprint: Blueprint, arch: str, said: str) -> None:
+    assert not blueprint.source.startswith("../") or (source._FOLDER / blueprint.source).is_file()
     with pytest.raises(CompileError, match=said) as caught:
         compile_cuda(blueprint, arch)
     assert "\n" not in str(caught.value)

@@ -172,7 +172,7 @@ def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
             Step("naive", config=NAIVE, published={"": ("10ms", "5 GFLOP/s")}),
             Step("held", family="direct", pin={"x": 1}, published={"": ("5ms",)}),
             Step("no such", family="direct", pin={"frob": 1}),
-            Step("later", waits="waits for a kernel"),
+            Step("later", config="no text"),
             Step("refused", family="gemv"),
             Step("peer", peer="frob"),
             Step("odd", config="textbook:step=9"),
@@ -184,10 +184,10 @@ def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
     assert rows["naive"]["published"] == "10ms, 5 GFLOP/s"
     reasons = {name: str(row.get("reason", "")) for name, row in rows.items()}
     assert not reasons["naive"] and not reasons["held"]
-    assert "no parameter 'frob'" in reasons["no such"] and reasons["later"] == "waits for a kernel"
+    assert "no parameter 'frob'" in reasons["no such"] and "must be family" in reasons["later"]
     assert "cover" in reasons["refused"] and "no peer" in reasons["peer"] and "step" in reasons["odd"]
     shown = part_table(found, with_bars=True)
-    assert "█" in shown.body[0][-1] and any("waits for a kernel" in note for note in shown.notes)
+    assert "█" in shown.body[0][-1] and any("must be family" in note for note in shown.notes)
 
 
 def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

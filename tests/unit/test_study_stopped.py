@@ -38,7 +38,7 @@ B = replace(A, name="B")
 STUDY = Study(
     "lenet", "A study", "a source", "a device",
     (
-        Steps("steps", (A, B), (Step("naive", config=NAIVE), Step("later", waits="waits")), total=True),
+        Steps("steps", (A, B), (Step("naive", config=NAIVE), Step("later", config="waits")), total=True),
         Search("search", (A, B), ("model", "local")),
         Memory("memory", ("lenet",)),
     ),

@@ -86,11 +86,11 @@ def _same(a: Memory, b: Memory, found: Memory) -> None:
 
 
 def check(
-    fault: Fault | None = None, level: str = "quick", problem: Problem = PROBLEM, **options: Any
+    fault: Fault | None = None, full: bool = False, problem: Problem = PROBLEM, **options: Any
 ) -> tuple[Any, Verifier]:
     runtime = Host(fault, problem)
     verifier = Verifier(runtime, problem, seed=1)
-    return verifier.check(verifier.candidate(CONFIG), level, **options), verifier
+    return verifier.check(verifier.candidate(CONFIG), full, **options), verifier
 
 
 OTHERS = (
@@ -116,7 +116,7 @@ def test_many_images_are_referenced_a_few_at_a_time(text: str, monkeypatch: pyte
 @pytest.mark.parametrize("text", OTHERS)
 def test_every_dtype_and_epilogue(text: str) -> None:
     problem = Problem.parse(text)
-    found, _ = check(level="full", problem=problem)
+    found, _ = check(full=True, problem=problem)
     assert found.ok, found.reason
     assert found.repeatable and found.worst <= 1
     assert found.exact or not stays_exact(problem)
@@ -145,7 +145,7 @@ def test_a_changed_residual_or_bias_is_seen(name: str) -> None:
     candidate = verifier.candidate(CONFIG)
     memory = verifier._normal.inputs[name]
     memory.owner.view(verifier.runtime.dtype_out)[0] += 1  # type: ignore[attr-defined]
-    assert f"the kernel changed {name}" in verifier.check(candidate, "full").reason
+    assert f"the kernel changed {name}" in verifier.check(candidate, full=True).reason
 
 
 def test_writing_past_the_residual_is_seen() -> None:
@@ -176,7 +176,7 @@ def test_infinity_is_right_where_f16_overflows() -> None:
 
 
 def test_the_right_answer_passes_everything() -> None:
-    found, verifier = check(level="full")
+    found, verifier = check(full=True)
     assert found.ok, found.reason
     assert found.exact and found.repeatable and not verifier.spoilt
     assert 0 < found.worst <= 1
@@ -280,7 +280,7 @@ def test_nan_must_stay_where_the_reference_has_it() -> None:
 
     for fault in (hides, spreads):
         assert check(fault)[0].ok
-        assert "NaN and infinity in x" in check(fault, "full")[0].reason
+        assert "NaN and infinity in x" in check(fault, full=True)[0].reason
 
 
 def test_writing_past_what_holds_the_nan_spoils_too() -> None:
@@ -288,7 +288,7 @@ def test_writing_past_what_holds_the_nan_spoils_too() -> None:
         if run == 3:
             x.base[x.ctypes.data - x.base.ctypes.data + x.nbytes] = 0
 
-    found, verifier = check(fault, "full")
+    found, verifier = check(fault, full=True)
     assert found.reason == "wrote 1 byte past the end of x"
     assert verifier.spoilt
 
@@ -313,7 +313,7 @@ def test_a_slow_candidate_that_changes_an_input_spoils() -> None:
 
 def test_each_run_is_announced() -> None:
     stages: list[str] = []
-    check(level="full", stage=stages.append)
+    check(full=True, stage=stages.append)
     assert stages == ["run"] * 3 + ["reference", "run"] * 2
 
 

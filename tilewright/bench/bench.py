@@ -230,7 +230,7 @@ def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:
     if runtime.device.backend == "numpy":
         return None
     verifier = Verifier(runtime, plan.problem, seed)
-    return verifier.check(verifier.candidate(plan.config), "full")
+    return verifier.check(verifier.candidate(plan.config), full=True)
 
 
 def _timed(figure: OurFigure, measured: Mapping[str, Measurement]) -> OurFigure:

@@ -14,6 +14,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.reference import reference
 from tilewright.dtypes import numpy_dtype
+from tilewright.kernels.family import EXTRAS, UNUSED_BYTES
 from tilewright.kernels.reference import reference_f64
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
@@ -78,8 +79,8 @@ def _by_kernel(
     """Return the reference and its size, worked out by the device."""
     runtime = launcher.runtime
     ref, size = (runtime.alloc(8 * problem.y_elements) for _ in range(2))
-    unused = runtime.alloc(64)
-    known = {"bias": unused, "z": unused, **inputs, **_widened(launcher, problem, host)}
+    unused = dict.fromkeys(EXTRAS, runtime.alloc(UNUSED_BYTES))
+    known = {**unused, **inputs, **_widened(launcher, problem, host)}
     launcher.launch(reference_f64(problem.plain, runtime.device), {**known, "ref": ref, "size": size})
     runtime.synchronize()  # what only the kernel read may go as soon as this returns
     if problem.requantised:

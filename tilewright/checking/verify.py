@@ -70,7 +70,7 @@ class Verifier:
     def check(
         self,
         candidate: Candidate,
-        level: str = "quick",
+        full: bool = False,
         stage: Callable[[str], None] = lambda _: None,
         slow_us: float = math.inf,
     ) -> Check:
@@ -78,8 +78,8 @@ class Verifier:
 
         Args:
             candidate: what ``candidate`` made.
-            level: "quick" is exactness, bound, canaries, unwritten elements and repeatability;
-                "full" adds one NaN and one infinity in x, then in w, and that the inputs are unchanged.
+            full: beside exactness, bound, canaries, unwritten elements and repeatability check one NaN and
+                one infinity in x, then in w, and that the inputs are unchanged.
             stage: is told "run" before each run and "reference" before one more of these is made, so that a
                 deadline can be set.
             slow_us: give up on a candidate slower than this.
@@ -102,12 +102,12 @@ class Verifier:
         differ = differences(self._launcher, self.problem, self._y, self._again)
         reasons = [self._misses(exact, found, candidate), self._repeats(differ, candidate)]
         outside = []
-        if level == "full" and not any(reasons) and self._has_nonfinite(candidate):
+        if full and not any(reasons) and self._has_nonfinite(candidate):
             for where in ("x", "w"):
                 fence = Fence(self.runtime)
                 reasons.append(self._nonfinite(candidate, stage, where, fence))
                 outside.append(fence.damage())
-        outside += self._outside(candidate, thorough=level == "full" or any(reasons))
+        outside += self._outside(candidate, thorough=full or any(reasons))
         self.spoilt = any(outside)
         reason = "; ".join(text for text in reasons + outside if text)
         return Check(

@@ -56,9 +56,11 @@ def export(
         if arch is None
         else _for_architecture(problem, arch, given, deterministic)
     )
+    from tilewright.export.files import files
+
     _make(folder)
     _clear(folder)
-    for name, data in found.files().items():
+    for name, data in files(found).items():
         outputs.write(folder / name, data, "--to")
         print(folder / name)
     remark(f"{found.config}: {found.note}")

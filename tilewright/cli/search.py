@@ -71,7 +71,7 @@ class Search:
         Raises:
             RunError: no config was right; says what became of those that were tried.
         """
-        from tilewright.tuning.once import tune_once
+        from tilewright.plans.once import tune_once
 
         result = tune_once(
             problem, self.runtime, self.store, self.budget, self.strategy, self.seed, self.deterministic,

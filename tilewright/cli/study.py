@@ -128,9 +128,9 @@ def _numbers(given: list[str] | None) -> list[int]:
 def _lab(
     runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: Children
 ) -> Lab:  # fmt: skip
+    from tilewright.plans.once import tune_once
     from tilewright.runtime.capacity import cores
     from tilewright.studies.lab import Lab
-    from tilewright.tuning.once import tune_once
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
         tune_once(problem, runtime, store, limit, families=families, children=children)

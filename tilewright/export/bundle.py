@@ -1,11 +1,9 @@
-"""What is exported of one kernel: its programs, buffers and launches; and the files made of them."""
+"""What is exported of one kernel: its programs, buffers and launches."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from tilewright import __version__, kernels
@@ -13,15 +11,22 @@ from tilewright.checking.inputs import stays_exact
 from tilewright.device import Device
 from tilewright.export import FORMAT
 from tilewright.kernels.bound import Bound, bound
-from tilewright.kernels.family import NO_KERNELS, Blueprint, Config, Family, Launch
+from tilewright.kernels.family import (
+    CONSTANT,
+    EXTRAS,
+    NO_KERNELS,
+    UNUSED_BYTES,
+    Blueprint,
+    Config,
+    Family,
+    Launch,
+)
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.untuned import pack
-from tilewright.plans.execution import UNUSED_BYTES
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
 
-_HERE = Path(__file__).parent
 PACKED = "packed"
 _OPERANDS = {
     "x": "input", "w": "filter", "bias": "bias", "z": "residual", "scale": "of the requantised output",
@@ -93,24 +98,8 @@ class Bundle:
         ``constant`` fills the constant memory of the first, as a ``Plan`` does.
         """
         if kernel in NO_KERNELS:
-            return {"zero": "", "constant": self.programs[0].name}[kernel]
+            return self.programs[0].name if kernel == CONSTANT else ""
         return next(p.name for p in self.programs if kernel in p.built.resources)
-
-    def files(self) -> dict[str, bytes]:
-        """Return every file by its name."""
-        from tilewright.export.header import header
-
-        found: dict[str, bytes] = {}
-        for program in self.programs:
-            about = f"// {self.problem} for {program.arch}: {self.config}; launches are in layer.h.\n"
-            found[f"{program.name}.{'cu' if self.cuda else 'cl'}"] = (about + program.source).encode()
-            if self.cuda:
-                found[f"{program.name}.cubin"] = program.built.binary
-        found["layer.h"] = header(self).encode()
-        found["layer.json"] = (json.dumps(self.document(), indent=1) + "\n").encode()
-        found["check.h"] = (_HERE / "check.h").read_bytes()
-        found["example.c"] = (_HERE / f"example_{'cuda' if self.cuda else 'opencl'}.c").read_bytes()
-        return found
 
     def document(self) -> dict[str, Any]:
         """Return everything but the sources, for ``layer.json``."""
@@ -162,7 +151,7 @@ def bundle(
     packer = pack(problem, device, plan) if plan.pack is not None else None
     blueprints = [*plan.programs, *([packer] if packer else [])]
     # In OpenCL constant memory is an argument's: there is nothing to fill.
-    launches = [one for one in plan.launches if device.is_cuda or one.kernel != "constant"]
+    launches = [one for one in plan.launches if device.is_cuda or one.kernel != CONSTANT]
     return Bundle(
         problem=problem, device=device, config=config, note=note,
         programs=tuple(_programs(blueprints, compiled, device)),
@@ -204,7 +193,7 @@ def _buffers(problem: Problem, plan: Blueprint) -> tuple[Buffer, ...]:
             layout = f" {layout}" if len(operand.shape) == 4 else ""
             about = f"{what}, {_sizes(operand.shape)}{layout}, {operand.dtype}"
             found.append(Buffer(name, operand.nbytes, False, about))
-        elif name != "scale":
+        elif name in EXTRAS:
             found.append(Buffer(name, UNUSED_BYTES, False, "bound, never read"))
     if plan.pack is not None:
         found.append(Buffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))

@@ -7,12 +7,13 @@ import math
 from tilewright import __version__
 from tilewright.export.bundle import Bundle
 from tilewright.kernels.bound import Bound
-from tilewright.kernels.family import Launch
+from tilewright.kernels.family import CONSTANT, ZERO, Launch
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.problem import STORED, Problem
+from tilewright.problem.epilogue import ACTIVATIONS
 
 _DTYPES = (*STORED, "i32")  # their numbers
-_ACTIVATIONS = {"": 0, "relu": 1, "leaky": 2, "silu": 3, "clamp": 4}
+_POOLING = ("POOL", "POOL_SIZE", "POOL_STRIDE", "POOL_PAD")
 
 _MAPPED = (
     "Where a launch has an image the first parameter is no pointer but a CUtensorMap, by value: what",
@@ -53,7 +54,7 @@ def _about(bundle: Bundle) -> str:
             "An OpenCL global size is grid * block; shared memory is declared in the source there, which is",
             "built with -cl-std=CL1.2.",
             *(_MAPPED if bundle.images else ()),
-            *(_CONSTANT if any(one.kernel == "constant" for one in bundle.run) else ()),
+            *(_CONSTANT if any(one.kernel == CONSTANT for one in bundle.run) else ()),
             "",
         )
     )
@@ -103,22 +104,19 @@ def _sizes(pr: Problem) -> str:
 
 
 def _epilogue(pr: Problem) -> str:
-    e = pr.epilogue
-    pool = e.pool
+    e, codes = pr.epilogue, pr.epilogue.defines("f32")
     scaled = "\n// Requantised: clamp(round(scale * y), -128, 127) of the y below.\n#define TW_SCALED"
     lines = [
         *([scaled] if pr.requantised else []),
         "\n// y = pool(act(alpha * conv + beta * z + bias)); act: "
-        + " ".join(f"{number} {name or 'none'}" for name, number in _ACTIVATIONS.items()),
+        + " ".join(f"{number} {name or 'none'}" for number, name in enumerate(ACTIVATIONS)),
         f"#define TW_ALPHA {e.alpha!r}",
         f"#define TW_BETA {e.beta!r}",
         f"#define TW_LOW {e.low!r}",
         f"#define TW_HIGH {e.high!r}",
-        f"enum {{ TW_HAS_BIAS = {int(e.bias)}, TW_HAS_Z = {int(e.add)}, TW_ACT = {_ACTIVATIONS[e.act]} }};",
-        "enum { TW_POOL = "  # none, max, avg
-        + (f"{1 if pool.kind == 'max' else 2}" if pool else "0")
-        + f", TW_POOL_SIZE = {pool.size if pool else 1}, TW_POOL_STRIDE = {pool.stride if pool else 1}"
-        + f", TW_POOL_PAD = {pool.pad if pool else 0} }};  // TW_POOL: 0 none 1 max 2 mean",
+        f"enum {{ TW_HAS_BIAS = {int(e.bias)}, TW_HAS_Z = {int(e.add)}, TW_ACT = {codes['ACT']} }};",
+        f"enum {{ {', '.join(f'TW_{name} = {codes[name]}' for name in _POOLING)} }};"
+        "  // TW_POOL: 0 none 1 max 2 mean",
     ]
     return "\n".join(lines)
 
@@ -199,7 +197,7 @@ def _image(image: TensorMap) -> str:
 
 def _row(bundle: Bundle, launch: Launch) -> str:
     program = bundle.program_of(launch.kernel)
-    kernel = f'"{program}", "{launch.kernel}"' if program else '0, "zero"'
+    kernel = f'"{program}", "{launch.kernel}"' if program else f'0, "{ZERO}"'
     grid, block = (", ".join(map(str, size)) for size in (launch.grid, launch.block))
     arguments = ", ".join(f"TW_BUF_{name.upper()}" for name in launch.args)
     image = ""

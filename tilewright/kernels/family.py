@@ -116,7 +116,9 @@ class Buffer:
 
 Values = dict[str, int]  # parameters of a config, by name
 MOST_PIXELS = 1 << 30
-NO_KERNELS = ("zero", "constant")  # names of launches that a runtime carries out by itself
+ZERO, CONSTANT = NO_KERNELS = ("zero", "constant")  # launches that a runtime carries out by itself
+EXTRAS = ("bias", "z")  # operands that kernels are given whether the problem has them or not
+UNUSED_BYTES = 64  # of what is bound and never touched
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
 
     Buffer names: x, w (packed), bias, z, scale, y, or a name in ``Blueprint.workspace``; something unused
-    is bound as a bias, z or scale that the problem does not have. Two names are no kernels: a launch of
+    is bound as a bias or z that the problem does not have. Two names are no kernels: a launch of
     ``zero`` fills its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into
     constant memory. A ``chained`` launch may take its place on the device while the kernel before it still
     runs: its kernel waits (CHAIN). With ``image`` the first argument is no address but the tensor map of

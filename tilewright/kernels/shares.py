@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.device import Device
-from tilewright.kernels.family import Buffer, Launch, Param, Rule
+from tilewright.kernels.family import ZERO, Buffer, Launch, Param, Rule
 from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, ceil_div
 from tilewright.problem import Problem
 
@@ -60,7 +60,7 @@ def zeros_before(device: Device, combine: int) -> tuple[Launch, ...]:
     """The launch that fills y with zeros for shares to be added to, where blocks do not do so (tile.h)."""
     if combine != ATOMIC or device.is_cuda:
         return ()
-    return (Launch("zero", (1, 1, 1), (1, 1, 1), ("y",)),)
+    return (Launch(ZERO, (1, 1, 1), (1, 1, 1), ("y",)),)
 
 
 def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch, ...]:

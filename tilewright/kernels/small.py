@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
@@ -197,7 +197,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     sz, combine = sizes(pr, cf), pool_apart(pr)
     shared = sz.shared_bytes(cf)
     blocks = _grid(device, sz, cf)
-    first = () if cf["f"] else (Launch("constant", (1, 1, 1), (1, 1, 1), ("w",)),)
+    first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
     main = Launch("small", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), shared)
     kp = sz.k_groups * cf["tk"]
     return Blueprint(

@@ -136,7 +136,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
     with Worker(Job(str(problem), device.backend, device.index)) as worker:
         try:
             worker.prepare()
-            return worker.run(config, level="full")
+            return worker.run(config, full=True)
         except TilewrightError as error:
             warn_once(f"tuned winners from elsewhere are not used: {error}", "verified")
             return None

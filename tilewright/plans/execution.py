@@ -8,14 +8,21 @@ from dataclasses import dataclass, replace
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels import family
-from tilewright.kernels.family import NO_KERNELS, Blueprint, Buffer, Config, Family, Launch
+from tilewright.kernels.family import (
+    CONSTANT,
+    EXTRAS,
+    NO_KERNELS,
+    UNUSED_BYTES,
+    Blueprint,
+    Buffer,
+    Config,
+    Family,
+    Launch,
+)
 from tilewright.kernels.untuned import pack
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
-
-EXTRAS = ("bias", "z", "scale")  # operands that a kernel is given whether the problem has them or not
-UNUSED_BYTES = 64  # of what is bound and never touched
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +55,7 @@ class Plan:
     ) -> None:
         """Compile, load and allocate the workspace; see ``make``."""
         self.runtime, self.problem, self.family, self.config = runtime, problem, family, config
-        slow = "" if why.note(problem) else str(getattr(runtime, "note", ""))  # of NumPy
+        slow = "" if why.note(problem) else runtime.note
         self.why = replace(why, remark=slow) if slow else why
         self.blueprint = family.blueprint(problem, runtime.device, config)
         self._lent: dict[Buffer, Memory] = {}  # what the variant for other arrays need not allocate
@@ -113,7 +120,7 @@ class Plan:
 
         What arrays need that are not aligned, each stream has for itself in any case.
         """
-        fills = any(launch.kernel == "constant" for launch in self.blueprint.launches)
+        fills = any(launch.kernel == CONSTANT for launch in self.blueprint.launches)
         return fills or self.workspace_bytes > 0
 
     def pack(self, w: Memory, stream: int | None = None) -> Memory:

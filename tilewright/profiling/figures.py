@@ -56,14 +56,14 @@ def limiter(
         return "not known: no counter of a pipe could be read"
     name = max(pipes, key=lambda key: pipes[key])
     if pipes[name] >= BUSY or not any(stalls.values()):
-        return f"{name}: {pipes[name]:.0f}% of its peak" + _mix(name, instructions)
+        return f"{name}: {pipes[name]:.0f}% of its peak" + mix(name, instructions)
     reason = max(stalls, key=lambda key: stalls[key])
     share = 100 * stalls[reason] / sum(stalls.values())
     busiest = f"no pipe is busier than {name}, {pipes[name]:.0f}%"
     return f"latency: {share:.0f}% of waiting warps wait for {reason}; {busiest}"
 
 
-def _mix(pipe: str, instructions: Mapping[str, float]) -> str:
+def mix(pipe: str, instructions: Mapping[str, float]) -> str:
     """Name what fills the issue slots."""
     if pipe != "issue slots" or not any(instructions.values()):
         return ""

@@ -6,7 +6,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
-from tilewright.profiling.figures import Figure, KernelProfile, Profile
+from tilewright.profiling.figures import Figure, KernelProfile, Profile, mix
 from tilewright.search.model import estimate
 
 # Facts of the model that are times: the pipe or memory that each stands for.
@@ -52,6 +52,4 @@ def _limiter(
         "multiply-adds": work.fma, "shared-memory loads": work.shared_loads,
         "global loads": work.global_loads, "staging": work.staging, "the epilogue": work.epilogue,
     }  # fmt: skip
-    total = sum(kinds.values())
-    ranked = sorted(kinds.items(), key=lambda item: -item[1])[:3]
-    return text + " (" + ", ".join(f"{kind} {100 * n / total:.0f}%" for kind, n in ranked if n) + ")"
+    return text + mix(name, kinds)

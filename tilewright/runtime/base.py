@@ -106,11 +106,13 @@ class Runtime(Protocol):
         device: facts and rates; calibrated rates if there are any in the cache.
         compiler: name and version of the compiler, part of every key.
         unified: whether a caller's NumPy array is used in place.
+        note: what a user should know of whatever runs there; empty: nothing.
     """
 
     device: Device
     compiler: str
     unified: bool
+    note: str
 
     def memory_bytes(self) -> int:
         """All memory of the device."""

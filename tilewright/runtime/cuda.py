@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.device.architectures import CHAINED
 from tilewright.errors import ArrayError, DeviceError, OutOfMemory, RunError
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.family import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.runtime import rates
 from tilewright.runtime.base import Array, Built, Loaded, Memory
 from tilewright.runtime.cuda_context import Context, Owned, in_context
@@ -56,6 +56,7 @@ class CudaRuntime:
     """
 
     unified = False
+    note = ""
 
     def __init__(self, index: int = 0) -> None:
         """Open the device's primary context."""
@@ -182,10 +183,10 @@ class CudaRuntime:
     ) -> None:
         """Enqueue one launch on a stream handle."""
         handle = self._stream if stream is None else stream
-        if launch.kernel == "zero":
+        if launch.kernel == ZERO:
             self._fill(memories[0], 0, handle)
             return
-        if launch.kernel == "constant":
+        if launch.kernel == CONSTANT:
             self._fill_constant(loaded, memories[0], handle)
             return
         try:

@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.device import Device, Rates
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, CompileError, OutOfMemory, how_to_get
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.family import ZERO, Blueprint, Launch
 from tilewright.kernels.reference import numpy_pool, numpy_sums
 from tilewright.kernels.requant import numpy_scaled
 from tilewright.kernels.source import full_source
@@ -112,7 +112,7 @@ class NumpyRuntime:
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
         """Compute at once."""
-        if launch.kernel == "zero":
+        if launch.kernel == ZERO:
             self.fill(memories[0], 0)
             return
         work = _convert if launch.kernel in CONVERSIONS else _compute
@@ -134,7 +134,8 @@ class NumpyRuntime:
 
     def versions(self) -> dict[str, str]:
         """Return NumPy's and Python's versions."""
-        return {"numpy": np.__version__, "python": platform.python_version(), "note": NOTE}
+        numpy, python = np.__version__, platform.python_version()
+        return {"numpy": numpy, "python": python, "compiler": self.compiler, "note": NOTE}
 
 
 def _convert(defines: dict[str, int], kernel: str, memories: Sequence[Memory]) -> None:

@@ -23,7 +23,7 @@ from tilewright.errors import (
     StoreError,
     how_to_get,
 )
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.family import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, forked, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
@@ -79,6 +79,8 @@ def devices() -> list[Any]:
 
 class OpenclRuntime:
     """One OpenCL device and one in-order queue."""
+
+    note = ""
 
     def __init__(self, index: int = 0, cpu: bool = False) -> None:
         """Open the device of an index, or the first CPU."""
@@ -218,10 +220,10 @@ class OpenclRuntime:
         """Enqueue one launch."""
         forked.refuse()
         try:
-            if launch.kernel == "zero":
+            if launch.kernel == ZERO:
                 self.fill(memories[0], 0)
                 return
-            if launch.kernel == "constant":
+            if launch.kernel == CONSTANT:
                 return  # the kernel takes the filter as an argument in constant memory
             kernel, work_items = loaded.kernels[launch.kernel], launch.work_items
             kernel.set_args(*[memory.handle for memory in memories])
@@ -279,6 +281,7 @@ class OpenclRuntime:
             "device": self.device.name,
             "platform": self._device.platform.version,
             "driver": self._device.driver_version,
+            "compiler": self.compiler,
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }

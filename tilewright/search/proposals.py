@@ -1,4 +1,4 @@
-"""What the tuner needs of strategies and of the store, and taking turns among strategies."""
+"""What the tuner asks of strategies, and taking turns among them."""
 
 from __future__ import annotations
 

@@ -175,11 +175,13 @@ class Store:
         They are those of another kernel source or compiler, imported ones, and shipped ones.
         """
         shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
-        hints = [record for record in shipped if record.deterministic >= deterministic]
-        for record, source, origin in self._ranked(problem, device_key, deterministic)[::-1]:
-            if origin == "imported" or not _same(record, source, source_key):
-                why = Origin.IMPORTED if origin == "imported" else Origin.OLDER
-                hints.insert(0, replace(record, context={**record.context, "origin": why}))
+        hints = [
+            replace(record, context={
+                **record.context, "origin": Origin.IMPORTED if origin == "imported" else Origin.OLDER
+            })
+            for record, source, origin in self._ranked(problem, device_key, deterministic)
+            if origin == "imported" or not _same(record, source, source_key)
+        ] + [record for record in shipped if record.deterministic >= deterministic]  # fmt: skip
         failed = self._failed(problem, device_key, source_key)
         first: dict[str, Record] = {}
         for record in hints:

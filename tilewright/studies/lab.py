@@ -13,7 +13,7 @@ from tilewright.bench.contest import Entered, offered
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.device import parse_selector
-from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
+from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import find
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
@@ -85,8 +85,6 @@ class Lab:
         Raises:
             TilewrightError: it cannot be run here; says why.
         """
-        if step.waits:
-            raise ConfigError(step.waits)
         problem = layer.at(self.quick, step.dtype)
         runtime = self._runtime(step)
         if step.peer:

@@ -34,7 +34,8 @@ class Layer:
     def at(self, quick: bool, dtype: str = "") -> Problem:
         """Return the problem at its full or its quick size, with another dtype where one is given."""
         text = self.quick if quick else self.problem
-        return Problem.parse(text.replace("-f32", f"-{dtype}") if dtype else text)
+        problem = Problem.parse(text)
+        return problem.with_dtype(dtype) if dtype else problem
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,11 @@ class Step:
         name: the source's name of it.
         what: what runs here, where the name does not say so.
         config: a config's text or name; else the best of ``family`` with the values of ``pin``.
-        family: the family to choose from; "all" is every one that races, "peers" the fastest peer.
+        family: the family to choose from; "all" is every one that races.
         pin: parameters and the values they may take; ``cpu_pin`` in its place on a CPU.
-        peer: a peer's name; ``cudnn-gemm`` is cuDNN's fastest GEMM.
+        peer: a peer's name; ``best`` is the fastest, ``cudnn-gemm`` cuDNN's fastest GEMM.
         dtype: replaces the layers' dtype.
         on: a device of its own, such as "cpu"; empty: the study's.
-        waits: what it waits for, if nothing here can run it yet.
         published: by layer ("" for all layers, "sum" for their sum) the source's figures, as it
             prints them: a time, and anything else beside.
     """
@@ -64,7 +64,6 @@ class Step:
     peer: str = ""
     dtype: str = ""
     on: str = ""
-    waits: str = ""
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def figures(self, layer: str) -> tuple[str, ...]:

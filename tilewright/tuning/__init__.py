@@ -1,1 +1,1 @@
-"""Search for the fastest right kernel: space, model, search, verify, measure, worker, tuner."""
+"""Search for the fastest right kernel: measure, worker, tuner."""

@@ -59,7 +59,7 @@ def _renewed(record: Record, row: Final) -> Record:
 
 def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
     """Verify and measure in full, each alone: one of them brought the worker or its inputs down."""
-    again = [replace(worker.run(Config.parse(r.config), level="full"), compile_s=r.compile_s) for r in chosen]
+    again = [replace(worker.run(Config.parse(r.config), full=True), compile_s=r.compile_s) for r in chosen]
     again.sort(key=lambda r: r.cold_us)
     return [_placed(r, number == 0 and r.is_right) for number, r in enumerate(again)]
 

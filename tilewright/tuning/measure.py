@@ -24,7 +24,9 @@ FEWEST = 6  # fewest samples whose range is a 95% interval of the median: 1 - 2 
 
 
 class Clock(Protocol):
-    """The part of a runtime that measures."""
+    """The part of a runtime that measures; ``unified``: on this host's cores."""
+
+    unified: bool
 
     def timed(self, run: Run, flush: bool) -> float:
         """Return the time of one run in us, after a reading flush of the caches."""
@@ -127,8 +129,7 @@ def measure(
     if not contestants:
         return {}
     limits = limits or Limits()
-    on_cpu = getattr(clock, "unified", False)
-    before = ticks() if on_cpu else (0, 0)
+    before = ticks() if clock.unified else (0, 0)
     times: dict[str, list[float]] = {name: [] for name in contestants}
     alive = list(contestants)
     order = random.Random(0)
@@ -143,7 +144,8 @@ def measure(
         if _settled(times, alive, done, limits):
             break
     found = {n: summary(times[n], _warm(contestants[n], clock, times[n], limits)) for n in contestants}
-    stolen, busy = (now - then for now, then in zip(ticks() if on_cpu else before, before, strict=True))
+    after = ticks() if clock.unified else before
+    stolen, busy = (now - then for now, then in zip(after, before, strict=True))
     return {n: replace(figure, stolen=stolen / busy if busy > 0 else 0.0) for n, figure in found.items()}
 
 

@@ -13,9 +13,8 @@ from tilewright import kernels
 from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
-from tilewright.kernels.family import NO_KERNELS, Blueprint, Config
+from tilewright.kernels.family import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Config
 from tilewright.kernels.untuned import pack
-from tilewright.plans.execution import EXTRAS, UNUSED_BYTES
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.runtime import Built, Runtime, open_runtime
@@ -42,7 +41,7 @@ class Trials:
         if job.facts is None or job.facts["backend"] != "cuda":
             self._runtime = open_runtime(job.kind, job.index)
             self.device = self._runtime.device
-            self.context = {**self._runtime.versions(), "compiler": self._runtime.compiler}
+            self.context = self._runtime.versions()
         else:
             self.device = Device.of(job.facts)
             self.context = {}
@@ -55,7 +54,7 @@ class Trials:
             self._verifier = Verifier(self._runtime, self.problem, self._job.seed)
             self._runtime.timed(lambda: None, True)
 
-    def run(self, config: Config, best_us: float, level: str) -> tuple[Record, bool]:
+    def run(self, config: Config, best_us: float, full: bool) -> tuple[Record, bool]:
         """Make a Record of a config; the flag says that the device is no longer to be trusted."""
         record = Record(
             problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
@@ -70,7 +69,7 @@ class Trials:
                 record, deterministic=plan.deterministic, registers=plan.registers,
                 workspace_bytes=plan.workspace_bytes, compile_s=plan.compile_s,
             )  # fmt: skip
-            return self._judge(record, candidate, best_us, level), self._spoilt()
+            return self._judge(record, candidate, best_us, full), self._spoilt()
         except ConfigError as error:
             return replace(record, outcome="constraints", reason=_line(error)), False
         except CompileError as error:
@@ -121,16 +120,16 @@ class Trials:
         figures = measure({name: c.run for name, c in candidates.items()}, self._runtime, limits)
         checks: dict[str, Check] = {}
         for name in ranking(figures):
-            checks[name] = self._check(candidates[name], "full", math.inf)
+            checks[name] = self._check(candidates[name], True, math.inf)
             if self._spoilt():
                 raise RunError(f"spoilt by {', '.join(candidates)}: {checks[name].reason}")
             if checks[name].ok:
                 break
         return [Final(name, figures[name], checks.get(name)) for name in candidates]
 
-    def _judge(self, record: Record, candidate: Candidate, best_us: float, level: str) -> Record:
+    def _judge(self, record: Record, candidate: Candidate, best_us: float, full: bool) -> Record:
         """Verify, then time, a candidate that compiled."""
-        check = self._check(candidate, level, max(HOPELESS * best_us, _LEAST_SLOW_US))
+        check = self._check(candidate, full, max(HOPELESS * best_us, _LEAST_SLOW_US))
         if not check.ok:
             return replace(record, outcome="correctness", check=check, reason=check.reason)
         self._stage("time")
@@ -140,9 +139,9 @@ class Trials:
             record, outcome="correct", check=check, measurement=figure, deterministic=deterministic
         )
 
-    def _check(self, candidate: Candidate, level: str, slow_us: float) -> Check:
+    def _check(self, candidate: Candidate, full: bool, slow_us: float) -> Check:
         assert self._verifier is not None
-        return self._verifier.check(candidate, level, self._stage, slow_us)
+        return self._verifier.check(candidate, full, self._stage, slow_us)
 
     def _time(self, candidate: Candidate, best_us: float) -> Measurement:
         assert self._runtime is not None

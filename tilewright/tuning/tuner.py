@@ -29,13 +29,11 @@ from tilewright.store.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.children import Children
-from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
+from tilewright.tuning.events import Comparing, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import ROUNDS, choose, compare
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.spending import Spending
 from tilewright.tuning.worker import Worker
-
-__all__ = ["Budget", "Event", "Records", "Strategy", "TuneResult", "tune"]
 
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)

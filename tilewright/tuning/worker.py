@@ -85,18 +85,18 @@ class Worker:
         """Change how long a stage may take before the child counts as hung."""
         self._allowances_s[stage] = seconds
 
-    def run(self, config: Config, best_us: float = math.inf, level: str = "quick") -> Record:
+    def run(self, config: Config, best_us: float = math.inf, full: bool = False) -> Record:
         """Run, verify and time one config; whatever happens to it is a Record.
 
         Args:
             config: the candidate.
             best_us: the time to beat: what is far slower is given up early.
-            level: "quick", or "full" to add the checks of NaN, infinity and the inputs.
+            full: add the checks of NaN, infinity and the inputs.
 
         Raises:
             RunError: if the child cannot even start.
         """
-        request = {"do": "trial", "config": str(config), "best_us": best_us, "level": level}
+        request = {"do": "trial", "config": str(config), "best_us": best_us, "full": full}
         try:
             answer = self._ask(request)
         except (Lost, Refused) as error:
@@ -301,7 +301,7 @@ class Desk:
             return asdict(self._trials.compile(Config.parse(request["config"])))
         if do == "trial":
             config = Config.parse(request["config"])
-            record, spoilt = self._trials.run(config, request["best_us"], request["level"])
+            record, spoilt = self._trials.run(config, request["best_us"], request["full"])
             return {"record": asdict(record), "spoilt": spoilt}
         assert do == "final", do
         configs = [Config.parse(text) for text in request["configs"]]
