@@ -196,6 +196,7 @@ class Family:
     races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
     exact: bool = True  # small integers give whole answers, bit by bit
+    widens: bool = True  # what only tensor cores multiply (tf32, f8) is computed in the plain dtype
     spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

@@ -71,6 +71,7 @@ class Hopper(Family):
     """Convolutions in f16, bf16, i8, tf32, accurate and f8 on sm_90a."""
 
     name = "hopper"
+    widens = False
     dtypes = ("f16", "bf16", "i8", "f8")  # and f32 where its math is not strict
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

@@ -54,6 +54,7 @@ class Mma(Family):
     """Convolution on tensor cores."""
 
     name = "mma"
+    widens = False
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

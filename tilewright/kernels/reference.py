@@ -25,6 +25,7 @@ class Reference(Family):
     """f64 sums straight from the formula; takes every problem, on every device."""
 
     name = "reference"
+    widens = False
     tunable = races = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

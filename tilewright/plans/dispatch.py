@@ -13,8 +13,9 @@ from traceback import clear_frames
 from typing import TYPE_CHECKING
 
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
+from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.plans.choices import REFERENCE, choices, stored
+from tilewright.plans.choices import choices, stored
 from tilewright.plans.execution import Plan
 from tilewright.plans.why import Missed, Origin, Why
 from tilewright.problem import DTYPES, Problem
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_PLANS = 256
 OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone
-OF_TENSOR_CORES = ("mma", "hopper")  # families
 
 _Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 
@@ -176,7 +176,7 @@ def _winner(
 
 def _instead(problem: Problem, config: Config) -> str:
     """Say what a kernel computes with, where that is another dtype or math than the problem's."""
-    if problem.kind in DTYPES or config.family in (*OF_TENSOR_CORES, REFERENCE.family):
+    if problem.kind in DTYPES or not family(config.family).widens:
         return ""
     kind = "i8+requant" if problem.requantised else problem.kind
     return f"{config.family} computes {kind} in {problem.plain.dtype}, without tensor cores"
