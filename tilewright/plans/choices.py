@@ -15,6 +15,7 @@ from tilewright.plans.why import UNSAID, Origin, Why
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
+from tilewright.search.space import usable
 from tilewright.store import Store
 from tilewright.store.sources import source_keys
 
@@ -35,8 +36,6 @@ def choices(
     if problem.n == 0:
         yield REFERENCE, UNSAID
         return
-    from tilewright.search.space import usable
-
     families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
     guess = Why(Origin.UNTUNED, verified=False)
     if store is not None and families:
@@ -54,27 +53,42 @@ def choices(
 
 
 def _stored(
-    problem: Problem, runtime: Runtime, store: Store, deterministic: bool, usable: list[Family]
+    problem: Problem, runtime: Runtime, store: Store, deterministic: bool, families: list[Family]
 ) -> Iterator[tuple[Config, Why]]:
-    keys = source_keys((f.name for f in usable), runtime.device.backend, runtime.compiler)
-    device = runtime.device.key
+    """Yield the store's winner, and hints that were right when verified here and now."""
+    tried, where = 0, (runtime.device, runtime.compiler)
     try:
-        best = _config(store.best(problem, device, deterministic, keys))
-        if best:
-            yield best, Why(Origin.STORED)
-        hints = store.hints(problem, device, deterministic, keys)
+        for config, origin in _known(problem, *where, store, deterministic, families):
+            if origin is Origin.STORED:
+                yield config, Why(origin)
+                continue
+            if (tried := tried + 1) > MOST_HINTS:
+                return
+            with _verifying:
+                record = verified(problem, runtime, config)
+            if record is None:
+                return
+            _remember(store, record)
+            if record.outcome == "correct" and record.deterministic >= deterministic:
+                yield config, Why(origin)
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
-        return
-    legal = [hint for hint in hints if _legal(hint, problem, runtime.device, usable)]
-    for hint in legal[:MOST_HINTS]:
-        with _verifying:
-            record = verified(problem, runtime, Config.parse(hint.config))
-        if record is None:
-            return
-        _remember(store, record)
-        if record.outcome == "correct" and record.deterministic >= deterministic:
-            yield Config.parse(hint.config), Why(Origin(hint.context["origin"]))
+
+
+def _known(
+    problem: Problem, device: Device, compiler: str, store: Store, deterministic: bool, families: list[Family]
+) -> Iterator[tuple[Config, Origin]]:
+    """Yield the store's winner, then legal hints, likeliest first; the store is asked as they are needed.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    keys = source_keys((family.name for family in families), device.backend, compiler)
+    if (best := store.best(problem, device.key, deterministic, keys)) and (config := _config(best)):
+        yield config, Origin.STORED
+    for hint in store.hints(problem, device.key, deterministic, keys):
+        if config := _legal(hint, problem, device, families):
+            yield config, Origin(hint.context["origin"])
 
 
 def _remember(store: Store, record: Record) -> None:
@@ -91,37 +105,28 @@ def foreseen(
 
     The store's winner, those shipped or imported, the model's choices, the reference.
     """
-    from tilewright.search.space import usable
-
     families, _ = usable(pick(FAMILIES, ()), problem, device)
-    keys = source_keys((family.name for family in families), device.backend, compiler)
-    best = _config(store.best(problem, device.key, deterministic, keys))
-    if best:
-        yield best, Why(Origin.STORED)
-    for hint in store.hints(problem, device.key, deterministic, keys):
-        if _legal(hint, problem, device, families):
-            yield Config.parse(hint.config), Why(Origin(hint.context["origin"]), verified=False)
+    for config, origin in _known(problem, device, compiler, store, deterministic, families):
+        yield config, Why(origin, verified=origin is Origin.STORED)
     for config in ranked_for(problem, device, families, deterministic):
         yield config, Why(Origin.MODEL, verified=False)
     yield REFERENCE, Why(Origin.REFERENCE)
 
 
-def _config(record: Record | None) -> Config | None:
+def _config(record: Record) -> Config | None:
     """Return the config of a record; none if its text, made by hand, cannot be read."""
     with suppress(ConfigError):
-        return Config.parse(record.config) if record else None
+        return Config.parse(record.config)
     return None
 
 
-def _legal(hint: Record, problem: Problem, device: Device, usable: list[Family]) -> bool:
-    """Whether a config that came from elsewhere keeps the rules on this very device."""
-    try:
+def _legal(hint: Record, problem: Problem, device: Device, families: list[Family]) -> Config | None:
+    """Return a config that came from elsewhere if it keeps the rules on this very device."""
+    with suppress(ConfigError, StopIteration):
         config = Config.parse(hint.config)
-        family = next(f for f in usable if f.name == config.family)
-        family.check(problem, device, config)
-    except (ConfigError, StopIteration):
-        return False
-    return True
+        next(f for f in families if f.name == config.family).check(problem, device, config)
+        return config
+    return None
 
 
 def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | None:
@@ -183,7 +188,5 @@ def settled(
 
 def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[str, str]:
     """Return the source key of each of these families that takes the problem."""
-    from tilewright.search.space import usable
-
     known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
     return source_keys((family.name for family in known), runtime.device.backend, runtime.compiler)
