@@ -236,3 +236,15 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(outputs, "check", stopped)
     assert main(["doctor"]) == 130
     assert capsys.readouterr().err.startswith("stopped before the end; ")
+
+
+@pytest.mark.parametrize("family", ["direct", "winograd4"])
+def test_a_layer_may_be_run_and_explained_by_one_family(
+    family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if open_runtime("cpu").device.backend == "numpy":
+        pytest.skip("no OpenCL")
+    layer = "n1c16h12w11k16r3s3p1-f32"
+    for command in ("run", "explain"):
+        assert main([command, layer, "--device", "cpu", "--family", family, "--json", "-"]) == 0
+        assert f"{family}:" in capsys.readouterr().out

@@ -121,6 +121,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"explain {GOOD} --device cpu --config fourier:tk=1", ["winograd", "direct"]),
     (f"explain {GOOD} --device cpu --config direct:frob=1", ["direct:frob=1"]),
     (f"run {GOOD} --device cpu --config direct:tk=;rm", ["tk="]),
+    (f"run {GOOD} --config direct:tk=1 --family direct", ["--family direct", "give one of them"]),
+    (f"explain {GOOD} --device cpu --family gem", ["gem", "gemm"]),
     (f"run {GOOD} --config toy:no-tilling", ["toy:no-tilling", "toy:no-tiling, toy:shared-tile"]),
     (f"explain {GOOD} --config gemm:naive", ["gemm:naive", "other layers", "toy:unroll-pragma"]),
     ("run n1c4h5w5k4r3s3p1g2-f32 --config toy:no-tiling", ["fit n1c4h5w5k4r3s3p1g2-f32: none"]),

@@ -20,6 +20,7 @@ def explain(
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
     config: options.ConfigText = None,
+    family: options.Families = None,
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
@@ -30,7 +31,7 @@ def explain(
     runner-up, and whether it is within noise.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = options.config(config, problem)
+    given = options.config_or_families(config, family, problem)
     outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     from tilewright.report.explanation import sections, tables
@@ -39,7 +40,9 @@ def explain(
     emit(tables(found), dict(found), json_file)
 
 
-def _subject(problem: Problem, runtime: Runtime, given: Config | None, deterministic: bool) -> Subject:
+def _subject(
+    problem: Problem, runtime: Runtime, given: Config | tuple[str, ...], deterministic: bool
+) -> Subject:
     from tilewright.kernels import family
     from tilewright.report.explanation import Subject
     from tilewright.search.model import estimate

@@ -182,14 +182,14 @@ def measure_once(runtime: Runtime) -> None:
 
 
 def chosen(
-    problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | None = None
+    problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | tuple[str, ...] = ()
 ) -> tuple[Config, Why]:
-    """The config of --config, else what a user of the library would run; and why it is that one."""
-    if given:
+    """The config that is given, else what a user of the library would run, of given families; and why."""
+    if isinstance(given, Config):
         return given, Why(Origin.NAMED)
     from tilewright.plans.dispatch import dispatch
 
-    plan = dispatch(problem, runtime, store(remembers=False), deterministic)
+    plan = dispatch(problem, runtime, store(remembers=False), deterministic, given)
     return plan.config, plan.why
 
 
@@ -254,6 +254,13 @@ def config(text: str | None, problem: Problem) -> Config | None:
     from tilewright.kernels.named import find
 
     return None if text is None else find(text, problem)
+
+
+def config_or_families(text: str | None, names: str | None, problem: Problem) -> Config | tuple[str, ...]:
+    """Read --config and --family, of which one at most may be given."""
+    if text is not None and names is not None:
+        raise OptionError(f"--config {text} and --family {names}: give one of them")
+    return config(text, problem) or families(names)
 
 
 def families(text: str | None) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ def profile(
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
     config: options.ConfigText = None,
+    family: options.Families = None,
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
@@ -28,7 +29,7 @@ def profile(
     """
     named = options.layer(layer, dtype, layout)
     problem = named.problem
-    given = options.config(config, problem)
+    given = options.config_or_families(config, family, problem)
     outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "profile")

@@ -24,17 +24,18 @@ def run(
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
     config: options.ConfigText = None,
+    family: options.Families = None,
     deterministic: options.Deterministic = False,
     seed: options.Seed = 0,
     json_file: options.JsonFile = None,
 ) -> None:
     """Check the kernel of one layer, and time it.
 
-    It is the winner, else the model's choice, or what --config names.
+    It is the winner, else the model's choice, or what --config or --family names.
     """
     named = options.layer(layer, dtype, layout)
     problem = named.problem
-    given = options.config(config, problem)
+    given = options.config_or_families(config, family, problem)
     outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "run")
