@@ -1,0 +1,38 @@
+// What the gemm kernel does with its sums: where a thread's outputs lie, and how one is finished. OUTS outputs of a
+// thread are runs of OUT neighbours in y: channels of a pixel in nhwc, pixels of a channel in nchw.
+
+// Output g of a thread: OUT neighbours in y, from channel out_k and pixel out_px of the block tile on.
+INLINE int out_k(Lane me, int g) { return me.k + (Y_NHWC ? g / PT * (4 * LK) : g / TP / 4 * (4 * LK) + g / TP % 4); }
+INLINE int out_px(Lane me, int g) {
+    return me.px + (Y_NHWC ? g % PT / VECTOR * (LP * VECTOR) + g % VECTOR : g % TP * (LP * VECTOR));
+}
+INLINE void pick(float v[OUT], vec acc[KT][TP], int g) {
+    float one[VECTOR];
+    UNROLL for (int i = 0; i < OUT; i++) {
+        vec_unpack(one, Y_NHWC ? acc[g / PT * 4 + i][g % PT / VECTOR] : acc[g / TP][g % TP]);
+        v[i] = one[Y_NHWC ? g % VECTOR : i];
+    }
+}
+#define STORE_OUT(to, v)                  \
+    do {                                  \
+        if (OUT == 4) store4(to, v);      \
+        else vec_store(to, vec_pack(v));  \
+    } while (0)
+
+// Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
+INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int px,
+                       float v[OUT]) {
+    k += at.k0, px += at.q0;
+    const int group = at.group * K, whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
+    y += SHARE_AT(at);
+    UNROLL for (int i = 0; i < OUT; i++) {
+        int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
+        if (whole && (Y_VECTOR || (ki < K && pi < PIXELS))) {
+            offset_t to = y_at(group + ki, pi);
+            if (EPILOGUE_HERE) v[i] = before_pool(v[i], bias, group + ki, z, to);
+            if (COMBINE == ATOMIC) atomic_add(y + to, v[i]);
+            else if (!Y_VECTOR) y[to] = v[i];
+        }
+    }
+    if (Y_VECTOR && whole) STORE_OUT(y + y_at(group + k, px), v);
+}
