@@ -17,6 +17,7 @@ H100 = for_architecture("sm_90")
 LARGE = {  # families that take a layer but for its size: of that many images, or filters of the whole image
     "n{}c64h128w128k64r3s3p1-f32": ("direct", "winograd", "winograd4", "im2col", "textbook"),
     "n{}c64h128w128k64r1s1-f32": ("gemm",),
+    "n{}c1024h128w128k1024r1s1-f32": ("strassen", "strassen2"),
     "n{}c64h128w128k64r3s3p1g64-f32": ("grouped",),
     "n{}c3h128w128k8r3s3p1-f32": ("small",),
     "n{}c3h128w128k8r5s5p2-f32": ("winograd_rows",),

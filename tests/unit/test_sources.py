@@ -24,13 +24,16 @@ H100 = for_architecture("sm_90")
 NAMES = [family.name for family in FAMILIES]
 ALL = set(NAMES)
 OF_DIRECT = {"direct", "winograd4", "winograd8", "adapted", "reference"}  # two are of others' modules
-OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8"}
+OF_STRASSEN = {"strassen", "strassen2"}
+OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8"} | OF_STRASSEN
 # What changes, and whose answers hang on it: in CUDA, in OpenCL.
 CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("kernels/direct.cu", OF_DIRECT, OF_DIRECT),
     ("kernels/direct_work.py", OF_DIRECT, OF_DIRECT),
     ("kernels/winograd.cu", {"winograd"}, {"winograd"}),
     ("kernels/gemm.cu", OF_GEMM, OF_GEMM),
+    ("kernels/strassen.h", OF_STRASSEN, OF_STRASSEN),
+    ("kernels/strassen_pack.cu", OF_STRASSEN, OF_STRASSEN),
     ("kernels/points.h", ALL, ALL),  # the packing of filters has them
     ("kernels/hopper_send.h", {"hopper"}, {"hopper"}),
     ("kernels/nhwc.cu", {"mma", "hopper"}, {"mma", "hopper"}),
@@ -105,7 +108,7 @@ def test_a_change_is_seen_by_those_whose_answers_hang_on_it_and_no_others(packag
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_what_makes_a_blueprint_and_all_that_it_compiles_is_in_the_key(family: Any) -> None:
     texts = ["n1c64h14w14k64r3s3p1", "n1c64h14w14k64r1s1", "n1c256h1w1k64r1s1", "n1c64h14w14k64r3s3p1g64"]
-    texts += ["n4c1h28w28k6r5s5", "n1c64h14w14k64r5s5p2"]
+    texts += ["n4c1h28w28k6r5s5", "n1c64h14w14k64r5s5p2", "n1c1024h32w32k1024r1s1"]
     kinds = ["-f32+bias+relu", "-f16-nhwc", "-accurate-nhwc", "-tf32", "-f8-nhwc", "-i8-nhwc+requant"]
     problems = [Problem.parse(text + kind) for text in texts for kind in kinds]
     taken = [problem for problem in problems if family.refuses(problem, H100) is None]

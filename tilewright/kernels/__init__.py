@@ -15,14 +15,15 @@ from tilewright.kernels.hopper import Hopper
 from tilewright.kernels.im2col import Im2col
 from tilewright.kernels.mma import Mma
 from tilewright.kernels.small import Small
+from tilewright.kernels.strassen import Strassen, Strassen2
 from tilewright.kernels.textbook import Textbook
 from tilewright.kernels.winograd import Winograd
 from tilewright.kernels.winograd4 import Winograd4, Winograd8
 from tilewright.kernels.winograd_rows import WinogradRows
 
 FAMILIES: tuple[Family, ...] = (
-    Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Gemv(), Grouped(),
-    Small(), Mma(), Hopper(), Adapted(), Textbook(), AnyReference(),
+    Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),
+    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Adapted(), Textbook(), AnyReference(),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tilewright.device import Device
+from tilewright.kernels.batch import batch, between
 from tilewright.kernels.bound import bare
 from tilewright.kernels.direct import Direct
 from tilewright.kernels.direct_cpu import WORKERS
@@ -40,11 +41,8 @@ def products(pr: Problem, side: int, slab: int = 0, cores: bool = False) -> Prob
 
     They are those of ``slab`` rows of tiles; on CPU cores in the layouts that their kernel is best at.
     """
-    tiles, elements = ceil_div((slab or _rows(pr, side)) * _columns(pr, side), 4) * 4, side * side
-    return Problem(
-        n=1, c=elements * pr.c, h=1, w=tiles, k=elements * pr.k, r=1, s=1, groups=elements,
-        layout_in="nchw" if cores else pr.layout_in, layout_out="nhwc" if cores else pr.layout_out,
-    )  # fmt: skip
+    layouts = ("nchw", "nhwc") if cores else (pr.layout_in, pr.layout_out)
+    return batch(side * side, pr.c, pr.k, (slab or _rows(pr, side)) * _columns(pr, side), *layouts)
 
 
 class Winograd4(Family):
@@ -191,9 +189,10 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
     last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1),
                   ("products", "bias", "z", "y", "drawn"), chained=True)
-    more = (replace(first, chained=True), *_middle(inner), last) * (slabs - 1)
+    middle = between(inner, "tiles", "products")
+    more = (replace(first, chained=True), *middle, last) * (slabs - 1)
     return Blueprint(
-        source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *_middle(inner), last, *more),
+        source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last, *more),
         packed_bytes=inner.packed_bytes, pack=_packing(inner, side),
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 4 * (slabs > 1), zeroed=True), *inner.workspace),
@@ -219,7 +218,7 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
     return Blueprint(
         source="winograd4_cpu.cu", defines=tuple(defines.items()),
-        launches=(first, *_middle(inner), last) * ceil_div(_rows(pr, side), slab),
+        launches=(first, *between(inner, "tiles", "products"), last) * ceil_div(_rows(pr, side), slab),
         packed_bytes=inner.packed_bytes, pack=_packing(inner, side),
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 12, zeroed=True), *inner.workspace),
@@ -229,12 +228,3 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
 
 def _packing(inner: Blueprint, side: int) -> tuple[tuple[str, int], ...]:
     return (*(inner.pack or ()), ("PACK_WINOGRAD", 2), ("PACK_POINTS", side))
-
-
-def _middle(inner: Blueprint) -> list[Launch]:
-    """The launches of the matrix products, between the transforms."""
-    names = {"x": "tiles", "y": "products"}
-    return [
-        replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
-        for one in inner.launches
-    ]

@@ -1,0 +1,124 @@
+"""The strassen and strassen2 families: large matrix products by 7/8 or 49/64 of the multiplications.
+
+Three launches: sums of blocks of the input, 7 or 49 products of half or a quarter of the sides by the kernel
+of the gemm family, and the blocks of the output from them. The sums of blocks of the filter are packed.
+Source: V. Strassen, "Gaussian Elimination is not Optimal", Numer. Math. 13, 354-356, 1969.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tilewright.device import Device
+from tilewright.kernels.batch import batch, between
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.kernels.gemm import Gemm
+from tilewright.kernels.limits import no_gpu
+from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.untuned import sizes
+from tilewright.kernels.work import Work
+from tilewright.problem import Problem
+
+THREADS = 128  # of the kernels that transform
+FEWEST = 1024  # channels and pixels of the product: what smaller ones save, the two launches more take
+MOST_BYTES = 2 << 30  # of workspace
+GEMM = Gemm()
+
+
+class Strassen(Family):
+    """Strassen's algorithm, its matrix products by the kernel of the gemm family.
+
+    Attributes:
+        depth: levels of it.
+    """
+
+    name = "strassen"
+    depth = 1
+    spreads_nonfinite = True
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take large matrix products, on a GPU."""
+        if reason := no_gpu(device) or super().refuses(problem, device):
+            return reason
+        pr = problem
+        if (pr.r, pr.s, pr.stride) != (1, 1, (1, 1)) or any(pr.pad) or pr.groups != 1:
+            return "it is no single matrix product: 1x1, stride 1, no padding, one group"
+        if pr.epilogue.pool:
+            return "the outputs of a pool's window lie in different blocks"
+        if min(pr.c, pr.k, pr.n * pr.h * pr.w) < FEWEST:
+            return f"it pays from {FEWEST:,} channels in, channels out and pixels on"
+        half = self.inner(problem, device)
+        if (held := half.x_bytes + half.y_bytes) > MOST_BYTES:
+            return f"it takes {held / 2**30:.1f} GiB of workspace, more than {MOST_BYTES >> 30}"
+        return GEMM.refuses(half, device)
+
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        """The matrix products: of blocks whose sides are whole quads."""
+        pr = problem
+        sides = (pr.c, pr.k, pr.n * pr.h * pr.w)
+        c, k, pixels = (ceil_div(side, 4 << self.depth) * 4 for side in sides)
+        return batch(7**self.depth, c, k, pixels, pr.layout_in, pr.layout_out)
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables of the matrix products."""
+        return GEMM.params(self.inner(problem, device), device)
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        """State what the device and the kernel of the matrix products forbid."""
+        return GEMM.rules(device)
+
+    def multiplies(self, problem: Problem) -> float:
+        """Seven for eight at each level."""
+        return math.pow(7 / 8, self.depth)
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out the sums of the input, the matrix products, and the blocks of the output."""
+        pr, half = problem, self.inner(problem, device)
+        inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
+        run_in = _run(pr, pr.c, pr.layout_in, aligned)
+        run_out = _run(pr, pr.k, pr.layout_out, aligned)
+        blocks = dict(DEPTH=self.depth, BLOCK_C=half.cg, BLOCK_K=half.kg)
+        defines = sizes(pr) | blocks | dict(
+            BLOCK_T=half.w, THREADS=THREADS, RUN_IN=run_in, RUN_OUT=run_out,
+            OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
+        )  # fmt: skip
+        count_in = ceil_div(half.cg * half.w // run_in, THREADS)
+        count_out = ceil_div(half.kg * half.w // run_out, THREADS)
+        first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "sums"))
+        last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1),
+                      ("products", "bias", "z", "y"), chained=True)  # fmt: skip
+        return Blueprint(
+            source="strassen.cu", defines=tuple(defines.items()),
+            launches=(first, *between(inner, "sums", "products"), last), packed_bytes=inner.packed_bytes,
+            pack=(*(inner.pack or ()), *blocks.items()), packer="strassen_pack.cu",
+            workspace=(Buffer("sums", half.x_bytes), Buffer("products", half.y_bytes), *inner.workspace),
+            parts=(replace(inner, launches=(), workspace=()),),
+        )  # fmt: skip
+
+    def work(self, problem: Problem, device: Device, config: Config) -> Work:
+        """Count the matrix products, and what the transforms move."""
+        half = self.inner(problem, device)
+        work = GEMM.work(half, device, config)
+        moved = problem.x_bytes + half.x_bytes + half.y_bytes + problem.y_bytes
+        return replace(work, more_launches=2, more_bytes=float(moved))
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        """That of the products, three times as long for each level, and the sums of blocks.
+
+        Of independent numbers of one size, the squared error of an output is three times that of a plain sum.
+        """
+        products = GEMM.chain(self.inner(problem, device), device, config)
+        return int(3**self.depth) * products + 6 * self.depth
+
+
+def _run(pr: Problem, channels: int, layout: str, aligned: bool) -> int:
+    """Neighbours that a thread takes at once: channels in nhwc, pixels in nchw."""
+    return 4 if aligned and (channels if layout == "nhwc" else pr.h * pr.w) % 4 == 0 else 1
+
+
+class Strassen2(Strassen):
+    """The same, two levels deep."""
+
+    name = "strassen2"
+    depth = 2
