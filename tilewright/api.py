@@ -86,8 +86,8 @@ def conv2d(
             or its word of a problem string, such as "leaky0.1".
         pool: None, a ``Pool``, or its word of a problem string: "maxpool2", "maxpool3u2p1", "avgpool7".
         stride: of the filter: one number, or (height, width).
-        padding: zeros around x: one number, (height, width), (top, bottom, left, right), or "same"
-            for ceil(size / stride) outputs.
+        padding: zeros around x: one number, (height, width), (top, bottom, left, right), "same" for
+            ceil(size / stride) outputs, or "valid" for none.
         dilation: step between filter taps: one number, or (height, width).
         groups: independent slices of C and K.
         out: array to write; None: a new one of x's library, laid out as x is.
@@ -148,7 +148,8 @@ def plan(
         deterministic: only kernels that give the same bits each time.
         config: a kernel of your own choice, a Config, its text ``"direct:..."`` or a name of
             ``tilewright configs``; None: the fastest known.
-        family: the fastest known kernel of this family; None: of all.
+        family: the fastest known kernel of this family, or of all ``"plain"`` ones: no Winograd, no Strassen;
+            None: of all.
         store: where winners are kept; None: your own, and those that are shipped.
 
     Returns:
@@ -203,8 +204,8 @@ def tune(
         strategy: "model" (ranked by the model), "local", "random" or "all".
         seed: of the strategy and of the inputs.
         deterministic: only kernels that give the same bits each time.
-        families: names of those to search, ``"direct"`` or ``["direct", "gemm"]``; none: all that take the
-            layer.
+        families: names of those to search, ``"direct"`` or ``["direct", "gemm"]``; ``"plain"``: all but
+            Winograd and Strassen; none: all that take the layer.
         store: where outcomes are kept; None: your own.
         progress: told each event; see ``tilewright.tuning.events``.
         again: search on, though a search of these families has stored its winner.

@@ -18,7 +18,7 @@ from tilewright.runtime import Runtime, open_runtime
 
 ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
-PADDINGS = 'an integer, (height, width), (top, bottom, left, right) or "same"'
+PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "valid"'
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
@@ -56,11 +56,13 @@ def pair(name: str, value: object) -> Pair:
 
 
 def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) -> Pad:
-    """Read a padding; "same" gives ceil(extent / stride) outputs, the odd row or column at the end.
+    """Read a padding: "same" gives ceil(extent / stride) outputs, the odd row or column at the end.
 
     Raises:
         ProblemError: it is none of the forms of ``PADDINGS``, or negative.
     """
+    if isinstance(value, str) and value == "valid":
+        return 0, 0, 0, 0
     if isinstance(value, str) and value == "same":
         total = [
             max((-(-e // u) - 1) * u + d * (t - 1) + 1 - e, 0)

@@ -33,6 +33,7 @@ from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
 from tilewright.runtime.opencl import OPTIONS
 from tilewright.search.space import Space
+from tilewright.search.strategies import rank
 
 GPU = dict(
     lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048, max_threads=1024,
@@ -99,8 +100,16 @@ SHAPES = (
     "n2c17h15w14k18r7s7p3-f32-nhwc+bias",  # and of 2x2, of 8x8 inputs
     "n2c16h12w16k19r7s7p3-f32+add",
     "n1c19h11w12k17r5s5p2-f32-nchw2nhwc+alpha0.5+silu",
+    "n1c42h9w8k38r1s1-f32+alpha0.5+leaky0.5",  # products whose blocks are not whole
+    "n3c37h3w7k45r1s1-f32-nhwc+bias+silu",
 )
 COUNT, SAMPLES = 2, 60  # configs of a family on a shape, chosen of so many
+
+
+@pytest.fixture(autouse=True)
+def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Strassen's algorithm take products that it does not pay for."""
+    monkeypatch.setattr("tilewright.kernels.strassen.FEWEST", 16)
 
 
 @pytest.fixture
@@ -211,6 +220,26 @@ def test_slabs_that_do_not_divide_the_tiles(
     slabs = [[run.kernel for run in p.blueprint.launches].count("transform_input") for p in (whole, plan)]
     assert slabs[0] == 1 < slabs[1]
     _agrees(plan)
+
+
+@pytest.mark.parametrize("device", ("cpu", "cuda"))
+@pytest.mark.parametrize("name", ("strassen", "strassen2"))
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n3c37h4w4k41r1s1-f32-nchw2nhwc+bias",
+        "n1c64h4w8k32r1s1-f32-nhwc2nchw+add",
+        "n2c129h9w13k70r1s1-f32+relu",
+    ),
+)
+def test_strassens_algorithm(device: str, name: str, text: str, runtime: Runtime) -> None:
+    """Blocks that do not divide the product, runs of four neighbours and single numbers, in every layout."""
+    problem, kind = Problem.parse(text), family_of(name)
+    configs = [rank(problem, runtime.device, kind, 1)[0][0]] if runtime.device.is_cuda else []
+    for config in configs or _configs(kind, problem, runtime):
+        plan = Plan.make(runtime, problem, config)
+        for shift in (0, 4):
+            _agrees(plan, shift)
 
 
 @pytest.mark.parametrize("text", ("n1c40h9w8k36r1s1-f32-nhwc+bias", "n2c64h7w5k70r1s1-f32+add"))

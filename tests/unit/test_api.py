@@ -42,6 +42,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("n2c4h7w9k6r3s2p1x2u2d2x1-f32", {"padding": (1, 2), "stride": 2, "dilation": [2, 1]}),
     ("n2c4h7w9k6r3s2p0.2.1.3u3x1-f32", {"padding": (0, 2, 1, 3), "stride": (3, 1)}),
     ("n2c4h7w9k6r3s2p1.1.0.1-f32", {"padding": "same"}),
+    ("n2c4h7w9k6r3s2u2-f32", {"padding": "valid", "stride": 2}),
     ("n2c4h7w9k6r3s2p1.1.0.0u2x3-f32", {"padding": "same", "stride": (2, 3)}),
     ("n2c4h7w9k6r3s2p2.2.1.1d2-f32", {"padding": "same", "dilation": 2}),
     ("n2c4h7w9k6r3s2p1-f32", {"padding": np.int64(1), "stride": np.int32(1)}),

@@ -197,7 +197,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         ProblemError,
         r"padding=\(1, 1, 1\).*top, bottom, left, right",
     ),
-    "padding valid": (conv(padding="valid"), ProblemError, "padding='valid'.*\"same\""),
+    "padding full": (conv(padding="full"), ProblemError, "padding='full'.*\"same\" or \"valid\""),
     "padding SAME": (conv(padding="SAME"), ProblemError, "padding='SAME'"),
     "padding pairs": (conv(padding=((1, 1), (1, 1))), ProblemError, r"padding=\(\(1, 1\)"),
     "padding array": (conv(padding=np.ones(2)), ProblemError, "padding="),

@@ -60,7 +60,7 @@ ORDER = (
     ("arguments", "plans.layer", "plans.once"),
     ("api", "export", "profiling"),
     ("peers",),
-    ("bench.contest", "bench.race"),
+    ("bench.contest", "bench.race", "bench.provenance"),
     ("bench",),
     ("studies",),
     ("report",),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tilewright.bench.contest import deviation, offered
+from tilewright.bench.provenance import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.calibrate import outdone
@@ -174,11 +171,8 @@ class Bench:
         peaks = {problem.kind: peak_tflops(device, problem.kind) for problem in problems}
         floors = [floor_us(problem, device) for problem in problems]  # the rates may have risen since
         return {
-            "device": {
-                **asdict(device), "key": device.key, **self.runtime.versions(), "peak_tflops": peaks,
-            },
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": commits(before),
+            "device": {**device_of(self.runtime), "peak_tflops": peaks},
+            "date": now(), "commit": commits(before),
             "protocol": self.protocol(budget),
             "rows": [replace(row, floor_us=us).to_json() for row, us in zip(rows, floors, strict=True)],
         }  # fmt: skip
@@ -241,28 +235,3 @@ def _timed(figure: OurFigure, measured: Mapping[str, Measurement]) -> OurFigure:
         figure, cold_us=kernels.cold_us, call_us=call_us, warm_us=kernels.warm_us, ci95_us=kernels.ci95_us,
         stolen=kernels.stolen,
     )  # fmt: skip
-
-
-def commits(before: str) -> str:
-    """Return the commits that results are of: those of earlier runs, and this one."""
-    return ", ".join(filter(None, dict.fromkeys([*before.split(", "), commit()])))
-
-
-@lru_cache(maxsize=1)
-def commit() -> str:
-    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none.
-
-    A copy that is installed within some other checkout has none.
-    """
-    root = Path(__file__).resolve().parents[2]
-    try:
-        if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root:
-            return ""
-        return _git(root, "describe", "--always", "--dirty", "--abbrev=12")
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _git(folder: Path, *command: str) -> str:
-    how: dict[str, Any] = dict(capture_output=True, text=True, timeout=10, check=True)
-    return str(subprocess.run(["git", "-C", str(folder), *command], **how).stdout).strip()

@@ -73,7 +73,11 @@ Resume = Annotated[
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]
 Families = Annotated[
     str | None,
-    typer.Option("--family", metavar="NAMES", help="Only these families of kernels: direct, or direct,gemm."),
+    typer.Option(
+        "--family",
+        metavar="NAMES",
+        help="Only these families of kernels: direct, or direct,gemm; plain: all but Winograd and Strassen.",
+    ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Search on, though a winner is known.")]
 Strategy = Annotated[

@@ -27,6 +27,9 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
+PLAIN = "plain"  # stands for all that race and sum up the formula's own products
+
+
 def family(name: str) -> Family:
     """Return the family of a name.
 
@@ -39,14 +42,17 @@ def family(name: str) -> Family:
 def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
     """Return the families of the names, or of one; where no name is given, those that race.
 
+    The name ``plain`` stands for those of them that are (``Family.plain``): no Winograd, no Strassen.
+
     Raises:
         ConfigError: if there is none of a name.
     """
-    known = {family.name: family for family in families}
+    racing = [family for family in families if family.races]
+    known = {family.name: [family] for family in families} | {PLAIN: [one for one in racing if one.plain]}
     names = (names,) if isinstance(names, str) else names
     for name in names:
         if name not in known:
             raise ConfigError(f"family {name!r}: known are {', '.join(known)}")
     if names:
-        return [known[name] for name in dict.fromkeys(names)]
-    return [family for family in families if family.races]
+        return list(dict.fromkeys(family for name in names for family in known[name]))
+    return racing

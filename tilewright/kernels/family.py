@@ -197,7 +197,9 @@ class Family:
     dtypes: tuple[str, ...] = ("f32",)
     exact: bool = True  # small integers give whole answers, bit by bit
     widens: bool = True  # what only tensor cores multiply (tf32, f8) is computed in the plain dtype
-    spreads_nonfinite: bool = False  # a NaN or infinity in x may reach outputs that it has no part in
+    # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
+    # or an infinity in x may reach outputs that it has no part in.
+    plain: bool = True
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Say why the family cannot take the problem on the device; None if it can.

@@ -35,7 +35,7 @@ class Strassen(Family):
 
     name = "strassen"
     depth = 1
-    spreads_nonfinite = True
+    plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take large matrix products, on a GPU."""
@@ -81,7 +81,6 @@ class Strassen(Family):
         blocks = dict(DEPTH=self.depth, BLOCK_C=half.cg, BLOCK_K=half.kg)
         defines = sizes(pr) | blocks | dict(
             BLOCK_T=half.w, THREADS=THREADS, RUN_IN=run_in, RUN_OUT=run_out,
-            OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
         )  # fmt: skip
         count_in = ceil_div(half.cg * half.w // run_in, THREADS)
         count_out = ceil_div(half.kg * half.w // run_out, THREADS)

@@ -103,7 +103,7 @@ class Winograd(Family):
     """Winograd's minimal filtering on CUDA cores."""
 
     name = "winograd"
-    spreads_nonfinite = True
+    plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take 3x3 filters of stride 1 on a GPU."""

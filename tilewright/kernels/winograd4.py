@@ -59,7 +59,7 @@ class Winograd4(Family):
     taps: tuple[int, ...] = (3, 5)
     growth = 100
     exact = False
-    spreads_nonfinite = True
+    plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take filters of stride 1 with channels enough to average out the transforms' error."""

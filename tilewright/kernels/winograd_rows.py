@@ -68,7 +68,7 @@ class WinogradRows(Family):
 
     name = "winograd_rows"
     exact = False
-    spreads_nonfinite = True
+    plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels under filters that move by a column."""

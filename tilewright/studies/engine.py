@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tilewright.bench.bench import commit, commits
+from tilewright.bench.provenance import commit, commits, device_of, now
 from tilewright.files import read_json
 from tilewright.studies.counters import run_counters
 from tilewright.studies.lab import Lab
@@ -74,22 +73,15 @@ def parts(wanted: Iterable[Part], lab: Lab, held: Mapping[str, PartResult]) -> I
             continue
         theirs = commits(before.commit if before else "")
         for found in _run(part, lab, before):
-            yield replace(found, date=_now(), commit=theirs)
+            yield replace(found, date=now(), commit=theirs)
 
 
 def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
     """Put together what there is of a study."""
-    device = lab.runtime.device
     return StudyResult(
         name=wanted.name, title=wanted.title, source=wanted.source, published_on=wanted.device,
-        quick=lab.quick,
-        device={**asdict(device), "key": device.key, **lab.runtime.versions()},
-        date=_now(), commit=commit(), parts=tuple(parts),
+        quick=lab.quick, device=device_of(lab.runtime), date=now(), commit=commit(), parts=tuple(parts),
     )  # fmt: skip
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _run(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:

@@ -1,0 +1,47 @@
+"""Where results come from: the device with all that it ran on, when, and which commit."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilewright.runtime.base import Runtime
+
+
+def device_of(runtime: Runtime) -> dict[str, Any]:
+    """Return the facts of a device, its key, and the versions of what runs on it."""
+    return {**asdict(runtime.device), "key": runtime.device.key, **runtime.versions()}
+
+
+def now() -> str:
+    """Return the time, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def commits(before: str) -> str:
+    """Return the commits that results are of: those of earlier runs, and this one."""
+    return ", ".join(filter(None, dict.fromkeys([*before.split(", "), commit()])))
+
+
+@lru_cache(maxsize=1)
+def commit() -> str:
+    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none.
+
+    A copy that is installed within some other checkout has none.
+    """
+    root = Path(__file__).resolve().parents[2]
+    try:
+        if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root:
+            return ""
+        return _git(root, "describe", "--always", "--dirty", "--abbrev=12")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(folder: Path, *command: str) -> str:
+    how: dict[str, Any] = dict(capture_output=True, text=True, timeout=10, check=True)
+    return str(subprocess.run(["git", "-C", str(folder), *command], **how).stdout).strip()
