@@ -9,6 +9,7 @@ import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 
 from tilewright.device import Device
@@ -20,6 +21,7 @@ from tilewright.record import OUTCOMES, Measurement, Record
 FORMAT = "tilewright-trials"
 MAX_BYTES = 1 << 28
 _WANT = "want one of model-report --save"
+_parsed = lru_cache(maxsize=4096)(Problem.parse)  # a layer has dozens of trials
 
 
 def write(path: Path, device: Device, records: Iterable[Record]) -> int:
@@ -69,7 +71,7 @@ def read(path: Path) -> tuple[Device, list[Record]]:
 
 def _record(device: str, problem: str, config: str, outcome: str, time: float | None) -> Record:
     """Build a record of checked parts."""
-    Problem.parse(problem)
+    _parsed(problem)
     if outcome not in OUTCOMES:
         raise ValueError(f"outcome {outcome!r}")
     figure = Measurement(cold_us=float(time), ci95_us=0.0, runs=0) if time is not None else None

@@ -233,8 +233,10 @@ class _Run:
                 self._try_batch(_Batch(first, futures), proposals)
             while not self.spending.over(self.found) and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
+                # The first is smaller: compilers wait for it.
                 while len(batches) < (2 if self.gpu and size > 1 else 1):
-                    batch = self._propose(proposals, size, batches)
+                    count = size if self.records or batches else max(1, size // 2)
+                    batch = self._propose(proposals, count, batches)
                     if not batch:
                         break
                     batches.append(_Batch(batch, self.ahead.submit(batch)))
