@@ -49,6 +49,9 @@ HOPPER = (  # of sm_90a alone
 HALVES = (  # the input is split by a second launch, of which the first says how
     "hopper:batch=3.bn=32.chunks=4.cm=1.combine=0.mb=1.pieces=1.sc=1.sg=1.stages=2.tall=0.wm=1.wn=1.x=3.xs=2"
 )
+STRASSEN = (
+    "strassen2:combine=0.cs=16.cv=1.fd=2.lk=8.mb=2.sb=1.sg=1.stages=2.stream=0.tk=2.tp=2.v=4.wk=2.wp=2"
+)
 SMALL = "small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10"  # filter in constant memory
 
 
@@ -87,6 +90,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
         ("n1c16h20w20k8r5s5-f32+bias+relu+maxpool2", "sm_80", ""),
         ("n1c6h9w8k4r3s2p1x0u2d1x2g2-f32-nhwc2nchw+alpha0.5+add0.25+leaky0.1", "sm_120", ""),
         ("n2c512h1w1k96r1s1-f16+bias+silu", "sm_90", ""),
+        ("n1c1024h32w32k1024r1s1-f32-nhwc+bias", "sm_90", STRASSEN),
         ("n1c64h14w14k64r3s3p1-f16-nhwc+relu", "sm_90", HOPPER),
         ("n1c64h14w14k64r3s3p1-accurate-nhwc+relu", "sm_90", HALVES),
         ("n1c4h9w9k4r3s3p1-bf16+clamp0:6+avgpool2", "sm_90", "reference:v=1"),
@@ -365,3 +369,14 @@ def test_a_folder_that_cannot_be_made(
 def refused(path: Path, **how: bool) -> None:
     """Make no folder, as below /proc."""
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def test_a_header_leaves_what_is_no_plain_packing_to_the_pack_source(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    layer = "n1c1024h32w32k1024r1s1-f32"
+    for config, words in (
+        (STRASSEN, "sums of its blocks (Strassen)"),
+        (STRASSEN.replace("strassen2", "gemm"), "packed[g][t][c][r * S + s][i]"),
+    ):
+        exported(tmp_path / "out", layer, "--arch", "sm_90", "--config", config)
+        assert words in (tmp_path / "out" / "layer.h").read_text()

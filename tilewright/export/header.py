@@ -69,6 +69,8 @@ def _packing(bundle: Bundle) -> str:
         lines = ["The filter is packed once by TW_PACK: kcrs in, groups of rows padded with zeros out."]
         if geometry.get("PACK_WINOGRAD"):
             lines.append("It is transformed as well (Winograd): leave it to the kernel in the pack source.")
+        elif geometry.get("DEPTH"):
+            lines.append("What is packed is sums of its blocks (Strassen): leave it to the pack source.")
         elif geometry.get("PACK_STEPS"):
             lines.append("It lies in tiles, as tensor cores read it: leave that to the pack source.")
         elif geometry.get("PACK_FLAT"):

@@ -15,7 +15,7 @@ NONE = "–"
 NOISY_MARK = "~"
 NOISY_NOTE = f"~ noisy: ± is over {NOISY:.0%} of the time; measure again when the machine is idle"
 BEATS_MARK = "‡"
-BEATS_NOTE = f"{BEATS_MARK} beats the floor: Winograd multiplies less; else the calibration was too low"
+BEATS_NOTE = f"{BEATS_MARK} beats the floor: fast algorithms multiply less; else the calibration was too low"
 _LONGEST_REASON = 160  # characters of it in a note; the results file has the rest
 Cell = Callable[[BenchRow], str]
 
