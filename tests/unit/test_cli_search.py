@@ -254,7 +254,8 @@ def test_model_report(
 def test_model_report_says_which_trials_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     trials = Path(__file__).parents[2] / "benchmarks" / "h100" / "trials.jsonl.gz"
     assert main(["model-report", "R3", "--dtype", "f16", "--records", str(trials)]) == 2
-    assert "there are trials of accurate in nhwc, f16 in nhwc, f32 in nchw" in capsys.readouterr().err
+    there = "there are trials of accurate in nhwc, bf16 in nhwc, f16 in nhwc, f32 in nchw"
+    assert there in capsys.readouterr().err
 
 
 def test_bench_goes_on_from_its_file_and_adds_layers(
