@@ -215,6 +215,27 @@ def test_shipped_winners_lie_below_the_users_own(path: Path, monkeypatch: pytest
         shipped.shipped_rows.cache_clear()
 
 
+def test_winners_of_the_same_chip_are_hints(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's own first, whatever time another took; those of another chip never."""
+    h200, pcie = "cuda/NVIDIA H200/sm_90/132", "cuda/NVIDIA H100 PCIe/sm_90/114"
+    rows = [shared(), shared(device=h200, config={"t": 1, "u": 0}, cold_us=99.0),
+            shared(device=pcie, config={"t": 1, "u": 1}, deterministic=False)]  # fmt: skip
+    monkeypatch.setattr(shipped, "_files", lambda: iter([("a.json", file_of(*rows))]))
+    shipped.shipped_rows.cache_clear()
+    try:
+        box = Store(path)
+        assert [h.config for h in box.hints(LAYER, h200)] == ["tiles:t=1.u=0", "tiles:t=2.u=0"]
+        assert [h.config for h in box.hints(LAYER, pcie)] == ["tiles:t=1.u=1"]
+        box.add(record("tiles:t=4.u=0", 1.0))
+        box.import_json(file_of(shared(config={"t": 4, "u": 1}, deterministic=False)))
+        assert best(box) is not None and box.best(LAYER, h200) is None, "not to be run unverified"
+        hints = {h.config: h.context["origin"] for h in Store(path, shipped=False).hints(LAYER, h200)}
+        assert hints == {"tiles:t=4.u=0": "another device's", "tiles:t=4.u=1": "imported"}
+        assert Store(path, shipped=False).hints(LAYER, pcie) == []
+    finally:
+        shipped.shipped_rows.cache_clear()
+
+
 def test_what_is_shipped_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.kernels import FAMILIES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def lesson(problem: Problem, factor: float, count: int = 20) -> Lesson:
     """Trials that were ``factor`` times slower than the model's estimate."""
     configs = ranked(problem)[:count]
     times = [(c, factor * model.estimate(DIRECT, problem, DEVICE, c).total_us) for c in configs]
-    return Lesson(problem, "direct", tuple(times))
+    return Lesson(DEVICE, problem, "direct", tuple(times))
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def configs() -> list[Config]:
 
 def test_nothing_is_known_without_trials(configs: list[Config]) -> None:
     assert not Experience().of(DIRECT, HERE, DEVICE).errors(configs).any()
-    assert not shipped(for_architecture("sm_80").key).lessons
+    assert not shipped(for_architecture("sm_80").chip).lessons
     other = Experience([lesson(THERE, 2.0)])
     assert not other.of(family("gemm"), HERE, DEVICE).errors([]).any()
     assert not other.of(DIRECT, Problem.parse(str(HERE).replace("f32", "f16")), DEVICE).errors(configs).any()
@@ -76,16 +77,28 @@ def test_the_fastest_and_some_others_are_learnt() -> None:
     *configs, last = ranked(HERE)
     records = [outcome(config, 10.0 + i, HERE) for i, config in enumerate(configs)]
     records.append(outcome(last, None, HERE))
-    (learnt,) = learn(records).lessons
+    (learnt,) = learn(DEVICE, records)
     times = [us for _, us in learnt.times_us]
     assert len(times) <= KEPT and times[: KEPT // 2] == [10.0 + i for i in range(KEPT // 2)]
     assert times == sorted(times) and times[-1] > 90.0
 
 
+def test_what_is_learnt_is_measured_against_the_device_it_was_learnt_on() -> None:
+    """Of a device whose memory is as fast again the model was right; so it is expected to be right here."""
+    wide = Problem.parse("n64c64h56w56k64r1s1-f32")
+    rates = replace(DEVICE.rates, read_gbs=2 * DEVICE.rates.read_gbs)
+    fast = replace(DEVICE, name="NVIDIA H200", rates=rates)
+    configs = ranked(wide)[:10]
+    times = {c: model.estimate(DIRECT, wide, fast, c).total_us for c in configs}
+    assert any(us < model.estimate(DIRECT, wide, DEVICE, c).total_us for c, us in times.items())
+    there = Experience([Lesson(fast, wide, "direct", tuple(times.items()))])
+    assert np.allclose(there.of(DIRECT, wide, DEVICE).errors(configs), 0.0)
+
+
 def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     """A config that was three times slower than estimated on a like layer falls behind."""
     bad = configs[0]
-    slow = Lesson(HERE, "direct", ((bad, 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us),))
+    slow = Lesson(DEVICE, HERE, "direct", ((bad, 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us),))
     ranked = search.Ranked(DIRECT, HERE, DEVICE, random.Random(0), configs, Experience([slow]))
     assert ranked.order()[0] != bad
     assert ranked.seen[bad] > model.estimate(DIRECT, HERE, DEVICE, bad).total_us
@@ -93,7 +106,7 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
 
 def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
     device, _ = trials.read(TRIALS)
-    known = shipped(device.key)
+    known = shipped(device.chip)
     assert {e.family for e in known.lessons} >= {"direct", "gemm", "winograd", "winograd4", "small"}
     for each in known.lessons:
         assert family(each.family).refuses(each.problem, device) is None

@@ -100,6 +100,11 @@ class Device:
         return f"{self.backend}/{self.name}/{self.arch}/{self.units}"
 
     @property
+    def chip(self) -> str:
+        """What it shares with devices that differ in memory and clock alone."""
+        return chip(self.key)
+
+    @property
     def is_gpu(self) -> bool:
         """Whether lanes are threads of a warp; else they are elements of a CPU's vectors."""
         return self.lanes == WARP
@@ -113,6 +118,16 @@ class Device:
     def capability(self) -> int:
         """The compute capability of a CUDA device, times ten: 90 of sm_90; 0 of all others."""
         return capability(self.arch) if self.is_cuda else 0
+
+
+def chip(key: str) -> str:
+    """Return the chip that a ``Device.key`` names: the key without the device's name.
+
+    GPUs of one architecture and as many units are one chip, with this or that memory and clock (H100 SXM,
+    H200, GH200). What wins on one is likely on another: a hint, to be verified there.
+    """
+    backend, _, rest = key.partition("/")
+    return "/".join((backend, *rest.rsplit("/", 2)[1:]))
 
 
 _KB = 1024

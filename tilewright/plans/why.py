@@ -17,6 +17,7 @@ class Origin(StrEnum):
     SHIPPED = "shipped"
     IMPORTED = "imported"
     OLDER = "older source"  # a winner of other kernel sources, or of another compiler
+    KIN = "another device's"  # a winner of one with the same chip
     MODEL = "the model's choice"
     UNTUNED = "untuned: the model's choice"  # of a layer of which no winner is known
     REFERENCE = "slow: the reference kernel, since no other could be used"
@@ -24,7 +25,7 @@ class Origin(StrEnum):
     NAMED = "named by --config"
 
 
-FROM_ELSEWHERE = (Origin.SHIPPED, Origin.IMPORTED, Origin.OLDER)
+FROM_ELSEWHERE = (Origin.SHIPPED, Origin.IMPORTED, Origin.OLDER, Origin.KIN)
 
 
 @dataclass(frozen=True)

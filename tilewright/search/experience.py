@@ -1,11 +1,11 @@
-"""What trials of other layers on the same device say of the model's error on this one.
+"""What trials of other layers, on devices with the same chip, say of the model's error on this one.
 
 The error, log(time / estimate), is taken for a Gaussian process over the parameters of a config and the
 sizes of its layer: alike configs of alike layers err alike. Here only its mean is asked for; what is
 measured of the layer itself corrects it further (see ``correction.py``).
 
-The trials come with the package, ``data/experience/*.jsonl.gz``, some of each family and layer; a device of
-which there are none is left to the model.
+The trials come with the package, ``data/experience/*.jsonl.gz``, some of each family and layer; a chip of
+which there are none is left to the model. An estimate is for the device that the trial ran on.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ KEPT = 30  # trials of a family and layer that ship
 
 @dataclass(frozen=True)
 class Lesson:
-    """Trials of one family on one layer."""
+    """Trials of one family on one layer and device."""
 
+    device: Device
     problem: Problem
     family: str
     times_us: tuple[tuple[Config, float], ...]
 
 
 class Experience:
-    """Trials of many layers on one device."""
+    """Trials of many layers on devices with one chip."""
 
     def __init__(self, lessons: Iterable[Lesson] = ()) -> None:
         self.lessons = tuple(lessons)
@@ -81,14 +82,14 @@ class Bias:
     """The model's expected error on the configs of one family and layer."""
 
     def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
-        taught = [(e.problem, c, us) for e in lessons for c, us in e.times_us]
+        taught = [(e, c, us) for e in lessons for c, us in e.times_us]
         self._params = family.params(problem, device)
         self._empty = not taught
         if not taught:
             return
-        layers = np.array([sizes(layer) for layer, _, _ in taught])
-        self._places = np.array([coordinates(family.params(layer, device), c) for layer, c, _ in taught])
-        estimates = np.array([model.estimate(family, layer, device, c).total_us for layer, c, _ in taught])
+        layers = np.array([sizes(e.problem) for e, _, _ in taught])
+        self._places = np.array([coordinates(family.params(e.problem, e.device), c) for e, c, _ in taught])
+        estimates = np.array([model.estimate(family, e.problem, e.device, c).total_us for e, c, _ in taught])
         errors = np.log(np.array([us for _, _, us in taught]) / estimates)
         alike = np.exp(-apart(layers, layers) / LAYER_REACH)
         known = _covariance(self._places, self._places, alike)
@@ -110,8 +111,8 @@ def _covariance(a: Floats, b: Floats, alike: Floats) -> Floats:
     return covariance
 
 
-def learn(records: Iterable[Record], kept: int = KEPT) -> Experience:
-    """Make lessons of right outcomes: of each family and layer the fastest, and some of all the others."""
+def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[Lesson]:
+    """Make lessons of a device's right outcomes: of each family and layer the fastest, and some others."""
     times: dict[tuple[str, str], dict[Config, float]] = {}
     for record in records:
         if record.is_right:
@@ -122,17 +123,17 @@ def learn(records: Iterable[Record], kept: int = KEPT) -> Experience:
         order = sorted(known.items(), key=lambda item: (item[1], item[0].items))
         rest = order[kept // 2 :]
         some = order[: kept // 2] + rest[:: max(1, -(-len(rest) // max(1, kept - kept // 2)))]
-        lessons.append(Lesson(Problem.parse(problem), family, tuple(some)))
-    return Experience(lessons)
+        lessons.append(Lesson(device, Problem.parse(problem), family, tuple(some)))
+    return lessons
 
 
 @lru_cache(maxsize=8)
-def shipped(device_key: str) -> Experience:
-    """Return what comes with the package for a device; nothing where there is none, or it cannot be read."""
+def shipped(chip: str) -> Experience:
+    """Return what comes with the package for a chip; nothing where there is none, or it cannot be read."""
     from tilewright.search import trials
 
     folder = resources.files("tilewright") / "data" / "experience"
-    found: list[Record] = []
+    found: list[Lesson] = []
     for item in sorted(folder.iterdir(), key=lambda item: item.name) if folder.is_dir() else ():
         with resources.as_file(item) as path:
             try:
@@ -140,8 +141,8 @@ def shipped(device_key: str) -> Experience:
             except StoreError as error:
                 warn_once(f"shipped trials are skipped: {error}", "experience")
                 continue
-        found += records if device.key == device_key else []
-    return learn(found)
+        found += learn(device, records) if device.chip == chip else []
+    return Experience(found)
 
 
 def _whatever_layout(problem: Problem) -> Problem:

@@ -57,7 +57,7 @@ class Ranked:
     @cached_property
     def _bias(self) -> Bias:
         """What other layers showed."""
-        known = shipped(self._device.key) if self._experience is None else self._experience
+        known = shipped(self._device.chip) if self._experience is None else self._experience
         return known.of(self._family, self._problem, self._device)
 
     def glance(self) -> None:

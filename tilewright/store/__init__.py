@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tilewright.device import Device
+from tilewright.device import Device, chip
 from tilewright.errors import StoreError, warn_once
 from tilewright.plans.why import Origin
 from tilewright.problem import Problem
@@ -172,16 +172,16 @@ class Store:
     ) -> list[Record]:
         """Return likely winners that must be checked and verified first, likeliest first.
 
-        They are those of another kernel source or compiler, imported ones, and shipped ones.
+        They are those of another kernel source or compiler, imported ones, those of other devices with the
+        same chip, and shipped ones.
         """
         shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
         hints = [
-            replace(record, context={
-                **record.context, "origin": Origin.IMPORTED if origin == "imported" else Origin.OLDER
-            })
-            for record, source, origin in self._ranked(problem, device_key, deterministic)
-            if origin == "imported" or not _same(record, source, source_key)
-        ] + [record for record in shipped if record.deterministic >= deterministic]  # fmt: skip
+            replace(record, context={**record.context, "origin": _origin(record, origin, device_key)})
+            for key in (device_key, *self._kin(problem, device_key))
+            for record, source, origin in self._ranked(problem, key, deterministic)
+            if key != device_key or origin == "imported" or not _same(record, source, source_key)
+        ] + [record for record in shipped if record.deterministic >= deterministic]
         failed = self._failed(problem, device_key, source_key)
         first: dict[str, Record] = {}
         for record in hints:
@@ -264,6 +264,13 @@ class Store:
         found = self._select(query, [str(problem), device_key, int(deterministic)])
         return [item for item in found if item[0].check and item[0].check.ok and item[0].measurement]
 
+    def _kin(self, problem: Problem | str, device_key: str) -> list[str]:
+        """Name the other devices with the same chip of which the problem has records."""
+        query = "SELECT DISTINCT device FROM records WHERE problem = ? AND device != ? ORDER BY 1"
+        values = (str(problem), device_key)
+        others = self.database.use(lambda db: db.execute(query, values).fetchall())
+        return [key for (key,) in others if chip(key) == chip(device_key)]
+
     def _failed(self, problem: Problem | str, device_key: str, wanted: Sources) -> set[str]:
         """Configs that this very source was tried with, and that fail whenever they are tried."""
         query = f"SELECT {_READ} FROM records WHERE id IN ({_NEWEST}) AND outcome != 'correct'"
@@ -294,6 +301,13 @@ class Store:
 def _move(db: sqlite3.Connection, numbers: list[tuple[int]]) -> None:
     db.executemany("INSERT INTO set_aside SELECT * FROM records WHERE id = ?", numbers)
     db.executemany("DELETE FROM records WHERE id = ?", numbers)
+
+
+def _origin(record: Record, origin: str, device_key: str) -> Origin:
+    """Say in the words of ``Why`` where a hint for a device comes from."""
+    if origin == "imported":
+        return Origin.IMPORTED
+    return Origin.OLDER if record.device == device_key else Origin.KIN
 
 
 def _row(record: Record, origin: str) -> tuple[object, ...]:

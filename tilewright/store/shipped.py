@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 
+from tilewright.device import chip
 from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.family import Family
 from tilewright.plans.why import Origin
@@ -22,23 +23,25 @@ def all_families() -> Sequence[Family]:
 
 
 def shipped_winners(problem: str, device_key: str) -> list[Record]:
-    """Return the shipped winners of a problem and a device, fastest first; bad ones are skipped."""
-    found: list[tuple[float, Record]] = []
-    for path, row in shipped_rows().get((problem, device_key), ()):
+    """Return the shipped winners of a problem and a device's chip; bad ones are skipped.
+
+    The device's own come first, then those of others with its chip; of each the fastest first.
+    """
+    found: list[Record] = []
+    for path, row in shipped_rows().get((problem, chip(device_key)), ()):
         try:
             record = read_row(row, path, all_families())
         except StoreError as error:
             warn_once(f"a shipped winner is skipped: {error}", "shipped")
             continue
         if record.measurement:
-            marked = replace(record, context={**record.context, "origin": Origin.SHIPPED})
-            found.append((record.measurement.cold_us, marked))
-    return [record for _, record in sorted(found, key=lambda item: item[0])]
+            found.append(replace(record, context={**record.context, "origin": Origin.SHIPPED}))
+    return sorted(found, key=lambda record: (record.device != device_key, record.cold_us))
 
 
 @lru_cache(maxsize=1)
 def shipped_rows() -> dict[tuple[str, str], list[tuple[str, object]]]:
-    """Index the shipped rows, not yet checked, by (problem, device key); each with its path."""
+    """Index the shipped rows, not yet checked, by (problem, chip); each with its path."""
     found: dict[tuple[str, str], list[tuple[str, object]]] = {}
     for name, text in _files():
         try:
@@ -48,7 +51,7 @@ def shipped_rows() -> dict[tuple[str, str], list[tuple[str, object]]]:
             continue
         for i, row in enumerate(rows):
             if isinstance(row, dict):
-                key = (str(row.get("problem")), str(row.get("device")))
+                key = (str(row.get("problem")), chip(str(row.get("device"))))
                 found.setdefault(key, []).append((f"{name}: records[{i}]", row))
     return found
 
