@@ -36,8 +36,8 @@ from tilewright.search.space import Space
 from tilewright.search.strategies import rank
 
 GPU = dict(
-    lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048, max_threads=1024,
-    shared_per_block=160 << 10, shared_per_unit=164 << 10, tensor_macs=1024,
+    units=4, lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048, max_threads=1024,
+    shared_per_block=160 << 10, shared_per_unit=164 << 10, l2_bytes=32 << 20, tensor_macs=1024,
 )  # fmt: skip
 SHAPES = (
     "n2c7h13w11k17r3s3p1-f32",  # primes: tails in every dimension
@@ -213,9 +213,11 @@ def test_slabs_that_do_not_divide_the_tiles(
     text: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem, kind = Problem.parse(text), family_of("winograd4")
-    whole = Plan.make(runtime, problem, _configs(kind, problem, runtime)[0])
-    monkeypatch.setattr("tilewright.kernels.winograd4.SLAB_BYTES", 120_000)
-    plan = Plan.make(runtime, problem, _configs(kind, problem, runtime)[0])
+    with monkeypatch.context() as patched:
+        patched.setattr("tilewright.kernels.winograd4.SLAB_BYTES", 120_000)
+        config = _configs(kind, problem, runtime)[0]  # legal for less than all tiles
+        plan = Plan.make(runtime, problem, config)
+    whole = Plan.make(runtime, problem, config)
     assert plan.workspace_bytes < whole.workspace_bytes
     slabs = [[run.kernel for run in p.blueprint.launches].count("transform_input") for p in (whole, plan)]
     assert slabs[0] == 1 < slabs[1]
@@ -230,6 +232,7 @@ def test_slabs_that_do_not_divide_the_tiles(
         "n3c37h4w4k41r1s1-f32-nchw2nhwc+bias",
         "n1c64h4w8k32r1s1-f32-nhwc2nchw+add",
         "n2c129h9w13k70r1s1-f32+relu",
+        "n70c36h1w1k44r1s1-f32+bias+relu",
     ),
 )
 def test_strassens_algorithm(device: str, name: str, text: str, runtime: Runtime) -> None:
