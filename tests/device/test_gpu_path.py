@@ -233,6 +233,8 @@ def test_slabs_that_do_not_divide_the_tiles(
         "n1c64h4w8k32r1s1-f32-nhwc2nchw+add",
         "n2c129h9w13k70r1s1-f32+relu",
         "n70c36h1w1k44r1s1-f32+bias+relu",
+        "n70c37h1w1k44r1s1-f32-nchw2nhwc+add+silu",
+        "n7c16h2w6k19r1s1-f32-nhwc2nchw+bias",
     ),
 )
 def test_strassens_algorithm(device: str, name: str, text: str, runtime: Runtime) -> None:

@@ -225,6 +225,7 @@ def test_winners_of_the_same_chip_are_hints(path: Path, monkeypatch: pytest.Monk
     try:
         box = Store(path)
         assert [h.config for h in box.hints(LAYER, h200)] == ["tiles:t=1.u=0", "tiles:t=2.u=0"]
+        assert [h.config for h in box.hints(LAYER, H100)] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
         assert [h.config for h in box.hints(LAYER, pcie)] == ["tiles:t=1.u=1"]
         box.add(record("tiles:t=4.u=0", 1.0))
         box.import_json(file_of(shared(config={"t": 4, "u": 1}, deterministic=False)))
@@ -232,6 +233,9 @@ def test_winners_of_the_same_chip_are_hints(path: Path, monkeypatch: pytest.Monk
         hints = {h.config: h.context["origin"] for h in Store(path, shipped=False).hints(LAYER, h200)}
         assert hints == {"tiles:t=4.u=0": "another device's", "tiles:t=4.u=1": "imported"}
         assert Store(path, shipped=False).hints(LAYER, pcie) == []
+        first, *_ = box.hints(LAYER, h200)
+        assert (first.config, first.context["origin"]) == ("tiles:t=1.u=0", "shipped"), "its own before kin's"
+        assert len(box.hints(LAYER, h200)) == 4
     finally:
         shipped.shipped_rows.cache_clear()
 

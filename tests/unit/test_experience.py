@@ -18,10 +18,11 @@ from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.search import model, trials
 from tilewright.search import strategies as search
-from tilewright.search.experience import KEPT, NEAREST, Experience, Lesson, learn, shipped
+from tilewright.search.experience import KEPT, Experience, Lesson, learn, shipped
 
 DIRECT = family("direct")
 DEVICE = for_architecture("sm_90")
+OTHER = replace(DEVICE, name="NVIDIA H200")  # with the same chip
 HERE = Problem.parse("n1c256h14w14k256r3s3p1-f32")
 THERE = Problem.parse("n1c128h28w28k128r3s3p1-f32")
 TRIALS = Path(__file__).parents[2] / "tilewright" / "data" / "experience" / "h100.jsonl.gz"
@@ -62,10 +63,15 @@ def test_an_error_elsewhere_is_expected_here_in_part(configs: list[Config]) -> N
     assert (same > near).all() and same.max() == pytest.approx(math.log(2.0), rel=0.1)
 
 
-def test_only_the_nearest_layers_are_looked_at(configs: list[Config]) -> None:
-    near = [lesson(HERE, 1.0, 2)] * NEAREST
+def test_only_the_nearest_layers_are_looked_at(
+    configs: list[Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many devices the lessons of one layer are of."""
+    monkeypatch.setattr("tilewright.search.experience.NEAREST", 2)
+    near = [lesson(HERE, 1.0, 2), replace(lesson(HERE, 1.0, 2), device=OTHER), lesson(THERE, 1.0, 2)]
     with_far = Experience([lesson(Problem.parse("n1c3h224w224k64r7s7p3u2-f32"), 9.0), *near])
     assert np.allclose(with_far.of(DIRECT, HERE, DEVICE).errors(configs), 0.0)
+    assert not np.allclose(Experience(with_far.lessons[:2]).of(DIRECT, HERE, DEVICE).errors(configs), 0.0)
 
 
 def test_a_layer_is_kept_from_its_own_trials_in_any_layout() -> None:
@@ -86,8 +92,7 @@ def test_the_fastest_and_some_others_are_learnt() -> None:
 def test_what_is_learnt_is_measured_against_the_device_it_was_learnt_on() -> None:
     """Of a device whose memory is as fast again the model was right; so it is expected to be right here."""
     wide = Problem.parse("n64c64h56w56k64r1s1-f32")
-    rates = replace(DEVICE.rates, read_gbs=2 * DEVICE.rates.read_gbs)
-    fast = replace(DEVICE, name="NVIDIA H200", rates=rates)
+    fast = replace(OTHER, rates=replace(DEVICE.rates, read_gbs=2 * DEVICE.rates.read_gbs))
     configs = ranked(wide)[:10]
     times = {c: model.estimate(DIRECT, wide, fast, c).total_us for c in configs}
     assert any(us < model.estimate(DIRECT, wide, DEVICE, c).total_us for c, us in times.items())
@@ -107,6 +112,8 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
 def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
     device, _ = trials.read(TRIALS)
     known = shipped(device.chip)
+    assert {e.device.name for e in known.lessons} == {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}
+    assert known is shipped(OTHER.chip)
     assert {e.family for e in known.lessons} >= {"direct", "gemm", "winograd", "winograd4", "small"}
     for each in known.lessons:
         assert family(each.family).refuses(each.problem, device) is None

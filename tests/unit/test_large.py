@@ -52,6 +52,17 @@ def test_what_hands_the_work_on_makes_no_layer_of_too_many_channels(text: str, d
     assert {"direct", "gemv"} & {*families} and "winograd4" not in families
 
 
+@pytest.mark.parametrize(
+    "text",
+    ("n1c1400000h32w32k1024r1s1-f32", "n1024c1024h1w1k1400000r1s1-f32", "n8192c1024h128w128k1024r1s1-f32"),
+)
+def test_strassens_algorithm_makes_no_layer_of_too_many_channels_or_pixels(text: str) -> None:
+    problem = Problem.parse(text)
+    families = [one.name for one in usable(FAMILIES, problem, H100)[0]]
+    assert "gemm" in families and not {"strassen", "strassen2"} & {*families}
+    assert "16,777,216 channels" in (family("strassen2").refuses(problem, H100) or "")
+
+
 def test_the_pixels_of_the_output_count_too() -> None:
     assert Problem.parse("n65536c1h128w128k1r1s1-f32").n * 128 * 128 == MOST_PIXELS
     assert too_many(Problem.parse("n65536c1h128w128k1r1s1-f32")) is None

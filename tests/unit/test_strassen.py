@@ -11,7 +11,9 @@ from test_direct_cpu import CORES
 
 import tilewright
 from tilewright.device import for_architecture
+from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, PLAIN, family, pick
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 from tilewright.search.strategies import rank
 
@@ -50,6 +52,8 @@ def test_what_it_takes(name: str) -> None:
         ("n1c4096h32w32k4096r1s1g2-f32", "no single matrix product"),
         ("n1c1024h32w32k1024r1s1-f32+maxpool2", "pool"),
         ("n64c4096h64w64k4096r1s1-f32", "GiB of workspace"),
+        ("n64c65536h4w4k65536r1s1-f32", "GiB of packed filter"),
+        ("n0c1024h32w32k1024r1s1-f32", "batch is empty"),
         ("n1c1024h32w32k1024r1s1-f16", "it computes f32"),
     ):
         assert why in (kind.refuses(Problem.parse(text), H100) or ""), text
@@ -72,3 +76,36 @@ def test_plain_stands_for_all_that_sum_up_the_formulas_products() -> None:
     }  # fmt: skip
     assert [one.name for one in pick(FAMILIES, (PLAIN, "gemm", "winograd"))][-1] == "winograd"
     assert len(pick(FAMILIES, (PLAIN, "gemm"))) == len(names)
+    with pytest.raises(ConfigError, match="family 'plain': known are direct"):
+        family(PLAIN)
+
+
+def test_what_a_config_costs() -> None:
+    """Chains, what is moved, and numbers one by one where arrays are not aligned."""
+    problem, kind = Problem.parse(CUBE.format(4096, 64)), family("strassen2")
+    config = rank(problem, H100, kind, 1)[0][0]
+    inner = kind.inner(problem, H100)
+    assert (inner.cg, inner.kg, inner.groups, inner.h * inner.w) == (1024, 1024, 49, 1024)
+    assert kind.chain(problem, H100, config) == 9 * family("gemm").chain(inner, H100, config) + 12
+
+    def moved(text: str) -> float:
+        work = kind.work(Problem.parse(text), H100, config)
+        assert isinstance(work, GpuWork)
+        return work.more_bytes
+
+    plain, added = moved(str(problem)), moved(f"{problem}+add")
+    assert plain == 2 * 4 * (4096**2 + 49 * 1024**2) and added == plain + 4 * 4096**2
+    for aligned, run in ((True, 4), (False, 1)):
+        defines = dict(kind.blueprint(problem, H100, config, aligned).defines)
+        assert (defines["RUN_IN"], defines["RUN_OUT"]) == (run, run)
+
+
+@pytest.mark.parametrize("layout", ("nchw", "nhwc"))
+def test_rows_are_taken_as_channels_side_by_side(layout: str) -> None:
+    """A pixel to an image is nhwc, whatever the layout is called; the products are of nchw."""
+    kind, problem = family("strassen"), Problem.parse(f"n4096c4096h1w1k4096r1s1-f32-{layout}")
+    blueprint = kind.blueprint(problem, H100, rank(problem, H100, kind, 1)[0][0])
+    defines = dict(blueprint.defines)
+    assert (defines["X_NHWC"], defines["Y_NHWC"], defines["RUN_IN"], defines["RUN_OUT"]) == (1, 1, 4, 4)
+    inner = kind.inner(problem, H100)
+    assert (inner.layout_in, inner.layout_out) == ("nchw", "nhwc")

@@ -40,7 +40,8 @@ class Inputs:
 def exact_inputs(problem: Problem, seed: int) -> Inputs:
     """Small integers, chosen so that every partial sum is exact in the accumulator, in whatever order.
 
-    Where ``stays_exact`` says that there are none such, as small as there are.
+    Where ``stays_exact`` says that there are none such, as small as there are. Fast algorithms add up sums of
+    them; with signs at random these stay far below what the accumulator has room for, too.
     """
     import numpy as np
 

@@ -121,12 +121,14 @@ class Device:
 
 
 def chip(key: str) -> str:
-    """Return the chip that a ``Device.key`` names: the key without the device's name.
+    """Return the chip that a ``Device.key`` names: of CUDA the key without the device's name, else all of it.
 
     GPUs of one architecture and as many units are one chip, with this or that memory and clock (H100 SXM,
     H200, GH200). What wins on one is likely on another: a hint, to be verified there.
     """
     backend, _, rest = key.partition("/")
+    if backend != "cuda":
+        return key
     return "/".join((backend, *rest.rsplit("/", 2)[1:]))
 
 

@@ -36,7 +36,10 @@ def family(name: str) -> Family:
     Raises:
         ConfigError: if there is none of that name.
     """
-    return pick(FAMILIES, (name,))[0]
+    for one in FAMILIES:
+        if one.name == name:
+            return one
+    raise ConfigError(f"family {name!r}: known are {', '.join(one.name for one in FAMILIES)}")
 
 
 def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:

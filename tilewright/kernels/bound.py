@@ -3,6 +3,8 @@
     |y - ref| <= slope * size + unit * |ref| + least,    size = |alpha| conv(|x|, |w|) + |beta z| + |bias|
 
 Where an answer within the bound would be rounded to infinity (an f16 ends at 65504), infinity is right.
+Fast algorithms (``Family.plain`` is false) keep to it where all numbers are of one size, as those are that
+candidates are checked on: they mix outputs, and what is large in one leaves its error in another.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@
 //                     |  b2  |  b3  |      last channel or pixel is 0.
 //                     +------+------+
 //
-// U: the sums of blocks of the filter, strassen_pack.cu. A thread takes RUN_IN (RUN_OUT) neighbours, pixels in nchw and
-// channels in nhwc, of every block; of the input's, neighbouring threads have neighbouring pixels in both. A sum of small whole numbers is exact. Rounding, a NaN or an infinity spreads from
-// one block to others.
+// U: the sums of blocks of the filter, strassen_pack.cu. Of every block a thread takes neighbours, pixels in nchw and
+// channels in nhwc: RUN_IN of x, RUN_OUT of y. Threads side by side take pixels of x side by side, in nhwc too, since V
+// is written seven times over. A sum of small whole numbers is exact. Rounding, a NaN or an infinity spreads from one
+// block to others.
 // Example: 4096^3, DEPTH 2: 49 products of 1024^3.
 
 #include "epilogue.h"

@@ -1,7 +1,7 @@
 """The strassen and strassen2 families: large matrix products by 7/8 or 49/64 of the multiplications.
 
-Three launches: sums of blocks of the input, 7 or 49 products of half or a quarter of the sides by the kernel
-of the gemm family, and the blocks of the output from them. The sums of blocks of the filter are packed.
+Sums of blocks of the input, 7 or 49 products of half or a quarter of the sides by the kernel of the gemm
+family, and the blocks of the output from them. The sums of blocks of the filter are packed.
 Source: V. Strassen, "Gaussian Elimination is not Optimal", Numer. Math. 13, 354-356, 1969.
 """
 
@@ -18,11 +18,11 @@ from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
-from tilewright.problem import Problem
+from tilewright.problem import MAX_EXTENT, Problem
 
 THREADS = 128  # of the kernels that transform
 FEWEST = 1024  # channels and pixels of the product: what smaller ones save, the two launches more take
-MOST_BYTES = 2 << 30  # of workspace
+MOST_BYTES = 2 << 30  # of workspace, and of packed filter
 GEMM = Gemm()
 
 
@@ -46,19 +46,27 @@ class Strassen(Family):
             return "it is no single matrix product: 1x1, stride 1, no padding, one group"
         if pr.epilogue.pool:
             return "the outputs of a pool's window lie in different blocks"
+        if not pr.n:
+            return "the batch is empty"
         if min(pr.c, pr.k, pr.n * pr.h * pr.w) < FEWEST:
             return f"it pays from {FEWEST:,} channels in, channels out and pixels on"
-        half = self.inner(problem, device)
-        if (held := half.x_bytes + half.y_bytes) > MOST_BYTES:
-            return f"it takes {held / 2**30:.1f} GiB of workspace, more than {MOST_BYTES >> 30}"
-        return GEMM.refuses(half, device)
+        c, k, pixels = self._block(problem)
+        if max(7**self.depth * max(c, k), pixels) > MAX_EXTENT:
+            return f"its matrix products would have more than {MAX_EXTENT:,} channels together, or pixels"
+        for what, numbers in (("workspace", pixels * (c + k)), ("packed filter", c * k)):
+            if (held := 4 * 7**self.depth * numbers) > MOST_BYTES:
+                return f"it takes {held / 2**30:.3g} GiB of {what}; at most {MOST_BYTES >> 30} are had"
+        return GEMM.refuses(self.inner(problem, device), device)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The matrix products: of blocks whose sides are whole quads."""
-        pr = _as_rows(problem)
-        sides = (pr.c, pr.k, pr.n * pr.h * pr.w)
+        """The matrix products, of blocks; their input in nchw, which is the fastest to multiply."""
+        return batch(7**self.depth, *self._block(problem), "nchw", _as_rows(problem).layout_out)
+
+    def _block(self, problem: Problem) -> tuple[int, int, int]:
+        """Return channels in, channels out and pixels of a block: whole quads."""
+        sides = (problem.c, problem.k, problem.n * problem.h * problem.w)
         c, k, pixels = (ceil_div(side, 4 << self.depth) * 4 for side in sides)
-        return batch(7**self.depth, c, k, pixels, "nchw", pr.layout_out)  # the fastest to multiply
+        return c, k, pixels
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables of the matrix products."""
@@ -99,13 +107,16 @@ class Strassen(Family):
         """Count the matrix products, and what the transforms move."""
         half = self.inner(problem, device)
         work = GEMM.work(half, device, config)
-        moved = problem.x_bytes + half.x_bytes + half.y_bytes + problem.y_bytes
+        outside = problem.x_bytes + problem.y_bytes + problem.z_bytes * problem.epilogue.add
+        moved = half.x_bytes + half.y_bytes + outside
         return replace(work, more_launches=2, more_bytes=float(moved))
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """That of the products, three times as long for each level, and the sums of blocks.
+        """That of the products, which are half as long, three times for each level; and the sums of blocks.
 
-        Of independent numbers of one size, the squared error of an output is three times that of a plain sum.
+        A bound grows with the root of the chain. An output's blocks are sums of up to four products, some of
+        twice its size: of independent numbers of one size their squared errors add up to three times that of
+        one product's plain sum.
         """
         products = GEMM.chain(self.inner(problem, device), device, config)
         return int(3**self.depth) * products + 6 * self.depth

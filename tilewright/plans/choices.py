@@ -1,5 +1,5 @@
-"""Which configs may run a problem, best first: the stored winner, a shipped or imported one once verified,
-the model's best legal configs, the reference. Each comes with why it is tried."""
+"""Which configs may run a problem, best first: the stored winner, one from elsewhere (``why.FROM_ELSEWHERE``)
+once verified, the model's best legal configs, the reference. Each comes with why it is tried."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilewright.store.sources import source_keys
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
 GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-MOST_HINTS = 2  # shipped or imported winners, verified in turn until one is right
+MOST_HINTS = 2  # winners from elsewhere, verified in turn until one is right
 ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
 
@@ -103,7 +103,7 @@ def foreseen(
 ) -> Iterator[tuple[Config, Why]]:
     """Yield configs for a device that need not be here, best first, each with why; none is verified.
 
-    The store's winner, those shipped or imported, the model's choices, the reference.
+    The store's winner, those from elsewhere, the model's choices, the reference.
     """
     families, _ = usable(pick(FAMILIES, ()), problem, device)
     for config, origin in _known(problem, device, compiler, store, deterministic, families):

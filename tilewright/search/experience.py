@@ -52,7 +52,7 @@ class Experience:
 
     def __init__(self, lessons: Iterable[Lesson] = ()) -> None:
         self.lessons = tuple(lessons)
-        self._made: dict[tuple[str, Problem], Bias] = {}
+        self._made: dict[tuple[str, Problem, str], Bias] = {}
 
     def besides(self, problem: Problem) -> Experience:
         """Leave out what was learnt of a layer itself, in any layout."""
@@ -61,15 +61,18 @@ class Experience:
 
     def of(self, family: Family, problem: Problem, device: Device) -> Bias:
         """Return what is known of a family's error on a layer."""
-        if (family.name, problem) not in self._made:
-            self._made[family.name, problem] = Bias(family, problem, device, self._near(family, problem))
-        return self._made[family.name, problem]
+        asked = (family.name, problem, device.key)
+        if asked not in self._made:
+            self._made[asked] = Bias(family, problem, device, self._near(family, problem))
+        return self._made[asked]
 
     def _near(self, family: Family, problem: Problem) -> list[Lesson]:
+        """Return the lessons of the nearest layers, whatever device they are of."""
         here = sizes(problem)
         lessons = [e for e in self.lessons if e.family == family.name and _alike(e.problem, problem)]
-        lessons.sort(key=lambda e: float(np.abs(sizes(e.problem) - here).sum()))
-        return lessons[:NEAREST]
+        layers = {str(e.problem): float(np.abs(sizes(e.problem) - here).sum()) for e in lessons}
+        nearest = sorted(layers, key=lambda name: (layers[name], name))[:NEAREST]
+        return [e for e in lessons if str(e.problem) in nearest]
 
 
 def _alike(one: Problem, other: Problem) -> bool:

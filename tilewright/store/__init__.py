@@ -54,6 +54,7 @@ _NEWEST = (
     "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
     "GROUP BY config, source, origin = 'imported'"
 )
+MOST_OF_KIN = 3  # hints of the records of another device: it may have hundreds, the best first
 _ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to be trusted yet
 
 
@@ -172,16 +173,20 @@ class Store:
     ) -> list[Record]:
         """Return likely winners that must be checked and verified first, likeliest first.
 
-        They are those of another kernel source or compiler, imported ones, those of other devices with the
-        same chip, and shipped ones.
+        They are those of another kernel source or compiler, imported ones, and shipped ones; then the same of
+        other devices with the same chip.
         """
         shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
-        hints = [
-            replace(record, context={**record.context, "origin": _origin(record, origin, device_key)})
-            for key in (device_key, *self._kin(problem, device_key))
-            for record, source, origin in self._ranked(problem, key, deterministic)
-            if key != device_key or origin == "imported" or not _same(record, source, source_key)
-        ] + [record for record in shipped if record.deterministic >= deterministic]
+        hints: list[Record] = []
+        for key in (device_key, *self._kin(problem, {record.device for record in shipped}, device_key)):
+            own = key == device_key
+            found = [
+                replace(record, context={**record.context, "origin": _origin(record, origin, device_key)})
+                for record, source, origin in self._ranked(problem, key, deterministic)
+                if not own or origin == "imported" or not _same(record, source, source_key)
+            ]
+            hints += found if own else found[:MOST_OF_KIN]
+            hints += [r for r in shipped if r.device == key and r.deterministic >= deterministic]
         failed = self._failed(problem, device_key, source_key)
         first: dict[str, Record] = {}
         for record in hints:
@@ -264,12 +269,12 @@ class Store:
         found = self._select(query, [str(problem), device_key, int(deterministic)])
         return [item for item in found if item[0].check and item[0].check.ok and item[0].measurement]
 
-    def _kin(self, problem: Problem | str, device_key: str) -> list[str]:
-        """Name the other devices with the same chip of which the problem has records."""
-        query = "SELECT DISTINCT device FROM records WHERE problem = ? AND device != ? ORDER BY 1"
-        values = (str(problem), device_key)
-        others = self.database.use(lambda db: db.execute(query, values).fetchall())
-        return [key for (key,) in others if chip(key) == chip(device_key)]
+    def _kin(self, problem: Problem | str, shipped: set[str], device_key: str) -> list[str]:
+        """Name the other devices with the same chip of which the problem has records, here or shipped."""
+        query = "SELECT DISTINCT device FROM records WHERE problem = ?"
+        found = self.database.use(lambda db: db.execute(query, (str(problem),)).fetchall())
+        others = (shipped | {key for (key,) in found}) - {device_key}
+        return sorted(key for key in others if chip(key) == chip(device_key))
 
     def _failed(self, problem: Problem | str, device_key: str, wanted: Sources) -> set[str]:
         """Configs that this very source was tried with, and that fail whenever they are tried."""

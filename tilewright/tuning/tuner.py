@@ -191,14 +191,14 @@ class _Run:
         if self.store is None:
             return []
         found, asked = [], (self.problem, self.device.key, self.deterministic, self._keys())
-        for record in self.store.hints(*asked)[:MOST_HINTS]:
+        for record in self.store.hints(*asked):
             try:
                 config = Config.parse(record.config)
                 self.families[config.family].check(self.problem, self.device, config)
             except (ConfigError, KeyError):
                 continue
             found.append(config)
-        return found
+        return found[:MOST_HINTS]
 
     def _keys(self) -> dict[str, str]:
         """Return the source key of each family."""
