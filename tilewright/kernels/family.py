@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from tilewright.device import Device
@@ -50,19 +50,34 @@ class Config:
         Raises:
             ConfigError: names the part that could not be read.
         """
-        shown = repr(text) if len(repr(text)) <= 300 else repr(text)[:297] + "..."
         if not isinstance(text, str):
-            raise ConfigError(f"config {shown}: must be text like family:name=value.name=value")
+            raise _unreadable(text, "must be text like family:name=value.name=value")
         family, colon, body = text.strip().partition(":")
-        if not colon or not re.fullmatch(r"[a-z][a-z0-9_]*", family):
-            raise ConfigError(f"config {shown}: must look like family:name=value.name=value")
+        if not colon or not _NAME.fullmatch(family):
+            raise _unreadable(text, "must look like family:name=value.name=value")
         values: dict[str, int] = {}
         for part in body.split(".") if body else ():
-            match = re.fullmatch(r"([a-z][a-z0-9_]*)=([0-9]{1,6})", part)
-            if not match or match[1] in values:
-                raise ConfigError(f"config {shown}: cannot read {part[:80]!r}, want name=integer, once")
-            values[match[1]] = int(match[2])
+            read = _setting(part)
+            if not read or read[0] in values:
+                raise _unreadable(text, f"cannot read {part[:80]!r}, want name=integer, once")
+            values[read[0]] = read[1]
         return cls.make(family, values)
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SETTING = re.compile(r"([a-z][a-z0-9_]*)=([0-9]{1,6})")
+
+
+@lru_cache(maxsize=4096)
+def _setting(text: str) -> tuple[str, int] | None:
+    """Read ``name=value``; thousands of configs are made of a few hundred."""
+    match = _SETTING.fullmatch(text)
+    return (match[1], int(match[2])) if match else None
+
+
+def _unreadable(text: object, why: str) -> ConfigError:
+    shown = repr(text) if len(repr(text)) <= 300 else repr(text)[:297] + "..."
+    return ConfigError(f"config {shown}: {why}")
 
 
 @dataclass(frozen=True)
