@@ -14,7 +14,7 @@ from functools import partial
 from tilewright.device import Rates
 from tilewright.errors import DeviceError
 from tilewright.floor import floor, floor_us
-from tilewright.kernels import tools
+from tilewright.kernels.untuned import tools
 from tilewright.problem import Problem
 from tilewright.runtime import rates
 from tilewright.runtime.base import Memory, Runtime

@@ -16,7 +16,7 @@ from tilewright.checking.inputs import normal_inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem

@@ -15,7 +15,7 @@ from tilewright.errors import CompileError, DeviceError
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime

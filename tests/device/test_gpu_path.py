@@ -23,11 +23,11 @@ from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config, Family
-from tilewright.kernels.gemm_product import product, sizes
-from tilewright.kernels.gemm_work import LAST_TURN, REST, stream_of
+from tilewright.kernels.gemm.product import product, sizes
+from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of
 from tilewright.kernels.named import NAMED
-from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
@@ -109,7 +109,7 @@ COUNT, SAMPLES = 2, 60  # configs of a family on a shape, chosen of so many
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Strassen's algorithm take products that it does not pay for."""
-    monkeypatch.setattr("tilewright.kernels.strassen.FEWEST", 16)
+    monkeypatch.setattr("tilewright.kernels.strassen.spec.FEWEST", 16)
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_slabs_that_do_not_divide_the_tiles(
 ) -> None:
     problem, kind = Problem.parse(text), family_of("winograd4")
     with monkeypatch.context() as patched:
-        patched.setattr("tilewright.kernels.winograd4.SLAB_BYTES", 120_000)
+        patched.setattr("tilewright.kernels.winograd.chained.SLAB_BYTES", 120_000)
         config = _configs(kind, problem, runtime)[0]  # legal for less than all tiles
         plan = Plan.make(runtime, problem, config)
     whole = Plan.make(runtime, problem, config)

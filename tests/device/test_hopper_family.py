@@ -19,7 +19,7 @@ from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime

@@ -16,7 +16,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, DeviceError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem

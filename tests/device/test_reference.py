@@ -15,8 +15,8 @@ from tilewright.checking.verify import Verifier
 from tilewright.errors import DeviceError
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
-from tilewright.kernels.reference import numpy_conv, reference_f64
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime

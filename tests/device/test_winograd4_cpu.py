@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright.kernels import family
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans import choices, dispatch
 from tilewright.problem import Problem
 

@@ -25,8 +25,8 @@ from tilewright.errors import ArrayError, OutOfMemory, RunError
 from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Buffer, Config, Launch
-from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans import dispatch
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan

@@ -16,7 +16,7 @@ from tilewright.calibrate import calibrate
 from tilewright.device import Device, for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import DeviceError
-from tilewright.kernels import tools
+from tilewright.kernels.untuned import tools
 from tilewright.runtime import rates
 
 GPU = for_architecture("sm_90")

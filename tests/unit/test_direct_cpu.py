@@ -9,7 +9,8 @@ import pytest
 
 from tilewright.device import Device, Rates
 from tilewright.floor import floor_us
-from tilewright.kernels import direct_cpu, family
+from tilewright.kernels import family
+from tilewright.kernels.direct import cpu as direct_cpu
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem

@@ -19,7 +19,7 @@ from tilewright.bench import race
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
-from tilewright.kernels.reference import Reference
+from tilewright.kernels.untuned.reference import Reference
 from tilewright.plans import choices, dispatch
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,8 @@ from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.family import Blueprint, Buffer, Config
-from tilewright.kernels.reference import numpy_conv, reference_f64
-from tilewright.kernels.source import full_source, source_key
+from tilewright.kernels.source import full_source, kernel_files, source_key
+from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
@@ -249,11 +251,13 @@ def test_numpy_runs_no_other_family() -> None:
         open_runtime("numpy").compile(blueprint)
 
 
-def test_families_have_names_and_files() -> None:
+def test_families_have_names_and_kernels_beside_their_specs() -> None:
     for known in FAMILIES:
         assert family(known.name) is known
-        spec = type(known).__module__.rpartition(".")[2]
-        assert len(source_key(f"{spec}.cu")) == 64
+        spec = Path(inspect.getfile(type(known)))
+        named = [name for name in kernel_files() if f'"{name}"' in spec.read_text(encoding="utf-8")]
+        beside = [name for name in named if kernel_files()[name].parent == spec.parent]
+        assert beside and all(len(source_key(name)) == 64 for name in named), known.name
 
 
 def test_source_is_complete_and_keyed() -> None:

@@ -23,9 +23,9 @@ from tilewright.errors import DeviceError
 from tilewright.export.bundle import bundle
 from tilewright.export.files import files
 from tilewright.kernels.family import Config
-from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.dispatch import dispatch
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright.errors import DeviceError
 from tilewright.kernels import family
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans import dispatch
 from tilewright.runtime import open_runtime
 from tilewright.search.strategies import rank

@@ -22,7 +22,7 @@ from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config
-from tilewright.kernels.hopper_tile import (
+from tilewright.kernels.hopper.tile import (
     BY_TILE,
     MET,
     OWN,
@@ -34,8 +34,8 @@ from tilewright.kernels.hopper_tile import (
     run,
     sizes,
 )
-from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.untuned import pack
+from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 from tilewright.search import model
 from tilewright.search.space import Space, usable

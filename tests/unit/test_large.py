@@ -6,8 +6,9 @@ import pytest
 from test_direct_cpu import CORES
 
 from tilewright.device import Device, for_architecture
-from tilewright.kernels import FAMILIES, family, gemm
+from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import MOST_PIXELS, Config, too_many
+from tilewright.kernels.gemm import spec as gemm
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.search.space import usable

@@ -10,8 +10,9 @@ from test_direct_cpu import AVX2, CORES
 
 from tilewright.device import Device, for_architecture
 from tilewright.floor import floor_us
-from tilewright.kernels import FAMILIES, family, grouped_columns
+from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config, Family
+from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
 from tilewright.search import model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import CompileError
-from tilewright.kernels import source, tools
+from tilewright.kernels import source
 from tilewright.kernels.family import Blueprint
-from tilewright.kernels.reference import reference_f64
-from tilewright.kernels.untuned import pack
+from tilewright.kernels.untuned import pack, tools
+from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import DTYPES, Problem
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
@@ -88,6 +89,12 @@ def test_spills_are_refused_from_the_cache_too(again: bool) -> None:
     for _ in range(1 + again):
         with pytest.raises(CompileError, match="spills for sm_90: 1200 bytes"):
             compile_cuda(_text(SPILLS), "sm_90")
+
+
+def test_no_two_kernel_files_have_one_name() -> None:
+    paths = [path for kind in ("*.cu", "*.h") for path in source._FOLDER.rglob(kind)]
+    assert len(paths) == len({path.name for path in paths}) > 60
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*\.(?:h|cu)", path.name) for path in paths)
 
 
 @pytest.mark.parametrize(

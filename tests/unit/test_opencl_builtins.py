@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import tilewright
 from tilewright.errors import CompileError, DeviceError
 from tilewright.kernels import family
+from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
@@ -57,8 +56,7 @@ def test_hot_code_hands_vectors_on_by_their_address() -> None:
     head = r"^(INLINE|HOT_INLINE|HOT)\s+([\w ]+?)\s*\*?(\w+)\(([^{;]*)\)\s*(?://[^\n]*)?\{"
     function = re.compile(head, re.MULTILINE)
     vector = re.compile(r"\b(vec|wide)\b(?!\s*(const\s*)?\*)(?! \w+\[)")
-    kernels = Path(tilewright.__file__).parent / "kernels"
-    texts = [path.read_text() for path in kernels.iterdir() if path.suffix in (".cu", ".h")]
+    texts = [path.read_text() for path in kernel_files().values()]
     found = [(text, match) for text in texts for match in function.finditer(text)]
     by_value = {m[3] for _, m in found if m[1] == "INLINE" and vector.search(f"{m[2]} y, {m[4]}")}
     assert {"finish_lanes", "vec_load"} <= by_value

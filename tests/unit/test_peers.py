@@ -14,8 +14,8 @@ from tilewright.bench.contest import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError
-from tilewright.kernels.reference import numpy_conv
 from tilewright.kernels.requant import numpy_requantised
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.peers import PEERS, Offer, Peer, Setting, applicable, base, eager, named, usual
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue

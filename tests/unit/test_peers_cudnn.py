@@ -13,7 +13,7 @@ from fake_cudnn import Cudnn, Engine, Graph
 from test_peers import H100, PEER, agrees, prepared, torch_for_gpu
 
 from tilewright.checking.inputs import normal_inputs
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.peers import Setting, cudnn_plans
 from tilewright.peers.cudnn import _HANDLES
 from tilewright.problem import Problem

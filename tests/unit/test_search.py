@@ -10,7 +10,7 @@ import pytest
 from tuning_fakes import PROBLEM, Row, RowStrategy, outcome, row
 
 from tilewright.device import for_architecture
-from tilewright.kernels.direct import Direct
+from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.search import strategies as search

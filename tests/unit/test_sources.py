@@ -28,19 +28,19 @@ OF_STRASSEN = {"strassen", "strassen2"}
 OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8"} | OF_STRASSEN
 # What changes, and whose answers hang on it: in CUDA, in OpenCL.
 CHANGES: list[tuple[str, set[str], set[str]]] = [
-    ("kernels/direct.cu", OF_DIRECT, OF_DIRECT),
-    ("kernels/direct_work.py", OF_DIRECT, OF_DIRECT),
-    ("kernels/winograd.cu", {"winograd"}, {"winograd"}),
-    ("kernels/gemm.cu", OF_GEMM, OF_GEMM),
-    ("kernels/strassen.h", OF_STRASSEN, OF_STRASSEN),
-    ("kernels/strassen_pack.cu", OF_STRASSEN, OF_STRASSEN),
-    ("kernels/points.h", ALL, ALL),  # the packing of filters has them
-    ("kernels/hopper_send.h", {"hopper"}, {"hopper"}),
-    ("kernels/nhwc.cu", {"mma", "hopper"}, {"mma", "hopper"}),
-    ("kernels/reference.cu", {"adapted", "reference"}, {"adapted", "reference"}),
-    ("kernels/dialect.h", ALL, ALL),
-    ("kernels/pack.cu", ALL, ALL),
-    ("kernels/untuned.py", ALL, ALL),
+    ("kernels/direct/direct.cu", OF_DIRECT, OF_DIRECT),
+    ("kernels/direct/work.py", OF_DIRECT, OF_DIRECT),
+    ("kernels/winograd/winograd.cu", {"winograd"}, {"winograd"}),
+    ("kernels/gemm/gemm.cu", OF_GEMM, OF_GEMM),
+    ("kernels/strassen/strassen.h", OF_STRASSEN, OF_STRASSEN),
+    ("kernels/strassen/strassen_pack.cu", OF_STRASSEN, OF_STRASSEN),
+    ("kernels/common/points.h", ALL, ALL),  # the packing of filters has them
+    ("kernels/hopper/hopper_send.h", {"hopper"}, {"hopper"}),
+    ("kernels/untuned/nhwc.cu", {"mma", "hopper"}, {"mma", "hopper"}),
+    ("kernels/untuned/reference.cu", {"adapted", "reference"}, {"adapted", "reference"}),
+    ("kernels/common/dialect.h", ALL, ALL),
+    ("kernels/untuned/pack.cu", ALL, ALL),
+    ("kernels/untuned/__init__.py", ALL, ALL),
     ("kernels/source.py", ALL, ALL),
     ("device/architectures.py", ALL, ALL),
     ("problem/epilogue.py", ALL, ALL),
@@ -50,9 +50,9 @@ CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("runtime/opencl.py", set(), ALL),
     ("runtime/nvrtc.py", ALL, set()),
     ("runtime/tensor_map.py", ALL, set()),
-    ("kernels/check.cu", set(), set()),
-    ("kernels/flush.cu", set(), set()),
-    ("kernels/tools.py", set(), set()),
+    ("kernels/untuned/check.cu", set(), set()),
+    ("kernels/untuned/flush.cu", set(), set()),
+    ("kernels/untuned/tools.py", set(), set()),
     ("kernels/named.py", set(), set()),
     ("errors.py", set(), set()),
     ("store/__init__.py", set(), set()),
@@ -75,7 +75,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for cached in (source_key, sources._imports, source._body):
+    for cached in (source_key, sources._imports, source._body, source.kernel_files):
         cached.cache_clear()
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError
-from tilewright.kernels import family, winograd
-from tilewright.kernels.direct_tile import geometry, shared_bytes, staging
+from tilewright.kernels import family
+from tilewright.kernels.direct.tile import geometry, shared_bytes, staging
 from tilewright.kernels.family import Config
 from tilewright.kernels.limits import DECLARED_SHARED
 from tilewright.kernels.tile import quad_pitch, row_runs
+from tilewright.kernels.winograd import fused as winograd
 from tilewright.problem import Problem
 from tilewright.search.space import space
 

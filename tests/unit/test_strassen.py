@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from test_direct_cpu import CORES
 
-import tilewright
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, PLAIN, family, pick
+from tilewright.kernels.source import kernel_files
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 from tilewright.search.strategies import rank
@@ -23,7 +22,7 @@ CUBE = "n1c{0}h64w{1}k{0}r1s1-f32"
 
 def _table(name: str) -> np.ndarray:
     """The signs in strassen.h, (product, block)."""
-    text = (Path(tilewright.__file__).parent / "kernels" / "strassen.h").read_text()
+    text = kernel_files()["strassen.h"].read_text()
     body = text.split(f"int {name}(int m, int block)")[1].split("return")[0]
     return np.array([int(sign) for sign in re.findall(r"-?\b[01]\b", body.split("=")[1])]).reshape(7, 4)
 

@@ -17,7 +17,7 @@ from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Blueprint, Config, Launch
-from tilewright.kernels.reference import numpy_conv, numpy_pool
+from tilewright.kernels.untuned.reference import numpy_conv, numpy_pool
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Resources
 from tilewright.runtime.host import NumpyRuntime
@@ -239,7 +239,7 @@ def test_two_runs_must_agree() -> None:
 
 
 def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.kernels.reference import Reference
+    from tilewright.kernels.untuned.reference import Reference
 
     def fault(run: int, y: Any, x: Any) -> None:
         if run == 2:
@@ -252,7 +252,7 @@ def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_families_that_are_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.kernels.reference import Reference
+    from tilewright.kernels.untuned.reference import Reference
 
     def fault(run: int, y: Any, x: Any) -> None:
         y[:] = np.nextafter(y, np.float32(np.inf))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.checking.inputs import Inputs
-from tilewright.kernels.reference import numpy_conv
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.problem import Problem
 
 _PART_BYTES = 4 << 20  # of the outputs that are worked on at once

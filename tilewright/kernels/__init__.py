@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from tilewright.errors import ConfigError
 from tilewright.kernels.adapted import Adapted, AnyReference
-from tilewright.kernels.direct import Direct
+from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Family
-from tilewright.kernels.gemm import Gemm
+from tilewright.kernels.gemm.im2col import Im2col
+from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.gemv import Gemv
-from tilewright.kernels.grouped import Grouped
-from tilewright.kernels.hopper import Hopper
-from tilewright.kernels.im2col import Im2col
-from tilewright.kernels.mma import Mma
+from tilewright.kernels.grouped.spec import Grouped
+from tilewright.kernels.hopper.spec import Hopper
+from tilewright.kernels.mma.spec import Mma
 from tilewright.kernels.small import Small
-from tilewright.kernels.strassen import Strassen, Strassen2
-from tilewright.kernels.textbook import Textbook
-from tilewright.kernels.winograd import Winograd
-from tilewright.kernels.winograd4 import Winograd4, Winograd8
-from tilewright.kernels.winograd_rows import WinogradRows
+from tilewright.kernels.strassen.spec import Strassen, Strassen2
+from tilewright.kernels.textbook.spec import Textbook
+from tilewright.kernels.winograd.chained import Winograd4, Winograd8
+from tilewright.kernels.winograd.fused import Winograd
+from tilewright.kernels.winograd.rows import WinogradRows
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),

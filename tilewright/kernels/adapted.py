@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.device import Device
-from tilewright.kernels.direct import Direct
+from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.reference import Reference
 from tilewright.kernels.untuned import pack, spread
+from tilewright.kernels.untuned.reference import Reference
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tilewright.errors import ConfigError
 from tilewright.kernels.family import Config
-from tilewright.kernels.textbook import ROLLED, UNROLLED, Textbook, steps
-from tilewright.kernels.textbook_work import (
+from tilewright.kernels.textbook.spec import ROLLED, UNROLLED, Textbook, steps
+from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
     GEMM_UNCOALESCED,

@@ -17,11 +17,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIMIT = 1 << 63
 
 
+@lru_cache(maxsize=1)
+def kernel_files() -> dict[str, Path]:
+    """Return the kernel files by name, which tells them apart whatever folder they are in."""
+    return {path.name: path for kind in ("*.cu", "*.h") for path in _FOLDER.rglob(kind)}
+
+
 def full_source(blueprint: Blueprint) -> str:
     """Return the complete text to compile: nothing is left for the compiler to include.
 
-    ``blueprint.source`` is the name of a file beside this one, or the text of a kernel if it has a
-    line end. The dialect always comes first; every file is included at most once.
+    ``blueprint.source`` is the name of a kernel file, in whatever folder here, or the text of a kernel if
+    it has a line end. The dialect always comes first; every file is included at most once.
 
     Raises:
         CompileError: if a define is no name and integer, or an include names no kernel file.
@@ -58,9 +64,9 @@ def _file(name: str, seen: set[str]) -> str:
     if name in seen:
         return ""
     seen.add(name)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*\.(?:h|cu)", name) or not (_FOLDER / name).is_file():
+    if name not in kernel_files():
         raise CompileError(f"kernel file {name!r}: no such file in tilewright/kernels")
-    return _expand((_FOLDER / name).read_text(encoding="utf-8"), name, seen)
+    return _expand(kernel_files()[name].read_text(encoding="utf-8"), name, seen)
 
 
 def _expand(text: str, name: str, seen: set[str]) -> str:

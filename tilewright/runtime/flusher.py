@@ -1,10 +1,10 @@
-"""Empties the caches of a device by reading a clean buffer, see ``kernels/flush.cu``."""
+"""Empties the caches of a device by reading a clean buffer, see ``kernels/untuned/flush.cu``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.kernels import tools
+from tilewright.kernels.untuned import tools
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Loaded, Memory, Runtime

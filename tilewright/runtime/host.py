@@ -15,9 +15,9 @@ from tilewright.device import Device, Rates
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, CompileError, OutOfMemory, how_to_get
 from tilewright.kernels.family import ZERO, Blueprint, Launch
-from tilewright.kernels.reference import numpy_pool, numpy_sums
 from tilewright.kernels.requant import numpy_scaled
 from tilewright.kernels.source import full_source
+from tilewright.kernels.untuned.reference import numpy_pool, numpy_sums
 from tilewright.problem import Problem
 from tilewright.runtime import cache
 from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources

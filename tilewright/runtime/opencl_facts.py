@@ -40,7 +40,7 @@ def _lanes(device: Any) -> int:
     """Return the f32 elements of the widest vector that the CPU has.
 
     Not what the compiler uses of itself: PoCL's LLVM may know an older CPU only (Zen 3 for a Zen 4), and
-    kernels that gain by it ask for AVX-512 themselves, see ``kernels/direct_cpu.h``.
+    kernels that gain by it ask for AVX-512 themselves, see ``kernels/direct/direct_cpu.h``.
     """
     lanes, flags = max(1, int(device.native_vector_width_float)), _cpu_flags()
     if not flags:

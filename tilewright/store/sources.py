@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from tilewright.kernels.source import kernel_files
 from tilewright.kernels.source import source_key as kernel_key
 from tilewright.store.exchange import SCHEMA
 
@@ -68,7 +69,7 @@ def _specs(family: str) -> list[str]:
 def _kernels(modules: Iterable[str]) -> list[str]:
     """Return the kernel files that modules name."""
     texts = [path.read_text(encoding="utf-8") for name in modules if (path := _path(name))]
-    files = sorted(path.name for path in _PACKAGE.glob("kernels/*.cu"))
+    files = sorted(name for name in kernel_files() if name.endswith(".cu"))
     return [name for name in files if any(f'"{name}"' in text for text in texts)]
 
 

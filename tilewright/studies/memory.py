@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.kernels.im2col import column_bytes
+from tilewright.kernels.gemm.im2col import column_bytes
 from tilewright.problem import DTYPE_BYTES, Problem, shapes
 from tilewright.studies.study import Column, Memory, PartResult, Value
 

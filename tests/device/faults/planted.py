@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.reference import reference_f64
+from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import Problem
 
 FAULTS = (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.gemm_product import product
+from tilewright.kernels.gemm.product import product
 from tilewright.kernels.limits import MOST_BODY, no_kernels
-from tilewright.kernels.textbook_work import (
+from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
     TENSOR_NAIVE,

@@ -8,7 +8,7 @@ from math import gcd
 
 from tilewright.device.architectures import ARCHITECTURES, REGS_PER_UNIT
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper_sum import (
+from tilewright.kernels.hopper.sum import (
     COPIED,
     GATHERED,
     held,

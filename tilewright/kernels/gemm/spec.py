@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.gemm_product import (
+from tilewright.kernels.gemm.product import (
     Product,
     Sizes,
     product,
@@ -17,7 +17,7 @@ from tilewright.kernels.gemm_product import (
     sizes,
     threads,
 )
-from tilewright.kernels.gemm_work import LAST_TURN, REST, stream_of, work_of
+from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED, resident
-from tilewright.kernels.mma_tile import (
+from tilewright.kernels.mma.tile import (
     COPIES,
     GATHERED,
     Sizes,
@@ -16,9 +16,9 @@ from tilewright.kernels.mma_tile import (
     sizes,
     tap_chunks,
 )
-from tilewright.kernels.nhwc import copied_bytes
 from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 

@@ -12,8 +12,8 @@ from math import prod
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
-from tilewright.kernels.gemm import Gemm, blueprint, refused
-from tilewright.kernels.gemm_product import product
+from tilewright.kernels.gemm.product import product
+from tilewright.kernels.gemm.spec import Gemm, blueprint, refused
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import GpuWork

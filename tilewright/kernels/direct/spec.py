@@ -6,8 +6,8 @@ Source of the idea: E. Barton, "C Split Globally", University of Utah, UUCS-22-0
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels import direct_cpu
-from tilewright.kernels.direct_tile import (
+from tilewright.kernels.direct import cpu as direct_cpu
+from tilewright.kernels.direct.tile import (
     Geometry,
     geometry,
     registers,
@@ -15,7 +15,7 @@ from tilewright.kernels.direct_tile import (
     shared_bytes,
     staging,
 )
-from tilewright.kernels.direct_work import work_of
+from tilewright.kernels.direct.work import work_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,

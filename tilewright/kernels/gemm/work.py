@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.gemm_product import Sizes, product, registers, sizes
+from tilewright.kernels.gemm.product import Sizes, product, registers, sizes
 from tilewright.kernels.limits import resident
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.work import GpuWork

@@ -6,8 +6,8 @@ There is little arithmetic for each input: what limits is how soon its bytes are
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels import grouped_columns
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, no_kernels
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to

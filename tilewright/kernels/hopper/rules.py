@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Rule, Values
-from tilewright.kernels.hopper_sum import (
+from tilewright.kernels.hopper.sum import (
     AS_IS,
     COPIED,
     GATHERED,
@@ -16,7 +16,7 @@ from tilewright.kernels.hopper_sum import (
     steps,
     taps,
 )
-from tilewright.kernels.hopper_tile import (
+from tilewright.kernels.hopper.tile import (
     ROWS,
     SWIZZLED,
     image_of,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.device.architectures import WGMMA
-from tilewright.kernels import fallback, halves
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import (
     MOST_PIXELS,
@@ -18,8 +17,9 @@ from tilewright.kernels.family import (
     Values,
     too_many,
 )
-from tilewright.kernels.hopper_rules import CHUNKS, RULES, batches
-from tilewright.kernels.hopper_sum import (
+from tilewright.kernels.hopper import fallback, halves
+from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
+from tilewright.kernels.hopper.sum import (
     AS_IS,
     COPIED,
     COPIES,
@@ -36,7 +36,7 @@ from tilewright.kernels.hopper_sum import (
     promotions,
     ways,
 )
-from tilewright.kernels.hopper_tile import (
+from tilewright.kernels.hopper.tile import (
     BY_TILE,
     OWN,
     PIECES,
@@ -51,11 +51,11 @@ from tilewright.kernels.hopper_tile import (
     run,
     sizes,
 )
-from tilewright.kernels.hopper_work import work_of
-from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
+from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.shares import SUM_THREADS, combine_param, meeting_buffers, operands, second_pass
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, image_defines, up_to
+from tilewright.kernels.untuned.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper_sum import (
+from tilewright.kernels.hopper.sum import (
     COPIES,
     GATHERED,
     HALVED,
@@ -18,7 +18,7 @@ from tilewright.kernels.hopper_sum import (
     products,
     promotions,
 )
-from tilewright.kernels.hopper_tile import (
+from tilewright.kernels.hopper.tile import (
     MET,
     OWN,
     Sizes,
@@ -28,9 +28,9 @@ from tilewright.kernels.hopper_tile import (
     run,
     sizes,
 )
-from tilewright.kernels.nhwc import copied_bytes, each
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.untuned.nhwc import copied_bytes, each
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 

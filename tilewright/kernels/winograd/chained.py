@@ -14,10 +14,10 @@ from functools import lru_cache
 from tilewright.device import Device
 from tilewright.kernels.batch import batch, between
 from tilewright.kernels.bound import bare
-from tilewright.kernels.direct import Direct
-from tilewright.kernels.direct_cpu import WORKERS
+from tilewright.kernels.direct.cpu import WORKERS
+from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.gemm import Gemm
+from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes

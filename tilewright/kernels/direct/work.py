@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.direct_tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
+from tilewright.kernels.direct.tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
 from tilewright.kernels.family import Values
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.word import (

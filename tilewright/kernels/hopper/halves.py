@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.kernels.family import Blueprint, Buffer, Launch
-from tilewright.kernels.nhwc import COPY_THREADS, copied_bytes, copy, copy_defines
 from tilewright.kernels.products import HALVES
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copy, copy_defines
 from tilewright.problem import Problem
 
 MOVED = "moved"  # the buffer that begins with how far the input was moved, and what speaks against that

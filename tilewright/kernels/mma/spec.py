@@ -6,7 +6,7 @@ from tilewright.device import Device, architectures
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import fits_registers, fits_shared
-from tilewright.kernels.mma_tile import (
+from tilewright.kernels.mma.tile import (
     AS_IS,
     COPIED,
     COPIES,
@@ -29,8 +29,7 @@ from tilewright.kernels.mma_tile import (
     threads,
     ways,
 )
-from tilewright.kernels.mma_work import work_of
-from tilewright.kernels.nhwc import copied_bytes, copy, copy_defines, copy_remark
+from tilewright.kernels.mma.work import work_of
 from tilewright.kernels.products import E4M3, E4M3_AS_F16, PLAIN, THREE
 from tilewright.kernels.shares import (
     COMBINE_NONE,
@@ -42,6 +41,7 @@ from tilewright.kernels.shares import (
     second_pass,
 )
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.untuned.nhwc import copied_bytes, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 

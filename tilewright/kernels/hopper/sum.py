@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.nhwc import each, tap_chunks
 from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 
 AS_IS, COPIED, GATHERED, HALVED = range(4)

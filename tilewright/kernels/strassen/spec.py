@@ -13,7 +13,7 @@ from dataclasses import replace
 from tilewright.device import Device
 from tilewright.kernels.batch import batch, between
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
-from tilewright.kernels.gemm import Gemm
+from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes

@@ -1,0 +1,1 @@
+"""The grouped family: depthwise layers and small groups."""

@@ -1,0 +1,1 @@
+"""The strassen families: large matrix products by fewer multiplications."""
