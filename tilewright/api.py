@@ -24,9 +24,10 @@ from tilewright.arrays import Array, look, look_at, same_home
 from tilewright.device import parse_selector
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreBusy, StoreError
 from tilewright.kernels.family import Config
-from tilewright.plans.dispatch import Entry, entry
-from tilewright.plans.dispatch import forget as look_up_again
+from tilewright.plans.dispatch import entry
 from tilewright.plans.execution import Plan
+from tilewright.plans.kept import Entry
+from tilewright.plans.kept import forget as look_up_again
 from tilewright.plans.layer import LayerPlan, Packed
 from tilewright.plans.why import Origin, Why
 from tilewright.problem import Problem, shapes
@@ -319,4 +320,5 @@ def _layer(found: Entry) -> LayerPlan:
         if found.layer is None:
             assert found.plan is not None
             found.layer = LayerPlan(found.plan)
-        return found.layer
+        layer: LayerPlan = found.layer
+        return layer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import choices, dispatch
+from tilewright.plans import choices, kept
 from tilewright.problem import Problem
 
 F = np.float32
@@ -20,7 +20,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A store of the test's own, and a model with no opinion: the reference kernel runs."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(choices, "ranked_for", lambda *_: [])
-    dispatch.forget()
+    kept.forget()
 
 
 def some(*shape: int, seed: int = 0) -> Any:

@@ -27,7 +27,7 @@ from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import dispatch
+from tilewright.plans import kept
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
@@ -187,7 +187,7 @@ def test_plan() -> None:
 
 def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once: workspaces and packed filters are memory of a device."""
-    monkeypatch.setattr(dispatch, "MOST_PLANS", 1)
+    monkeypatch.setattr(kept, "MOST_PLANS", 1)
 
     def made(text: str) -> weakref.ref[LayerPlan]:
         plan = tw.plan(text, device="numpy")

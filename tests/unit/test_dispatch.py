@@ -20,7 +20,7 @@ from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
-from tilewright.plans import choices, dispatch
+from tilewright.plans import choices, dispatch, kept
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
@@ -79,9 +79,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(store, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
-    dispatch.forget()
+    kept.forget()
     yield
-    dispatch.forget()
+    kept.forget()
 
 
 def ranked(problem: Problem, device: Device, usable: list[Family], deterministic: bool) -> list[Config]:
@@ -133,7 +133,7 @@ def test_a_stored_winner_whose_config_cannot_be_read_is_passed_over(
     assert choose(box)[0] == "tiles:t=1"
     assert [str(config) for config, _ in choices.foreseen(LAYER, DEVICE, "c1", box)][0] == "tiles:t=1"
     box.add(record(6), "imported")
-    dispatch.forget()
+    kept.forget()
     assert choose(box) == ("tiles:t=6", "imported, verified here")
 
 
@@ -141,7 +141,7 @@ def test_deterministic_only(box: Store) -> None:
     box.add(record(5, 1.0))
     assert choose(box, deterministic=True)[0] == "tiles:t=2"
     box.add(record(4, 9.0))
-    dispatch.forget()
+    kept.forget()
     assert choose(box, deterministic=True)[0] == "tiles:t=4"
     assert choose(box)[0] == "tiles:t=5"
 
@@ -237,9 +237,9 @@ def test_a_second_call_is_answered_from_memory(box: Store) -> None:
     assert dispatch.dispatch(LAYER, RUNTIME, box) is first
     assert dispatch.dispatch(LAYER, RUNTIME, box, True) is not first
     assert dispatch.dispatch(LAYER, RUNTIME) is not first
-    dispatch.forget(Problem.parse("c1h1k1r1"))
+    kept.forget(Problem.parse("c1h1k1r1"))
     assert dispatch.dispatch(LAYER, RUNTIME, box) is first
-    dispatch.forget(LAYER)
+    kept.forget(LAYER)
     assert dispatch.dispatch(LAYER, RUNTIME, box) is not first
 
 
@@ -273,7 +273,7 @@ def test_a_plan_forgotten_while_it_is_made_is_made_anew(monkeypatch: pytest.Monk
     """It was looked up before the store changed."""
 
     def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
-        pool.submit(dispatch.forget, LAYER).result(20)
+        pool.submit(kept.forget, LAYER).result(20)
         return FakePlan(config, why)
 
     monkeypatch.setattr(FakePlan, "make", make)
@@ -292,10 +292,10 @@ def test_a_failure_is_tried_again() -> None:
 
 
 def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "MOST_PLANS", 3)
+    monkeypatch.setattr(kept, "MOST_PLANS", 3)
     layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 6)]
     plans = [dispatch.dispatch(p, RUNTIME) for p in layers]
-    assert len(dispatch._plans) == 3
+    assert len(kept._plans) == 3
     assert dispatch.dispatch(layers[4], RUNTIME) is plans[4]
     assert dispatch.dispatch(layers[0], RUNTIME) is not plans[0]
 
@@ -337,7 +337,7 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(FakePlan, "make", make)
     assert choose()[0] == "tiles:t=1" and "has no room" not in choose()[1]
     assert tries == ["tiles:t=1", "tiles:t=1"]
-    assert dispatch.make_room(RUNTIME) and not dispatch.make_room(RUNTIME)
+    assert kept.make_room(RUNTIME) and not kept.make_room(RUNTIME)
     tries.clear()
     with pytest.raises(OutOfMemory, match="5 GB"):
         dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME)
@@ -361,7 +361,7 @@ def test_a_hint_is_verified_once_then_trusted(box: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(choices, "verified", judge)
     box.add(record(6, context={"compiler": "old"}))
     assert choose(box) == ("tiles:t=6", "older source, verified here")
-    dispatch.forget()
+    kept.forget()
     assert choose(box) == ("tiles:t=6", "")
     assert judge.asked == [6]
 
@@ -372,7 +372,7 @@ def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.
     box.add_all([record(6, 1.0), record(4, 2.0)], "imported")
     assert "untuned" in choose(box)[1]
     assert judge.asked == [6, 4] and FakePlan.made == ["tiles:t=1"]
-    dispatch.forget()
+    kept.forget()
     assert "untuned" in choose(box)[1]
     assert judge.asked == [6, 4], "what failed once is not tried again"
 
@@ -385,7 +385,7 @@ def test_what_ran_out_of_memory_or_time_is_tried_again(
     monkeypatch.setattr(choices, "verified", judge)
     box.add(record(6, 1.0), "imported")
     assert "untuned" in choose(box)[1]
-    dispatch.forget()
+    kept.forget()
     judge.outcomes = {}
     assert choose(box) == ("tiles:t=6", "imported, verified here")
 
@@ -415,7 +415,7 @@ def test_a_store_that_fails_is_said_once_and_done_without(box: Store) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert "untuned" in choose(box)[1]
-        dispatch.forget()
+        kept.forget()
         assert "untuned" in choose(box)[1]
     assert len(caught) == 1 and "the store is not used" in str(caught[0].message)
 
@@ -480,7 +480,7 @@ def test_a_pinned_family_is_taken_however_slow(box: Store, two: None) -> None:
     assert (chosen(), chosen("slabs"), chosen("slabs", "tiles")) == ("tiles:t=4", "slabs:t=6", "tiles:t=4")
     assert chosen("reference") == "reference:v=1"
     box.clear()
-    dispatch.forget()
+    kept.forget()
     assert (chosen(), chosen("slabs")) == ("tiles:t=2", "slabs:t=2")
 
 

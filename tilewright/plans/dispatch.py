@@ -1,47 +1,23 @@
-"""From a Problem to a Plan: the first of ``choices`` that compiles and finds room, kept for its next use.
-The Plan says why it is that one. Plans that were not used for the longest time are let go: where there are
-too many, where their workspaces are too large together, and where another has no room."""
+"""From a Problem to a Plan: the first of ``choices`` that compiles and finds room, kept for its next use
+(``kept.py``). The Plan says why it is that one."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from traceback import clear_frames
-from typing import TYPE_CHECKING
 
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.choices import choices, stored
 from tilewright.plans.execution import Plan
+from tilewright.plans.kept import Entry, let_go_oldest, make_room, place
 from tilewright.plans.why import Missed, Origin, Why
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
-
-if TYPE_CHECKING:
-    from tilewright.plans.layer import LayerPlan
-
-MOST_PLANS = 256
-OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone
-
-_Key = tuple[Problem, int, str, bool, tuple[str, ...]]
-
-
-@dataclass(eq=False)
-class Entry:
-    """A plan, or the place of one; who finds none under the lock makes it. ``layer`` is made of it."""
-
-    plan: Plan | None = None
-    layer: LayerPlan | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_plans: OrderedDict[_Key, Entry] = OrderedDict()
-_lock = threading.Lock()  # of the dict, never held for long
 
 
 def dispatch(
@@ -78,60 +54,16 @@ def entry(
 ) -> Entry:
     """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
     key = (problem, id(runtime), str(store.path) if store else "", deterministic, tuple(families))
-    with _lock:
-        found = _plans.get(key)
-        if found is None:
-            found = _plans[key] = Entry()
-            while len(_plans) > MOST_PLANS:
-                _plans.popitem(last=False)
-        _plans.move_to_end(key)
+    found = place(key)
     with found.lock:
         if found.plan is None:
             found.plan = _first_that_works(problem, runtime, store, deterministic, families)
-            _let_go_oldest(runtime, found)
+            let_go_oldest(runtime, found)
         elif store is not None and (missed := found.plan.why.missed) and missed.no_room:
             winner = _winner(problem, runtime, store, deterministic, families)
             if winner is not None:
                 found.plan, found.layer = winner, None
     return found
-
-
-def forget(problem: Problem | None = None) -> None:
-    """Look a problem (None: all) up again at its next use, since the store has changed."""
-    with _lock:
-        for key in [key for key in _plans if problem is None or key[0] == problem]:
-            del _plans[key]
-
-
-def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
-    """Let go of the plans on a device that have a workspace, but for one; return whether there were any."""
-    with _lock:
-        theirs = {
-            key: one for key, one in _plans.items()
-            if _bytes_on(runtime, key, one) and one.plan is not keep
-        }  # fmt: skip
-        for key in theirs:
-            del _plans[key]
-    return bool(theirs)
-
-
-def _let_go_oldest(runtime: Runtime, newest: Entry) -> None:
-    """Let go of the plans on a device that were not used for the longest time, until the others are small."""
-    let_go = []  # once nobody waits for the lock: to free memory takes a while
-    with _lock:
-        sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
-        over = sum(sizes.values())
-        if over:
-            over -= runtime.memory_bytes() // OF_MEMORY
-        for key, nbytes in sizes.items():
-            if over > 0 and nbytes and _plans[key] is not newest:
-                let_go.append(_plans.pop(key))
-                over -= nbytes
-
-
-def _bytes_on(runtime: Runtime, key: _Key, found: Entry) -> int:
-    """Bytes of workspace that a plan has on a device; 0 if it is on another, or not made yet."""
-    return found.plan.workspace_bytes if found.plan is not None and key[1] == id(runtime) else 0
 
 
 def _made(runtime: Runtime, problem: Problem, config: Config, why: Why) -> Plan:

@@ -25,8 +25,8 @@ from tilewright.arrays import (
 from tilewright.device import Device
 from tilewright.errors import ArrayError, OutOfMemory
 from tilewright.kernels.family import Config
-from tilewright.plans.dispatch import make_room
 from tilewright.plans.execution import Plan, unlike
+from tilewright.plans.kept import make_room
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.plans.choices import settled
-from tilewright.plans.dispatch import forget
+from tilewright.plans.kept import forget
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import require_room

@@ -1,0 +1,82 @@
+"""Plans kept for their next use. Those not used for the longest time are let go, where there are too many or
+their workspaces are too large together; and all that have one, where another plan has no room."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.plans.execution import Plan
+from tilewright.problem import Problem
+from tilewright.runtime.base import Runtime
+
+MOST_PLANS = 256
+OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone
+
+Key = tuple[Problem, int, str, bool, tuple[str, ...]]
+
+
+@dataclass(eq=False)
+class Entry:
+    """A plan, or the place of one; who finds none under the lock makes it.
+
+    ``layer`` is what takes callers' arrays to the plan, a ``layer.LayerPlan``: both are let go together.
+    """
+
+    plan: Plan | None = None
+    layer: Any = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_plans: OrderedDict[Key, Entry] = OrderedDict()
+_lock = threading.Lock()  # of the dict, never held for long
+
+
+def place(key: Key) -> Entry:
+    """Return the entry of a key, now the one used last; where there was none, an empty one."""
+    with _lock:
+        found = _plans.setdefault(key, Entry())
+        _plans.move_to_end(key)
+        while len(_plans) > MOST_PLANS:
+            _plans.popitem(last=False)
+    return found
+
+
+def forget(problem: Problem | None = None) -> None:
+    """Look a problem (None: all) up again at its next use, since the store has changed."""
+    with _lock:
+        for key in [key for key in _plans if problem is None or key[0] == problem]:
+            del _plans[key]
+
+
+def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
+    """Let go of the plans on a device that have a workspace, but for one; return whether there were any."""
+    with _lock:
+        theirs = {
+            key: one for key, one in _plans.items()
+            if _bytes_on(runtime, key, one) and one.plan is not keep
+        }  # fmt: skip
+        for key in theirs:
+            del _plans[key]
+    return bool(theirs)
+
+
+def let_go_oldest(runtime: Runtime, newest: Entry) -> None:
+    """Let go of the plans on a device that were not used for the longest time, until the others are small."""
+    let_go = []  # once nobody waits for the lock: to free memory takes a while
+    with _lock:
+        sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
+        over = sum(sizes.values())
+        if over:
+            over -= runtime.memory_bytes() // OF_MEMORY
+        for key, nbytes in sizes.items():
+            if over > 0 and nbytes and _plans[key] is not newest:
+                let_go.append(_plans.pop(key))
+                over -= nbytes
+
+
+def _bytes_on(runtime: Runtime, key: Key, found: Entry) -> int:
+    """Bytes of workspace that a plan has on a device; 0 if it is on another, or not made yet."""
+    return found.plan.workspace_bytes if found.plan is not None and key[1] == id(runtime) else 0
