@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from threadpoolctl import threadpool_info
 from tuning_fakes import PROBLEM, Row, RowStrategy, outcome, row
 
 from tilewright.device import for_architecture
@@ -14,7 +15,7 @@ from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.search import strategies as search
-from tilewright.search.correction import COMMON, NOISE, OWN, Correction
+from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates
 from tilewright.search.proposals import Proposals
 
 DEVICE = for_architecture("sm_90")
@@ -58,10 +59,22 @@ def test_configs_like_a_fast_one_are_expected_to_be_fast() -> None:
     assert choose(fresh, {point(1): 120.0, point(128): 80.0}) == [point(64)]
 
 
+def test_the_search_thinks_on_one_core() -> None:
+    """Beside compilers that keep all cores busy, threads of linear algebra wait for each other in turns."""
+    pools: list[int] = []
+
+    def estimate(config: Config) -> float:
+        pools.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return 100.0
+
+    before = threadpool_info()
+    Correction(PARAMS).choose([point(2), point(64)], estimate, {point(1): 90.0}, [], 90.0, 2)
+    assert pools and set(pools) == {1}
+    assert threadpool_info() == before
+
+
 def test_choices_are_all_equally_unlike() -> None:
-    correction = Correction(PARAMS)
-    pool = [point(1, 0), point(1, 1), point(1, 2)]
-    places = correction._features(pool)
+    places = coordinates(PARAMS, [point(1, 0), point(1, 1), point(1, 2)])
     apart = {float(abs(places[i] - places[j]).sum()) for i in range(3) for j in range(i)}
     assert apart == {1.0}
 
@@ -102,8 +115,8 @@ def test_after_failures_only_the_search_goes_elsewhere() -> None:
         strategy.tell(outcome(config, None, LAYER))
     (found,) = strategy.propose(1)
     assert found != ranked[8]
-    correction = Correction(search.Ranked(Direct(), LAYER, DEVICE, random.Random(0), ranked).space.params)
-    places = correction._features([found, ranked[8], *ranked[:8]])
+    params = search.Ranked(Direct(), LAYER, DEVICE, random.Random(0), ranked).space.params
+    places = coordinates(params, [found, ranked[8], *ranked[:8]])
     apart = [abs(places[2:] - place).sum(axis=1).min() for place in places[:2]]
     assert apart[0] > apart[1]
 

@@ -40,6 +40,14 @@ class Config:
     def __getitem__(self, name: str) -> int:
         return self.values[name]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """A search asks hundreds of times for each config."""
+        return hash((self.family, self.items))
+
     def __str__(self) -> str:
         return self.family + ":" + ".".join(f"{name}={value}" for name, value in self.items)
 

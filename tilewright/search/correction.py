@@ -9,10 +9,13 @@ is measured, or about to be, have little to add.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import erf, log, log2, pi, sqrt
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from math import erf, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from tilewright.kernels.family import Config, Param
 
@@ -28,6 +31,14 @@ MOST = 400  # measured configs that are looked at, the fastest first
 ROWS = 128  # of a matrix of distances that are worked out at once
 
 _erf = np.vectorize(erf, otypes=[float])
+_libraries = lru_cache(maxsize=1)(ThreadpoolController)
+
+
+def on_one_core() -> AbstractContextManager[object]:
+    """Keep linear algebra to one core: threads of it wait for each other in turns, and where compilers keep
+    all cores busy a matrix of a few hundred rows takes 25 times as long."""
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
 
 
 class Correction:
@@ -35,7 +46,6 @@ class Correction:
 
     def __init__(self, params: Sequence[Param]) -> None:
         self._params = params
-        self._places: dict[Config, list[float]] = {}
         self.gain = np.inf  # expected of the config chosen first, as a share of the best time
 
     def choose(
@@ -57,12 +67,19 @@ class Correction:
             best_us: the least time to improve on; infinity if there is none.
             count: how many to choose, at most.
         """
-        pool = [*sorted(fresh, key=lambda c: (estimate_us(c), c.items)), *waiting]
-        known = sorted(measured_us, key=lambda c: (measured_us[c], c.items))[:MOST]
+        with on_one_core():
+            return self._choose(fresh, estimate_us, measured_us, waiting, best_us, count)
+
+    def _choose(
+        self, fresh: Sequence[Config], estimate_us: Callable[[Config], float],
+        measured_us: Mapping[Config, float], waiting: Sequence[Config], best_us: float, count: int,
+    ) -> list[Config]:  # fmt: skip
+        pool = [*sorted(fresh, key=estimate_us), *waiting]
+        known = sorted(measured_us, key=measured_us.__getitem__)[:MOST]
         errors = np.array([log(measured_us[c] / estimate_us(c)) for c in known])
         error, variance, seen = self._given(pool, [*known, *waiting], errors)
         expected = np.log(np.array([estimate_us(c) for c in pool])) + error
-        places = self._features(pool)
+        places = coordinates(self._params, pool)
         free = np.arange(len(pool)) < len(fresh)
         best = min([log(best_us), *expected[len(fresh) :]])
         chosen: list[Config] = []
@@ -87,7 +104,7 @@ class Correction:
 
         The errors of the first points are known, of the others only that they will be.
         """
-        at, places = self._features(points), self._features(pool)
+        at, places = coordinates(self._params, points), coordinates(self._params, pool)
         root = np.linalg.cholesky(_covariance(at, at) + NOISE**2 * np.eye(len(at)))
         seen = np.linalg.solve(root, _covariance(at, places))
         known = len(errors)
@@ -95,28 +112,18 @@ class Correction:
         variance = COMMON**2 + OWN**2 + NOISE**2 - (seen**2).sum(axis=0)
         return seen[:known].T @ white, np.maximum(variance, NOISE**2), seen
 
-    def _features(self, configs: Sequence[Config]) -> Floats:
-        """Return one row of coordinates for each config."""
-        for config in configs:
-            if config not in self._places:
-                self._places[config] = coordinates(self._params, config)
-        width = len(coordinates(self._params, None))
-        return np.array([self._places[c] for c in configs]).reshape(len(configs), width)
 
-
-def coordinates(params: Sequence[Param], config: Config | None) -> list[float]:
-    """Place a config: sizes in octaves; for a choice a coordinate of each option, any two 1 apart.
+def coordinates(params: Sequence[Param], configs: Sequence[Config]) -> Floats:
+    """Place configs, a row each: sizes in octaves; for a choice a coordinate of each option, any two 1 apart.
 
     Layers may offer fewer of a family's options: the places of all are alike.
     """
-    row: list[float] = []
+    columns = []
     for param in params:
-        value = config[param.name] if config else 1
-        if param.names:
-            row += [0.5 * (value == option) for option in range(OPTIONS)]
-        else:
-            row.append(log2(max(value, 0.5)))
-    return row
+        values = np.array([config[param.name] for config in configs], float)[:, None]
+        options = 0.5 * (values == np.arange(OPTIONS))
+        columns.append(options if param.names else np.log2(np.maximum(values, 0.5)))
+    return np.hstack(columns)
 
 
 def _covariance(a: Floats, b: Floats) -> Floats:

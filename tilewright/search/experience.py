@@ -24,7 +24,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import model
-from tilewright.search.correction import Floats, apart, coordinates
+from tilewright.search.correction import Floats, apart, coordinates, on_one_core
 
 # Source: the search replayed on benchmarks/h100/trials.jsonl.gz, each layer without its own trials.
 COMMON = 0.15  # standard deviation of the error that all configs of a layer share
@@ -91,21 +91,24 @@ class Bias:
         if not taught:
             return
         layers = np.array([sizes(e.problem) for e, _, _ in taught])
-        self._places = np.array([coordinates(family.params(e.problem, e.device), c) for e, c, _ in taught])
+        self._places = coordinates(self._params, [c for _, c, _ in taught])
         estimates = np.array([model.estimate(family, e.problem, e.device, c).total_us for e, c, _ in taught])
         errors = np.log(np.array([us for _, _, us in taught]) / estimates)
         alike = np.exp(-apart(layers, layers) / LAYER_REACH)
         known = _covariance(self._places, self._places, alike)
         known += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
         self._near = np.exp(-apart(sizes(problem)[None], layers) / LAYER_REACH)
-        self._weights = np.linalg.solve(known, errors)
+        with on_one_core():
+            self._weights = np.linalg.solve(known, errors)
 
     def errors(self, configs: Sequence[Config]) -> Floats:
         """Return the expected log(time / estimate) of each config; 0 where nothing is known."""
         if self._empty or not configs:
             return np.zeros(len(configs))
-        asked = np.array([coordinates(self._params, c) for c in configs])
-        expected: Floats = _covariance(asked, self._places, self._near) @ self._weights
+        asked = coordinates(self._params, configs)
+        covariance = _covariance(asked, self._places, self._near)
+        with on_one_core():
+            expected: Floats = covariance @ self._weights
         return expected
 
 
@@ -133,6 +136,12 @@ def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[L
 @lru_cache(maxsize=8)
 def shipped(chip: str) -> Experience:
     """Return what comes with the package for a chip; nothing where there is none, or it cannot be read."""
+    return Experience(lesson for lesson in all_shipped() if lesson.device.chip == chip)
+
+
+@lru_cache(maxsize=1)
+def all_shipped() -> tuple[Lesson, ...]:
+    """Read what comes with the package, of all chips: it can be had before the device is known."""
     from tilewright.search import trials
 
     folder = resources.files("tilewright") / "data" / "experience"
@@ -144,8 +153,8 @@ def shipped(chip: str) -> Experience:
             except StoreError as error:
                 warn_once(f"shipped trials are skipped: {error}", "experience")
                 continue
-        found += learn(device, records) if device.chip == chip else []
-    return Experience(found)
+        found += learn(device, records)
+    return tuple(found)
 
 
 def _whatever_layout(problem: Problem) -> Problem:

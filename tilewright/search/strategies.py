@@ -99,7 +99,7 @@ class Ranked:
 
     def order(self) -> list[Config]:
         """Return the configs seen, those expected to be fastest first."""
-        return sorted(self.seen, key=lambda c: (self.seen[c], c.items))
+        return sorted(self.seen, key=self.seen.__getitem__)
 
 
 def rank(
@@ -230,7 +230,7 @@ class Model:
 
     def _near_best(self) -> list[Config]:
         """Return the neighbours of the fastest configs."""
-        starts = sorted(self._times, key=lambda c: (self._times[c], c.items))[: self.starts]
+        starts = sorted(self._times, key=self._times.__getitem__)[: self.starts]
         pool = [near for start in starts for near in self._ranked.near(start)]
         self._ranked.add(pool)
         return pool

@@ -24,7 +24,8 @@ class Spending:
         """Start the clock, if it was not started at ``start``."""
         self.budget, self.prepare_s, self.ready_s, self.trial_s = budget, 0.0, 0.0, 0.0
         self._start = time.monotonic() if start is None else start
-        self._compare_s = (0.0, 1.0) if gpu else (0.25, 2.5)  # a CPU takes 20 ms for a run and its flush
+        # Least, share of the budget, most: a CPU takes 20 ms for a run and its flush.
+        self._compare = (0.0, 0.05, 1.0) if gpu else (0.25, 0.1, 2.5)
 
     @property
     def elapsed_s(self) -> float:
@@ -34,8 +35,8 @@ class Spending:
     @property
     def compare_s(self) -> float:
         """Seconds for measuring the finalists against each other."""
-        least, most = self._compare_s
-        return max(least, min(0.1 * self.budget.seconds, most))
+        least, share, most = self._compare
+        return max(least, min(share * self.budget.seconds, most))
 
     @property
     def reserve_s(self) -> float:
