@@ -22,11 +22,11 @@ HOUR_US = 3.6e9  # against that nothing here is slow
 class Planted:
     """What each run does beside its work, for as long as it is set."""
 
-    late: bool = False
+    late: tuple[int, ...] = ()  # of two runs, one after the other, which
     fault: Callable[[Any, Any], None] | None = None  # y, x
 
     def __call__(self, run: int, y: Any, x: Any) -> None:
-        time.sleep(LATE_S if self.late else 0.0)
+        time.sleep(LATE_S if run % 2 in self.late else 0.0)
         if self.fault:
             self.fault(y, x)
 
@@ -51,12 +51,12 @@ def trials(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> Trials:
 
 
 def test_after_one_that_is_too_slow_the_next_is_judged_by_itself(trials: Trials, planted: Planted) -> None:
-    planted.late = True
+    planted.late = (0, 1)
     slow, spoilt = trials.run(CONFIG, 1.0, "quick")
     assert (slow.outcome, spoilt, slow.check, slow.measurement) == ("timeout", False, None, None)
     assert slow.reason.startswith("a run took ") and "too long after 20000 us" in slow.reason
 
-    planted.late = False
+    planted.late = ()
     right, spoilt = trials.run(CONFIG, HOUR_US, "quick")
     assert (right.outcome, spoilt, right.reason) == ("correct", False, "")
     assert right.check and right.check.ok and right.measurement
@@ -67,9 +67,18 @@ def test_after_one_that_is_too_slow_the_next_is_judged_by_itself(trials: Trials,
     assert wrong.check and not wrong.check.ok and "too long" not in wrong.reason
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_host_that_is_late_once_is_not_held_against_a_config(
+    trials: Trials, planted: Planted, which: int
+) -> None:
+    planted.late = (which,)
+    found, spoilt = trials.run(CONFIG, 1.0, "quick")
+    assert (found.outcome, spoilt) == ("correct", False)
+
+
 def test_one_that_is_too_slow_and_writes_where_it_must_not_leaves_a_device_not_to_be_trusted(
     trials: Trials, planted: Planted
 ) -> None:
-    planted.late, planted.fault = True, write_x
+    planted.late, planted.fault = (0, 1), write_x
     slow, spoilt = trials.run(CONFIG, 1.0, "quick")
     assert (slow.outcome, spoilt) == ("timeout", True)

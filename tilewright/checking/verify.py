@@ -88,12 +88,15 @@ class Verifier:
             TooSlow: as said.
             RunError: the device failed.
         """
+        packed = candidate.plan.pack(self._exact.inputs["w"])
+        times = [time.perf_counter()]
         stage("run")
-        exact = self._figures(candidate, self._exact, candidate.plan.pack(self._exact.inputs["w"]))
+        exact = self._figures(candidate, self._exact, packed)
+        times.append(time.perf_counter())
         stage("run")
-        start = time.perf_counter()
         found = self._figures(candidate, self._normal, candidate.packed)
-        took_us = (time.perf_counter() - start) * 1e6
+        times.append(time.perf_counter())
+        took_us = 1e6 * min(times[1] - times[0], times[2] - times[1])  # a host may be late, but not twice
         if took_us > slow_us:
             self.spoilt = any(self._outside(candidate, thorough=True))
             raise TooSlow(f"a run took {took_us:.0f} us, too long after {slow_us:.0f} us")
