@@ -217,6 +217,16 @@ def test_the_real_child_answers_in_spite_of_the_current_folder(
         assert worker.context["compiler"].startswith("numpy")
 
 
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system has no priorities")
+def test_a_child_that_only_compiles_makes_way_for_one_that_measures() -> None:
+    facts = asdict(for_architecture("sm_90"))
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    for job, wanted in ((Job(PROBLEM, "numpy"), here), (Job(PROBLEM, "cuda", facts=facts), max(here, 10))):
+        with Worker(job) as worker:
+            assert worker.device.backend == job.kind and worker._channel
+            assert os.getpriority(os.PRIO_PROCESS, worker._channel.pid) == wanted
+
+
 def test_the_real_child_ends_with_its_parent() -> None:
     program = (
         "from tilewright.tuning.worker import Worker, Job\n"
