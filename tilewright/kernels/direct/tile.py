@@ -112,12 +112,12 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses.
 
-    Input that is no words yet passes through some more: 8 to widen what is staged, 28 to gather bytes
-    (the least that left no first choice spilt on sm_80 and sm_90).
+    Input that is no words yet passes through some more: 8 to widen what is staged; to gather bytes in place
+    16 and the four of each input of a row (the least that left no first choice spilt on sm_80 and sm_90).
     """
     tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], row_of(pr, cf["tw"])
     held = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
-    made = 0 if as_words(pr) else 28 if pr.dtype == "i8" and not cf.get("x", 1) else 8
+    made = 0 if as_words(pr) else 16 + 4 * row if pr.dtype == "i8" and not cf.get("x", 1) else 8
     return held * word_registers(pr) + made + 36
 
 
