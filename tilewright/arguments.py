@@ -85,16 +85,27 @@ def epilogue_of(
     Raises:
         ProblemError: an argument is malformed, or beta is given without z.
     """
+    given = (bias is not None, z is not None, alpha, beta, activation, pool)
+    try:
+        hash(given)
+    except TypeError:  # what cannot be remembered
+        return _epilogue.__wrapped__(*given)
+    return _epilogue(*given)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _epilogue(
+    bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object
+) -> Epilogue:
     factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
-    if z is None and factors.beta != 1.0:
+    if not z and factors.beta != 1.0:
         raise ProblemError(f"beta={shown(beta)}: is the factor of z, but no z was given")
-    if z is not None and not factors.add:
+    if z and not factors.add:
         raise ProblemError(f"beta={shown(beta)}: leaves nothing of z; leave z out")
     act = Epilogue() if activation is None else _word("activation", activation, ACTIVATIONS_TAKEN)
     if pool is not None and not isinstance(pool, Pool):
         pool = _word("pool", pool, POOLS_TAKEN).pool
-    beta = 0.0 if z is None else factors.beta
-    return replace(act, alpha=factors.alpha, bias=bias is not None, beta=beta, pool=pool)
+    return replace(act, alpha=factors.alpha, bias=bias, beta=factors.beta if z else 0.0, pool=pool)
 
 
 def _word(name: str, value: object, taken: str) -> Epilogue:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from tilewright.dtypes import FULL, SHORT, name_of, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory
@@ -24,32 +27,69 @@ _COPY = {
     "torch": "{}.contiguous()",
     "cupy": "cupy.ascontiguousarray({})",
 }
+_MOST_KINDS = 4096  # that are remembered
+_kinds: dict[tuple[Any, ...], Kind] = {}
+_looks: dict[type, Callable[[str, Array], Seen]] = {}  # by the types of arrays that were met
+_torch_dtypes: dict[Any, str] = {}  # likewise
 _CAST = {"numpy": "{}.astype(np.{})", "torch": "{}.to(torch.{})", "cupy": "{}.astype(cupy.{})"}
 
 
 @dataclass(frozen=True, eq=False)
+class Kind:
+    """What many arrays have in common; those of one layer have it call after call.
+
+    Attributes:
+        library: numpy, torch or cupy.
+        place: cpu, or cuda:N.
+        dtype: f64, f32, f16, bf16, f8, i8 or i32.
+        shape: sizes as the caller sees them.
+        strides: in elements, as the caller sees them.
+    """
+
+    library: str
+    place: str
+    dtype: str
+    shape: Shape
+    strides: Shape
+
+    @cached_property
+    def contiguous(self) -> bool:
+        """Rows one after the other, last index fastest."""
+        return _dense(self.shape, self.strides, range(len(self.shape)))
+
+    @cached_property
+    def channels_last(self) -> bool:
+        """A tensor seen as (N, C, H, W) that lies as (N, H, W, C), and not also as the former."""
+        if self.library != "torch" or len(self.shape) != 4 or self.contiguous:
+            return False
+        return _dense(self.shape, self.strides, (0, 2, 3, 1))
+
+    @cached_property
+    def reach(self) -> tuple[int, int]:
+        """From the first element to the first byte and past the last one, in bytes."""
+        size = DTYPE_BYTES[self.dtype]
+        if 0 in self.shape:
+            return 0, 0
+        steps = [s * (n - 1) for n, s in zip(self.shape, self.strides, strict=True)]
+        return size * sum(s for s in steps if s < 0), size * (sum(s for s in steps if s > 0) + 1)
+
+
 class Seen:
     """One argument as it was given.
 
     Attributes:
         name: the argument's name, for errors.
         array: the array itself (a detached view of a tensor).
-        library: numpy, torch or cupy.
-        place: cpu, or cuda:N.
-        dtype: f64, f32, f16, bf16, f8, i8 or i32.
-        shape: sizes as the caller sees them.
-        strides: in elements, as the caller sees them.
+        kind: what it has in common with others; its parts are here, too.
         address: of the first element.
     """
 
-    name: str
-    array: Array
-    library: str
-    place: str
-    dtype: str
-    shape: Shape
-    strides: Shape
-    address: int
+    __slots__ = ("address", "array", "dtype", "kind", "library", "name", "place", "shape", "strides")
+
+    def __init__(self, name: str, array: Array, kind: Kind, address: int) -> None:
+        self.name, self.array, self.kind, self.address = name, array, kind, address
+        self.library, self.place, self.dtype = kind.library, kind.place, kind.dtype
+        self.shape, self.strides = kind.shape, kind.strides
 
     @property
     def index(self) -> int:
@@ -64,24 +104,18 @@ class Seen:
     @property
     def contiguous(self) -> bool:
         """Rows one after the other, last index fastest."""
-        return _dense(self.shape, self.strides, range(len(self.shape)))
+        return self.kind.contiguous
 
     @property
     def channels_last(self) -> bool:
         """A tensor seen as (N, C, H, W) that lies as (N, H, W, C), and not also as the former."""
-        if self.library != "torch" or len(self.shape) != 4 or self.contiguous:
-            return False
-        return _dense(self.shape, self.strides, (0, 2, 3, 1))
+        return self.kind.channels_last
 
     @property
     def span(self) -> tuple[int, int]:
         """Addresses of the first byte and past the last one."""
-        size = DTYPE_BYTES[self.dtype]
-        if 0 in self.shape:
-            return self.address, self.address
-        reach = [s * (n - 1) for n, s in zip(self.shape, self.strides, strict=True)]
-        low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
-        return self.address + size * low, self.address + size * (high + 1)
+        low, high = self.kind.reach
+        return self.address + low, self.address + high
 
     def where(self) -> str:
         """Say what it is, for an error."""
@@ -107,10 +141,9 @@ def look(name: str, array: Array) -> Seen:
         ArrayError: it is no array of a library or dtype that we know, it is sparse, nested, traced, masked,
             on a device that is neither a CPU nor a CUDA GPU, it wants a gradient, or has yet to be negated.
     """
-    for library, kind in _LIBRARIES:
-        module = sys.modules.get(library)
-        if module is not None and isinstance(array, getattr(module, kind, ())):
-            return {"numpy": _numpy, "torch": _torch, "cupy": _cupy}[library](name, array)
+    looks = _looks.get(type(array)) or _look_for(array)
+    if looks is not None:
+        return looks(name, array)
     what = f"{type(array).__module__.partition('.')[0]}.{type(array).__name__}"
     if hasattr(array, "__dlpack__"):
         raise ArrayError(
@@ -120,20 +153,44 @@ def look(name: str, array: Array) -> Seen:
     raise ArrayError(f"{name}: a {what} was given; must be an array, e.g. np.asarray({name}, np.float32)")
 
 
+def _look_for(array: Array) -> Callable[[str, Array], Seen] | None:
+    """Return what looks at arrays of this type, and remember it; None: their library is none that we know."""
+    for library, kind in _LIBRARIES:
+        module = sys.modules.get(library)
+        if module is not None and isinstance(array, getattr(module, kind, ())):
+            _looks[type(array)] = {"numpy": _numpy, "torch": _torch, "cupy": _cupy}[library]
+            return _looks[type(array)]
+    return None
+
+
 def look_at(**arrays: Array) -> list[Seen | None]:
     """Look at arguments by their names; None stays None."""
     return [None if array is None else look(name, array) for name, array in arrays.items()]
 
 
+def _known(key: tuple[Any, ...], make: Callable[[], Kind]) -> Kind:
+    """Return the kind of arrays with the same key; one that was refused is made again, for its error."""
+    found = _kinds.get(key)
+    if found is None:
+        found = make()
+        if len(_kinds) >= _MOST_KINDS:
+            _kinds.clear()
+        _kinds[key] = found
+    return found
+
+
 def _numpy(name: str, array: Array) -> Seen:
-    if hasattr(array, "mask"):
-        raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
-    if not array.dtype.isnative:
-        native = f"{name}.astype(np.{array.dtype.newbyteorder('=')})"
-        raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; call {native}")
-    dtype = _dtype(name, array, "numpy")
-    strides = _in_elements(name, array, dtype)
-    return Seen(name, array, "numpy", "cpu", dtype, tuple(array.shape), strides, int(array.ctypes.data))
+    def make() -> Kind:
+        if hasattr(array, "mask"):
+            raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
+        if not array.dtype.isnative:
+            native = f"{name}.astype(np.{array.dtype.newbyteorder('=')})"
+            raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; call {native}")
+        dtype = _dtype(name, array, "numpy")
+        return Kind("numpy", "cpu", dtype, tuple(array.shape), _in_elements(name, array, dtype))
+
+    kind = _known((type(array), array.dtype, array.shape, array.strides), make)
+    return Seen(name, array, kind, address_of(array))
 
 
 def _in_elements(name: str, array: Array, dtype: str) -> Shape:
@@ -146,11 +203,13 @@ def _in_elements(name: str, array: Array, dtype: str) -> Shape:
 
 def _torch(name: str, tensor: Array) -> Seen:
     torch = sys.modules["torch"]
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise ArrayError(f"{name}: a tensor on {tensor.device} was given; must be on cpu or cuda")
+    device = tensor.device
+    if device.type not in ("cpu", "cuda"):
+        raise ArrayError(f"{name}: a tensor on {device} was given; must be on cpu or cuda")
     if tensor.layout != torch.strided:
         raise ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
-    dtype = _dtype(name, tensor, "torch")
+    if tensor.dtype not in _torch_dtypes:
+        _torch_dtypes[tensor.dtype] = _dtype(name, tensor, "torch")
     if tensor.is_neg():  # DLPack hands it out as it lies; the conjugate bit is of complex dtypes alone
         raise ArrayError(
             f"{name}: a view that has yet to be negated was given (its negative bit is set); "
@@ -162,19 +221,29 @@ def _torch(name: str, tensor: Array) -> Seen:
                 f"{name}: requires grad, but tilewright computes none; use torch.no_grad() or {name}.detach()"
             )
         tensor = tensor.detach()
-    place = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index or 0}"
     try:
         shape, strides, address = tuple(tensor.shape), tuple(tensor.stride()), int(tensor.data_ptr())
     except RuntimeError as error:
         what = "a tensor without memory of its own was given (nested, or traced, as torch.vmap does)"
         raise ArrayError(f"{name}: {what}; must be a plain tensor") from error
-    return Seen(name, tensor, "torch", place, dtype, shape, strides, address)
+
+    def make() -> Kind:
+        place = "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
+        return Kind("torch", place, _torch_dtypes[tensor.dtype], shape, strides)
+
+    return Seen(name, tensor, _known(("torch", tensor.dtype, shape, strides, device), make), address)
 
 
 def _cupy(name: str, array: Array) -> Seen:
-    dtype = _dtype(name, array, "cupy")
-    strides, place = _in_elements(name, array, dtype), f"cuda:{int(array.device.id)}"
-    return Seen(name, array, "cupy", place, dtype, tuple(array.shape), strides, int(array.data.ptr))
+    index = int(array.device.id)
+
+    def make() -> Kind:
+        dtype = _dtype(name, array, "cupy")
+        strides = _in_elements(name, array, dtype)
+        return Kind("cupy", f"cuda:{index}", dtype, tuple(array.shape), strides)
+
+    kind = _known(("cupy", array.dtype, tuple(array.shape), tuple(array.strides), index), make)
+    return Seen(name, array, kind, int(array.data.ptr))
 
 
 def _dtype(name: str, array: Array, library: str) -> str:
@@ -239,7 +308,7 @@ def in_place(seen: Seen, advice: str = "") -> Array:
 
 def on_host(array: Array) -> Array:
     """Return a CPU array as a NumPy array over the same bytes."""
-    if hasattr(array, "ctypes"):
+    if isinstance(array, np.ndarray):
         return array
     torch, name = sys.modules["torch"], name_of(array.dtype)  # which hands out none of these
     if name == "bfloat16":
@@ -247,6 +316,13 @@ def on_host(array: Array) -> Array:
     if name == "float8_e4m3fn":
         return array.view(torch.int8).numpy().view(numpy_dtype("f8"))
     return array.numpy()
+
+
+def address_of(array: Array) -> int:
+    """Return where an array of a library that we know begins."""
+    if isinstance(array, np.ndarray):
+        return int(array.__array_interface__["data"][0])
+    return int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
 
 
 def to_nhwc(array: Array) -> Array:

@@ -185,6 +185,44 @@ def test_plan() -> None:
     assert "n2c4h7w9k6r3s2" in repr(packed)
 
 
+def test_arrays_that_fitted_let_no_others_through() -> None:
+    """A layer remembers which kinds of arrays it takes; the same are not looked at again, all others are."""
+    plan = tw.plan("n2c4h7w9k6r3s2p1-f32+bias", device="cpu")
+    packed, out = plan.pack(W), np.empty(plan.problem.y_shape, np.float32)
+    wide = np.zeros((2, 8, 7, 9), np.float32)
+    for _ in range(3):
+        near(plan(X, packed, B, out=out), expected("n2c4h7w9k6r3s2p1-f32+bias", X, W, B))
+        near(plan(wide[:, ::2] + X, packed, B), out)
+    for arrays, text in (
+        ({"x": X.astype(np.float64)}, "dtype float64"),
+        ({"x": X[:, :3]}, "shape"),
+        ({"x": np.ma.masked_array(X)}, "masked"),
+        ({"x": X.astype(">f4")}, "byte order"),
+        ({"bias": None}, "bias: is missing"),
+        ({"bias": B[:-1]}, "shape"),
+        ({"out": X.copy()}, "shape"),
+        ({"z": out}, "z: is given"),
+    ):
+        with pytest.raises(ArrayError, match=text):
+            plan(**{"x": X, "packed_w": packed, "bias": B, "out": out, **arrays})
+    both = np.zeros(2 * out.size, np.float32)
+    x, y = both[: X.size].reshape(X.shape), both[X.size - 1 :][: out.size].reshape(out.shape)
+    with pytest.raises(ArrayError, match="overlaps x"):
+        plan(x, packed, B, out=y)
+    out.flags.writeable = False
+    with pytest.raises(ArrayError, match="read-only"):
+        plan(X, packed, B, out=out)
+
+
+def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: dict[Any, Any] = {}
+    monkeypatch.setattr("tilewright.arrays._kinds", kinds)
+    monkeypatch.setattr("tilewright.arrays._MOST_KINDS", 4)
+    for size in range(1, 20):
+        assert look("x", np.zeros(size, np.float32)).shape == (size,)
+        assert len(kinds) <= 4
+
+
 def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once: workspaces and packed filters are memory of a device."""
     monkeypatch.setattr(kept, "MOST_PLANS", 1)

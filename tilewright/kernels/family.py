@@ -165,6 +165,14 @@ class Launch:
     chained: bool = False
     image: TensorMap | None = None
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """A runtime looks up at each call what it has prepared for a launch."""
+        return hash((self.kernel, self.grid, self.block, self.args, self.shared_bytes, self.cluster))
+
     @cached_property
     def work_items(self) -> tuple[int, ...]:
         """Threads of all blocks along each axis, as OpenCL counts."""

@@ -8,7 +8,9 @@ from traceback import clear_frames
 
 from tilewright.arrays import (
     Array,
+    Kind,
     Seen,
+    address_of,
     current_stream,
     empty,
     in_place,
@@ -31,6 +33,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
 
 _TURNED = "channels_last, as x is"
+MOST_FITTING = 64  # kinds of arrays that a layer remembers
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +91,7 @@ class LayerPlan:
         self._operands = plan.problem.operands
         self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
         self._lock = threading.RLock()
+        self._fitting: set[tuple[Kind | None, ...]] = set()  # arrays that are what the layer takes
 
     @property
     def problem(self) -> Problem:
@@ -144,7 +148,7 @@ class LayerPlan:
         typed(seen, self.problem.stored, f" for {self._name}")
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
-            memory = self.plan.pack(self.plan.runtime.wrap(in_place(seen)), current_stream(seen))
+            memory = self.plan.pack(self._memory(in_place(seen)), current_stream(seen))
         return Packed(memory, self.problem, self.config, self._where)
 
     def __call__(
@@ -212,7 +216,14 @@ class LayerPlan:
         self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None,
         scale: Seen | None, layout: str,
     ) -> Array:  # fmt: skip
-        self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
+        filters = (w,) if isinstance(w, Seen) else ()
+        beside = [seen for seen in (bias, z, scale) if seen is not None]
+        kinds = tuple(seen.kind if isinstance(seen, Seen) else None for seen in (x, w, bias, z, out, scale))
+        if kinds not in self._fitting:
+            self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
+            self._fitting = {*list(self._fitting)[:MOST_FITTING], kinds}
+        if out is not None:
+            writable(out, x, *beside, *filters)
         source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
         target, result = self._output(x, out, turned)
@@ -224,7 +235,7 @@ class LayerPlan:
         stream, runtime = current_stream(x), self.plan.runtime
         with self._lock:
             lane = self._lane(stream)
-            memories = {name: runtime.wrap(array) for name, array in arrays.items()}
+            memories = {name: self._memory(array) for name, array in arrays.items()}
             memories["w"] = self._repack(lane, w, stream) if isinstance(w, Seen) else w
             lane.plan.run(memories, stream)
             if self._home == "cpu":
@@ -232,6 +243,10 @@ class LayerPlan:
                 if not runtime.unified:
                     runtime.download(memories["y"], target)
         return result
+
+    def _memory(self, array: Array) -> Memory:
+        """Use an array in place that was looked at."""
+        return self.plan.runtime.wrap(array, None if self._home == "cpu" else address_of(array))
 
     def _fit(self, x: Seen, w: Seen | Memory, **given: Seen | None) -> None:
         """Refuse what is missing, superfluous, elsewhere, of another dtype, or lies over the output."""
@@ -246,8 +261,6 @@ class LayerPlan:
         for name in ("bias", "scale"):
             if name in beside:
                 shaped(beside[name], self._operands[name].shape, f"{self._name}: one for each filter")
-        if out := beside.pop("out", None):
-            writable(out, x, *beside.values(), *filters)
 
     def _at_home(self, seen: Seen) -> None:
         if seen.place != self._home:
@@ -306,7 +319,7 @@ class LayerPlan:
     def _repack(self, lane: _Lane, w: Seen, stream: int | None) -> Memory:
         """Pack a filter into the lane's own room, in order with what the stream did before."""
         plan, runtime = lane.plan, lane.plan.runtime
-        given = runtime.wrap(in_place(w))
+        given = self._memory(in_place(w))
         if plan.blueprint.pack is None:
             return given
         if lane.packed is None:

@@ -138,8 +138,12 @@ class Runtime(Protocol):
             OutOfMemory: says how much was asked for.
         """
 
-    def wrap(self, array: Array) -> Memory:
+    def wrap(self, array: Array, address: int | None = None) -> Memory:
         """Use a caller's contiguous array in place: no copy, no synchronisation.
+
+        Args:
+            array: of NumPy on a CPU; on CUDA of whatever speaks DLPack or __cuda_array_interface__.
+            address: where it begins, of one that is known to be contiguous and on this device; None: look.
 
         Raises:
             ArrayError: not on this device, or not contiguous.

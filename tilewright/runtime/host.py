@@ -82,7 +82,7 @@ class NumpyRuntime:
             raise OutOfMemory(f"NumPy: no room for {nbytes:,} bytes") from error
         return Memory(flat.nbytes, flat.ctypes.data, flat, flat)
 
-    def wrap(self, array: Array) -> Memory:
+    def wrap(self, array: Array, address: int | None = None) -> Memory:
         """Use a NumPy array in place."""
         if not isinstance(array, np.ndarray):
             raise ArrayError(f"a {type(array).__name__} was given: the CPU takes NumPy arrays")

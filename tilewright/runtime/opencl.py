@@ -166,7 +166,7 @@ class OpenclRuntime:
         buffer = self.cl.Buffer(self._context, flags, hostbuf=flat)
         return Memory(flat.nbytes, flat.ctypes.data, buffer, flat, keep)
 
-    def wrap(self, array: Array) -> Memory:
+    def wrap(self, array: Array, address: int | None = None) -> Memory:
         """Use a NumPy array in place on a CPU; copy it to other devices."""
         if not isinstance(array, np.ndarray):
             raise ArrayError(f"a {type(array).__name__} was given: {self.device.name} takes NumPy arrays")

@@ -191,9 +191,12 @@ RULES = (
         lambda problem, tw, th, x: x == 1 or th * row_of(problem, tw) * word_registers(problem) <= 64,
         "a thread keeps at most 64 inputs in flight from global memory",
     ),
-    Rule("registers_in_place", lambda problem, device, cf: cf["x"] == 1 or _fits_registers(problem, device, cf),
-         "more registers than there are, where each thread gathers its input from global memory",
-         needs="v tk th tw bk bw bh sw sb cv mb x"),
+    Rule(
+        "registers_in_place",
+        lambda problem, device, cf: cf["x"] == 1 or _fits_registers(problem, device, cf),
+        "more registers than there are, where each thread gathers its input from global memory",
+        needs="v tk th tw bk bw bh sw sb cv mb x",
+    ),
     Rule("registers_lane", lambda problem, device, cf: fits_registers(device, registers(problem, cf), 1),
          "more registers than a thread has, in a block of any size", needs="v tk th tw"),
     Rule("staged", lambda problem, device, cf: _fits_shared(
