@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import string
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.errors import ConfigError, ProblemError
-from tilewright.kernels.family import Config
+from tilewright.kernels.family import Config, Launch
 from tilewright.problem import DTYPE_BYTES, DTYPES, EXAMPLE, LAYOUTS, MAX_EXTENT, Problem
 from tilewright.problem.epilogue import ACTIVATIONS, Epilogue, Pool
 
@@ -285,6 +286,14 @@ def test_config_round_trip(family: str, values: dict[str, int]) -> None:
     config = Config.make(family, values)
     assert Config.parse(str(config)) == config
     assert config.values == values
+
+
+@pytest.mark.parametrize("thing", [Config("direct", (("v", 4),)), Launch("k", (1, 1, 1), (32, 1, 1), ("x", "y"))])
+def test_a_hash_stays_in_its_process(thing: Config | Launch) -> None:
+    """Texts hash otherwise in every process."""
+    assert hash(thing) == hash(replace(thing)) and "_hash" in vars(thing)
+    there = pickle.loads(pickle.dumps(thing))
+    assert there == thing and "_hash" not in vars(there) and hash(there) == hash(thing)
 
 
 configs = st.text(alphabet="direct:abk=8.,-_ \n\x00１2", max_size=30)

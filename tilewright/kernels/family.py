@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -48,6 +48,9 @@ class Config:
         """A search asks hundreds of times for each config."""
         return hash((self.family, self.items))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return _own(self)
+
     def __str__(self) -> str:
         return self.family + ":" + ".".join(f"{name}={value}" for name, value in self.items)
 
@@ -70,6 +73,11 @@ class Config:
                 raise _unreadable(text, f"cannot read {part[:80]!r}, want name=integer, once")
             values[read[0]] = read[1]
         return cls.make(family, values)
+
+
+def _own(thing: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, which it may be pickled by: a hash is good in its own process only."""
+    return {field.name: getattr(thing, field.name) for field in fields(thing)}
 
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -172,6 +180,9 @@ class Launch:
     def _hash(self) -> int:
         """A runtime looks up at each call what it has prepared for a launch."""
         return hash((self.kernel, self.grid, self.block, self.args, self.shared_bytes, self.cluster))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _own(self)
 
     @cached_property
     def work_items(self) -> tuple[int, ...]:
