@@ -288,7 +288,10 @@ def test_config_round_trip(family: str, values: dict[str, int]) -> None:
     assert config.values == values
 
 
-@pytest.mark.parametrize("thing", [Config("direct", (("v", 4),)), Launch("k", (1, 1, 1), (32, 1, 1), ("x", "y"))])
+LAUNCH = Launch("k", (1, 1, 1), (32, 1, 1), ("x", "y"))
+
+
+@pytest.mark.parametrize("thing", [Config("direct", (("v", 4),)), LAUNCH])
 def test_a_hash_stays_in_its_process(thing: Config | Launch) -> None:
     """Texts hash otherwise in every process."""
     assert hash(thing) == hash(replace(thing)) and "_hash" in vars(thing)

@@ -76,7 +76,7 @@ class Config:
 
 
 def _own(thing: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, which it may be pickled by: a hash is good in its own process only."""
+    """Return what a dataclass may be pickled by: its fields, for a hash is good in its own process only."""
     return {field.name: getattr(thing, field.name) for field in fields(thing)}
 
 
