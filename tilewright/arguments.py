@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import NoneType
 
 from tilewright.arrays import Seen, typed
 from tilewright.device import parse_selector
@@ -22,6 +23,7 @@ PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
+_PLAIN = (int, float, bool, str, NoneType, Pool)  # nothing that could change, or hold memory
 _problem = lru_cache(maxsize=1024)(Problem)  # a call of a layer that was seen before is spared the checks
 
 
@@ -86,11 +88,9 @@ def epilogue_of(
         ProblemError: an argument is malformed, or beta is given without z.
     """
     given = (bias is not None, z is not None, alpha, beta, activation, pool)
-    try:
-        hash(given)
-    except TypeError:  # what cannot be remembered
-        return _epilogue.__wrapped__(*given)
-    return _epilogue(*given)
+    words = activation if isinstance(activation, tuple) else (activation,)
+    plain = all(type(value) in _PLAIN for value in (alpha, beta, pool, *words))
+    return _epilogue(*given) if plain else _epilogue.__wrapped__(*given)  # an array may change in place
 
 
 @lru_cache(maxsize=256, typed=True)

@@ -27,7 +27,7 @@ _COPY = {
     "torch": "{}.contiguous()",
     "cupy": "cupy.ascontiguousarray({})",
 }
-_MOST_KINDS = 4096  # that are remembered
+_MOST_KINDS, _MOST_TYPES = 4096, 64  # that are remembered
 _kinds: dict[tuple[Any, ...], Kind] = {}
 _looks: dict[type, Callable[[str, Array], Seen]] = {}  # by the types of arrays that were met
 _torch_dtypes: dict[Any, str] = {}  # likewise
@@ -154,12 +154,14 @@ def look(name: str, array: Array) -> Seen:
 
 
 def _look_for(array: Array) -> Callable[[str, Array], Seen] | None:
-    """Return what looks at arrays of this type, and remember it; None: their library is none that we know."""
+    """Return what looks at arrays of its library; None: it is none that we know."""
     for library, kind in _LIBRARIES:
         module = sys.modules.get(library)
         if module is not None and isinstance(array, getattr(module, kind, ())):
-            _looks[type(array)] = {"numpy": _numpy, "torch": _torch, "cupy": _cupy}[library]
-            return _looks[type(array)]
+            looks = {"numpy": _numpy, "torch": _torch, "cupy": _cupy}[library]
+            if issubclass(type(array), getattr(module, kind)) and len(_looks) < _MOST_TYPES:  # no proxy
+                _looks[type(array)] = looks
+            return looks
     return None
 
 
@@ -170,7 +172,10 @@ def look_at(**arrays: Array) -> list[Seen | None]:
 
 def _known(key: tuple[Any, ...], make: Callable[[], Kind]) -> Kind:
     """Return the kind of arrays with the same key; one that was refused is made again, for its error."""
-    found = _kinds.get(key)
+    try:
+        found = _kinds.get(key)
+    except TypeError:  # a dtype without a hash: none that we know
+        return make()
     if found is None:
         found = make()
         if len(_kinds) >= _MOST_KINDS:
@@ -180,16 +185,17 @@ def _known(key: tuple[Any, ...], make: Callable[[], Kind]) -> Kind:
 
 
 def _numpy(name: str, array: Array) -> Seen:
+    if hasattr(array, "mask"):
+        raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
+
     def make() -> Kind:
-        if hasattr(array, "mask"):
-            raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
         if not array.dtype.isnative:
             native = f"{name}.astype(np.{array.dtype.newbyteorder('=')})"
             raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; call {native}")
         dtype = _dtype(name, array, "numpy")
         return Kind("numpy", "cpu", dtype, tuple(array.shape), _in_elements(name, array, dtype))
 
-    kind = _known((type(array), array.dtype, array.shape, array.strides), make)
+    kind = _known(("numpy", array.dtype, array.shape, array.strides), make)
     return Seen(name, array, kind, address_of(array))
 
 
@@ -231,6 +237,8 @@ def _torch(name: str, tensor: Array) -> Seen:
         place = "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
         return Kind("torch", place, _torch_dtypes[tensor.dtype], shape, strides)
 
+    if not address and 0 not in shape:
+        raise ArrayError(f"{name}: a tensor whose memory was freed was given (its storage is empty)")
     return Seen(name, tensor, _known(("torch", tensor.dtype, shape, strides, device), make), address)
 
 

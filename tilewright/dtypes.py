@@ -20,15 +20,9 @@ FULL = {
 SHORT = {full: short for short, full in FULL.items()}
 
 
-_names: dict[object, str] = {}  # NumPy takes 3 us to say one; of an lru_cache torch.compile warns
-
-
 def name_of(dtype: object) -> str:
     """Return the full name of a library's dtype: ``float32`` for ``torch.float32``."""
-    name = _names.get(dtype)
-    if name is None:
-        name = _names[dtype] = str(dtype).removeprefix("torch.")
-    return name
+    return str(dtype).removeprefix("torch.")
 
 
 def numpy_dtype(short: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -190,9 +191,10 @@ def test_arrays_that_fitted_let_no_others_through() -> None:
     plan = tw.plan("n2c4h7w9k6r3s2p1-f32+bias", device="cpu")
     packed, out = plan.pack(W), np.empty(plan.problem.y_shape, np.float32)
     wide = np.zeros((2, 8, 7, 9), np.float32)
+    wide[:, ::2] = X
     for _ in range(3):
         near(plan(X, packed, B, out=out), expected("n2c4h7w9k6r3s2p1-f32+bias", X, W, B))
-        near(plan(wide[:, ::2] + X, packed, B), out)
+        near(plan(wide[:, ::2], packed, B), out)
     for arrays, text in (
         ({"x": X.astype(np.float64)}, "dtype float64"),
         ({"x": X[:, :3]}, "shape"),
@@ -212,6 +214,44 @@ def test_arrays_that_fitted_let_no_others_through() -> None:
     out.flags.writeable = False
     with pytest.raises(ArrayError, match="read-only"):
         plan(X, packed, B, out=out)
+
+
+def test_what_hides_its_type_is_no_other_arrays_measure() -> None:
+    class Masked(np.ndarray):
+        mask = None
+
+    image, tensor = X.copy(), type("tensor", (), {})()
+    for _ in range(2):
+        assert look("x", weakref.proxy(image)).shape == X.shape
+        with pytest.raises(ArrayError, match="a weakproxy was given|a .*ProxyType was given"):
+            look("x", weakref.proxy(tensor))
+        assert look("x", X).shape == X.shape
+        with pytest.raises(ArrayError, match="masked"):
+            look("x", X.view(Masked))
+        with pytest.raises(ArrayError, match="dtype"):
+            look("x", np.array(["a"], np.dtypes.StringDType(na_object=[])))
+
+
+def test_factors_that_change_in_place_are_read_at_every_call() -> None:
+    class Number:
+        value = 2.0
+        __hash__ = None  # type: ignore[assignment]
+
+        def __float__(self) -> float:
+            return self.value
+
+    alpha, kept = Number(), []
+    for alpha.value in (2.0, 3.0, 2.0):
+        near(tw.conv2d(X, W, alpha=alpha), alpha.value * tw.conv2d(X, W))
+    torch = pytest.importorskip("torch")
+    alpha = torch.tensor(2.0)
+    near(tw.conv2d(X, W, alpha=alpha), 2.0 * tw.conv2d(X, W))
+    alpha.mul_(2.0)
+    near(tw.conv2d(X, W, alpha=alpha), 4.0 * tw.conv2d(X, W))
+    weakref.finalize(alpha, kept.append, "gone")
+    del alpha
+    gc.collect()
+    assert kept == ["gone"]
 
 
 def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

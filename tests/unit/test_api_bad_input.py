@@ -408,6 +408,8 @@ def test_wrong_tensors() -> None:
     last = x.contiguous(memory_format=torch.channels_last)
     y = torch.empty(2, 6, 5, 8)
     negative = torch.complex(x, x).conj().imag
+    freed = x.clone()
+    freed.untyped_storage().resize_(0)
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: tw.conv2d(x.double(), w), r"w: dtype float32.*as x is: call w.to\(torch.float64\)"),
         (lambda: tw.conv2d(x.long(), w), "x: dtype int64 .* e.g. x.to\\(torch.float32\\)"),
@@ -423,6 +425,7 @@ def test_wrong_tensors() -> None:
         (lambda: tw.conv2d(x.to("meta"), w), "x: a tensor on meta.*cpu or cuda"),
         (lambda: torch.vmap(lambda one: tw.conv2d(one[None], w))(x), "x: a tensor without memory of its own"),
         (lambda: tw.conv2d(x, torch.nested.nested_tensor([w[0]])), "w: a tensor without memory .*plain"),
+        (lambda: tw.conv2d(freed, w), "x: a tensor whose memory was freed"),
         (lambda: tw.conv2d(x, W), "w: is a numpy array on cpu, but x is a torch"),
         (lambda: tw.conv2d(X, w), "w: is a torch array on cpu, but x is a numpy"),
         (lambda: tw.conv2d(last, w, out=y), "out: strides.*channels_last, as x is"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 from tuning_fakes import PROBLEM, Row, RowStrategy, outcome, row
 
 from tilewright.device import for_architecture
@@ -15,7 +18,8 @@ from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.search import strategies as search
-from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates
+from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates, on_one_core
+from tilewright.search.experience import Bias, Lesson
 from tilewright.search.proposals import Proposals
 
 DEVICE = for_architecture("sm_90")
@@ -61,16 +65,60 @@ def test_configs_like_a_fast_one_are_expected_to_be_fast() -> None:
 
 def test_the_search_thinks_on_one_core() -> None:
     """Beside compilers that keep all cores busy, threads of linear algebra wait for each other in turns."""
-    pools: list[int] = []
+    within: list[int] = []
 
     def estimate(config: Config) -> float:
-        pools.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        within.extend(blas_threads())
         return 100.0
 
-    before = threadpool_info()
-    Correction(PARAMS).choose([point(2), point(64)], estimate, {point(1): 90.0}, [], 90.0, 2)
-    assert pools and set(pools) == {1}
-    assert threadpool_info() == before
+    with several_blas_threads():
+        Correction(PARAMS).choose([point(2), point(64)], estimate, {point(1): 90.0}, [], 90.0, 2)
+        assert within and set(within) == {1}
+        assert set(blas_threads()) == {2}
+
+
+def test_of_searches_side_by_side_the_last_gives_the_cores_back() -> None:
+    with several_blas_threads():
+        on_one_core.__enter__()
+        on_one_core.__enter__()  # another thread's
+        on_one_core.__exit__()
+        assert set(blas_threads()) == {1}
+        on_one_core.__exit__()
+        assert set(blas_threads()) == {2}
+
+
+def test_what_other_layers_taught_is_worked_out_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, within, solve = search.rank(LAYER, DEVICE, Direct(), 1)[0][0], list[int](), np.linalg.solve
+    lesson = Lesson(DEVICE, replace(LAYER, c=32), "direct", ((config, 10.0),))
+    monkeypatch.setattr(np.linalg, "solve", lambda *given: within.extend(blas_threads()) or solve(*given))
+    with several_blas_threads():
+        assert Bias(Direct(), LAYER, DEVICE, [lesson]).errors([config]).shape == (1,)
+        assert within and set(within) == {1}
+
+
+def blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@contextmanager
+def several_blas_threads() -> Iterator[None]:
+    """As on a machine of several cores."""
+    with threadpool_limits(2, "blas"):
+        if set(blas_threads()) != {2}:
+            pytest.skip("no BLAS whose threads can be counted")
+        yield
+
+
+def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set's order is another in every process: which of two as good comes first would be chance."""
+    strategy, told = search.make("model", Direct(), LAYER, DEVICE, seed=1), list[Config]()
+    for config in strategy.propose(8):
+        strategy.tell(outcome(config, None, LAYER))
+        told.append(config)
+    known: list[Config] = []
+    monkeypatch.setattr(Correction, "choose", lambda self, f, e, measured, *_: known.extend(measured) or [])
+    strategy.propose(8)
+    assert known == told
 
 
 def test_choices_are_all_equally_unlike() -> None:

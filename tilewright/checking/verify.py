@@ -88,9 +88,9 @@ class Verifier:
             TooSlow: as said.
             RunError: the device failed.
         """
+        stage("run")
         packed = candidate.plan.pack(self._exact.inputs["w"])
         times = [time.perf_counter()]
-        stage("run")
         exact = self._figures(candidate, self._exact, packed)
         times.append(time.perf_counter())
         stage("run")

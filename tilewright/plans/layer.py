@@ -249,7 +249,7 @@ class LayerPlan:
         return self.plan.runtime.wrap(array, None if self._home == "cpu" else address_of(array))
 
     def _fit(self, x: Seen, w: Seen | Memory, **given: Seen | None) -> None:
-        """Refuse what is missing, superfluous, elsewhere, of another dtype, or lies over the output."""
+        """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
         filters = (w,) if isinstance(w, Seen) else ()
         beside = {name: seen for name, seen in given.items() if seen is not None}
         if (names := {"x", "w", "y", *beside} - {"out"}) != self._operands.keys():

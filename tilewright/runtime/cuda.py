@@ -121,7 +121,8 @@ class CudaRuntime:
 
     @in_context
     def wrap(self, array: Array, address: int | None = None) -> Memory:
-        """Use whatever speaks DLPack or __cuda_array_interface__ in place: no copy, no waiting."""
+        """Use an array in place: no copy, no waiting. Without an address it must speak DLPack or
+        __cuda_array_interface__."""
         if address is not None:  # to ask an array through DLPack takes longer than to launch a kernel
             return Memory(int(array.nbytes), address, address, array)
         from cuda.core.utils import StridedMemoryView
@@ -243,11 +244,10 @@ class CudaRuntime:
         """Return the time between events around one run, in us, after a reading flush.
 
         Where the flush was over before all was enqueued, the device may have waited for the host: then once
-        more, and of nothing but such times the least.
+        more; of a host that is late every time the last counts.
         """
         driver, (start, end) = self._driver, self._events
-        times = []
-        for _ in range(TRIES):
+        for tries in reversed(range(TRIES)):
             for _ in range(FLUSHES if flush else 0):
                 self._flusher.enqueue()
             check(driver.cuEventRecord(start, self._stream))
@@ -255,10 +255,9 @@ class CudaRuntime:
             check(driver.cuEventRecord(end, self._stream))
             in_time = driver.cuEventQuery(start)[0] == driver.CUresult.CUDA_ERROR_NOT_READY
             check(driver.cuEventSynchronize(end))
-            times.append(float(check(driver.cuEventElapsedTime(start, end))) * 1e3)
-            if in_time or not flush:
-                return times[-1]
-        return min(times)
+            if in_time or not flush or not tries:
+                break
+        return float(check(driver.cuEventElapsedTime(start, end))) * 1e3
 
     @in_context
     def warm(self, run: Callable[[], None], count: int = 20) -> float:

@@ -8,10 +8,11 @@ is measured, or about to be, have little to add.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import lru_cache
 from math import erf, log, pi, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +35,32 @@ _erf = np.vectorize(erf, otypes=[float])
 _libraries = lru_cache(maxsize=1)(ThreadpoolController)
 
 
-def on_one_core() -> AbstractContextManager[object]:
-    """Keep linear algebra to one core: threads of it wait for each other in turns, and where compilers keep
-    all cores busy a matrix of a few hundred rows takes 25 times as long."""
-    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
-    return limited
+class _OneCore:
+    """Keeps linear algebra to one core while anyone is inside: its threads wait for each other in turns, and
+    where compilers keep all cores busy a matrix of a few hundred rows takes 25 times as long.
+
+    The limit is the process's: the first thread that enters sets it, the last that leaves lifts it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+on_one_core = _OneCore()
 
 
 class Correction:
@@ -67,7 +89,7 @@ class Correction:
             best_us: the least time to improve on; infinity if there is none.
             count: how many to choose, at most.
         """
-        with on_one_core():
+        with on_one_core:
             return self._choose(fresh, estimate_us, measured_us, waiting, best_us, count)
 
     def _choose(
@@ -123,7 +145,7 @@ def coordinates(params: Sequence[Param], configs: Sequence[Config]) -> Floats:
         values = np.array([config[param.name] for config in configs], float)[:, None]
         options = 0.5 * (values == np.arange(OPTIONS))
         columns.append(options if param.names else np.log2(np.maximum(values, 0.5)))
-    return np.hstack(columns)
+    return np.hstack([np.empty((len(configs), 0)), *columns])
 
 
 def _covariance(a: Floats, b: Floats) -> Floats:

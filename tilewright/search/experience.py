@@ -10,6 +10,7 @@ which there are none is left to the model. An estimate is for the device that th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -35,6 +36,7 @@ REACH = 8.0  # octaves of parameters, summed, over which the likeness of two err
 LAYER_REACH = 12.0  # octaves of sizes, likewise
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
+_reading = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Bias:
         known = _covariance(self._places, self._places, alike)
         known += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
         self._near = np.exp(-apart(sizes(problem)[None], layers) / LAYER_REACH)
-        with on_one_core():
+        with on_one_core:
             self._weights = np.linalg.solve(known, errors)
 
     def errors(self, configs: Sequence[Config]) -> Floats:
@@ -107,7 +109,7 @@ class Bias:
             return np.zeros(len(configs))
         asked = coordinates(self._params, configs)
         covariance = _covariance(asked, self._places, self._near)
-        with on_one_core():
+        with on_one_core:
             expected: Floats = covariance @ self._weights
         return expected
 
@@ -133,19 +135,31 @@ def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[L
     return lessons
 
 
-@lru_cache(maxsize=8)
 def shipped(chip: str) -> Experience:
     """Return what comes with the package for a chip; nothing where there is none, or it cannot be read."""
-    return Experience(lesson for lesson in all_shipped() if lesson.device.chip == chip)
+    with _reading:  # by whoever comes first; others wait for it
+        return _shipped(chip)
+
+
+def read_shipped(backend: str | None) -> None:
+    """Read what comes with the package for a backend's chips now, before the device is known."""
+    with _reading:
+        for chip in {device.chip for device, _ in _all_shipped() if device.backend == backend}:
+            _shipped(chip)
+
+
+@lru_cache(maxsize=8)
+def _shipped(chip: str) -> Experience:
+    known = [learn(device, records) for device, records in _all_shipped() if device.chip == chip]
+    return Experience(lesson for lessons in known for lesson in lessons)
 
 
 @lru_cache(maxsize=1)
-def all_shipped() -> tuple[Lesson, ...]:
-    """Read what comes with the package, of all chips: it can be had before the device is known."""
+def _all_shipped() -> tuple[tuple[Device, list[Record]], ...]:
     from tilewright.search import trials
 
     folder = resources.files("tilewright") / "data" / "experience"
-    found: list[Lesson] = []
+    found = []
     for item in sorted(folder.iterdir(), key=lambda item: item.name) if folder.is_dir() else ():
         with resources.as_file(item) as path:
             try:
@@ -153,7 +167,7 @@ def all_shipped() -> tuple[Lesson, ...]:
             except StoreError as error:
                 warn_once(f"shipped trials are skipped: {error}", "experience")
                 continue
-        found += learn(device, records)
+        found.append((device, records))
     return tuple(found)
 
 

@@ -179,7 +179,7 @@ class Model:
         self._ranked = Ranked(family, problem, device, rng, among, experience)
         self._correction = Correction(self._ranked.space.params)
         self._times: dict[Config, float] = {}
-        self._failed: set[Config] = set()
+        self._failed: dict[Config, None] = {}  # in their order: where two are as good, the first is taken
         self._proposed: set[Config] = set()
         self._waiting: dict[Config, None] = {}
         self._owed = 0.0  # steps from the best that batches before this one were too small for
@@ -226,7 +226,7 @@ class Model:
         if record.measurement:
             self._times[config] = record.measurement.cold_us
         else:
-            self._failed.add(config)
+            self._failed[config] = None
 
     def _near_best(self) -> list[Config]:
         """Return the neighbours of the fastest configs."""

@@ -23,7 +23,7 @@ from tilewright.tuning.measure import Limits, measure, ranking
 
 # A trial's timing is rough: the finalists are measured again.
 TRIAL = Limits(max_rounds=40, max_s=0.3, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)
-HOPELESS = 20.0  # a first run this many times slower than the best ends a trial
+HOPELESS = 20.0  # checked runs that are all this many times slower than the best end a trial
 _LEAST_SLOW_US = 20_000.0  # whatever the best, a run shorter than this is worth timing
 _HARMLESS = re.compile(r"OUT_OF_RESOURCES|too many resources", re.IGNORECASE)
 

@@ -91,17 +91,17 @@ def tune(
     kind, index = (own.backend, own.index) if own else parse_selector(device)
     wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
     named = kernels.pick(kernels.FAMILIES, families)
-    threading.Thread(target=_get_ready).start()  # while a child opens the device
+    threading.Thread(target=_get_ready, args=(kind,)).start()  # while a child opens the device
     with Worker(Job(str(problem), kind, index, seed), children=children) as worker:
         run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named, children)
         return run.tune(make or _search_make())
 
 
-def _get_ready() -> None:
+def _get_ready(backend: str | None) -> None:
     """Import what searches with, and read what other layers taught."""
     from tilewright.search import experience, strategies  # noqa: F401
 
-    experience.all_shipped()
+    experience.read_shipped(backend)
 
 
 def _search_make() -> MakeStrategy:
