@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from tilewright.arguments import (
     as_config,
     as_families,
-    epilogue_of,
     problem_of,
     runtime_for,
     search_of,
 )  # fmt: skip
-from tilewright.arrays import Array, look, look_at, same_home
+from tilewright.arrays import Array, look, look_at
 from tilewright.device import parse_selector
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreBusy, StoreError
 from tilewright.kernels.family import Config
@@ -121,15 +120,13 @@ def conv2d(
         >>> y.shape, float(y[0, 0, 0, 0])
         ((1, 3, 1, 1), 6.0)
     """
-    seen_x, seen_w = look("x", x), look("w", w)
-    seen_bias, seen_z, seen_out, seen_scale = beside = look_at(bias=bias, z=z, out=out, scale=scale)
-    same_home(seen_x, seen_w, *(a for a in beside if a is not None))
-    epilogue = epilogue_of(seen_bias, seen_z, alpha, beta, activation, pool)
+    seen_x, seen_w, beside = look("x", x), look("w", w), look_at(bias=bias, z=z, out=out, scale=scale)
     problem = problem_of(
-        seen_x, seen_w, epilogue, stride, padding, dilation, groups, layout, math, scale is not None
-    )
+        seen_x, seen_w, beside, alpha=alpha, beta=beta, activation=activation, pool=pool, stride=stride,
+        padding=padding, dilation=dilation, groups=groups, layout=layout, math=math,
+    )  # fmt: skip
     layer = _layer(entry(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
-    return layer.run(seen_x, seen_w, seen_bias, seen_z, seen_out, seen_scale, layout=layout)
+    return layer.run(seen_x, seen_w, beside, layout)
 
 
 def plan(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from types import NoneType
 
-from tilewright.arrays import Seen, typed
+from tilewright.arrays import Seen, same_home, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
@@ -23,8 +22,10 @@ PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
-_PLAIN = (int, float, bool, str, NoneType, Pool)  # nothing that could change, or hold memory
-_problem = lru_cache(maxsize=1024)(Problem)  # a call of a layer that was seen before is spared the checks
+_PLAIN = frozenset((int, float, bool, str, NoneType, Pool))  # nothing that could change, or hold memory
+_PLAIN_OR_TUPLE = _PLAIN | {tuple}
+MOST_PROBLEMS = 1024  # that are remembered
+_problems: dict[tuple[object, ...], Problem] = {}
 
 
 def whole(value: object) -> int | None:
@@ -79,24 +80,45 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
     return numbers[0], numbers[0], numbers[-1], numbers[-1]
 
 
-def epilogue_of(
-    bias: Seen | None, z: Seen | None, alpha: object, beta: object, activation: object, pool: object
-) -> Epilogue:
-    """Read what is done to the sum.
+def problem_of(x: Seen, w: Seen, beside: Mapping[str, Seen], **words: object) -> Problem:
+    """Read a layer from its arrays (``beside``: bias, z, out, scale, if given) and the words of ``conv2d``.
+
+    What was read is remembered: a call of a layer that was seen before is spared the checks.
 
     Raises:
-        ProblemError: an argument is malformed, or beta is given without z.
+        ProblemError: an argument is malformed, or the output would be empty.
+        ArrayError: the shapes, dtypes, libraries or devices do not fit each other.
     """
-    given = (bias is not None, z is not None, alpha, beta, activation, pool)
-    words = activation if isinstance(activation, tuple) else (activation,)
-    plain = all(type(value) in _PLAIN for value in (alpha, beta, pool, *words))
-    return _epilogue(*given) if plain else _epilogue.__wrapped__(*given)  # an array may change in place
+    given = tuple(words.values())
+    inner = [part for word in given if type(word) is tuple for part in word]
+    if not (_PLAIN_OR_TUPLE.issuperset(map(type, given)) and _PLAIN.issuperset(map(type, inner))):
+        return _read(x, w, beside, **words)  # an array as a factor, say, may change in place
+    kinds = (*beside, *(seen.kind for seen in (x, w, *beside.values())))
+    key = (kinds, given, *map(type, given), *map(type, inner))  # 1, 1.0 and True are equal
+    found = _problems.get(key)
+    if found is None:
+        found = _read(x, w, beside, **words)
+        if len(_problems) >= MOST_PROBLEMS:
+            _problems.clear()
+        _problems[key] = found
+    return found
 
 
-@lru_cache(maxsize=256, typed=True)
+def _read(
+    x: Seen, w: Seen, beside: Mapping[str, Seen], *, alpha: object, beta: object, activation: object,
+    pool: object, stride: object, padding: object, dilation: object, groups: object, layout: object,
+    math: object,
+) -> Problem:  # fmt: skip
+    same_home(x, w, *beside.values())
+    bias, z, scale = (name in beside for name in ("bias", "z", "scale"))
+    epilogue = _epilogue(bias, z, alpha, beta, activation, pool)
+    return _layer(x, w, epilogue, stride, padding, dilation, groups, layout, math, scale)
+
+
 def _epilogue(
     bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object
 ) -> Epilogue:
+    """Read what is done to the sum."""
     factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
     if not z and factors.beta != 1.0:
         raise ProblemError(f"beta={shown(beta)}: is the factor of z, but no z was given")
@@ -124,16 +146,11 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
     return found
 
 
-def problem_of(
+def _layer(
     x: Seen, w: Seen, epilogue: Epilogue, stride: object, padding: object, dilation: object, groups: object,
-    layout: object, math: object = MATHS[0], requantised: bool = False,
+    layout: object, math: object, requantised: bool,
 ) -> Problem:  # fmt: skip
-    """Read a layer from its arrays and arguments.
-
-    Raises:
-        ProblemError: an argument is malformed, or the output would be empty.
-        ArrayError: the shapes or dtypes do not fit each other.
-    """
+    """Read the layer itself."""
     _one_of("layout", layout, LAYOUTS)
     count = whole(groups)
     if count is None or count < 1:
@@ -158,7 +175,7 @@ def problem_of(
         )
     steps, spread = pair("stride", stride), pair("dilation", dilation)
     lies = "nhwc" if layout == "nhwc" or x.channels_last else "nchw"
-    return _problem(
+    return Problem(
         n=n, c=channels, h=extent[0], w=extent[1], k=k, r=r, s=s, groups=count, stride=steps, dilation=spread,
         pad=pads(padding, extent, (r, s), steps, spread), dtype="q8" if requantised else x.dtype,
         layout_in=lies, layout_out=lies, epilogue=epilogue, math=str(math),

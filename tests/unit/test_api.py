@@ -254,6 +254,24 @@ def test_factors_that_change_in_place_are_read_at_every_call() -> None:
     assert kept == ["gone"]
 
 
+def test_words_that_are_equal_are_not_the_same() -> None:
+    """What is read of a call's words is remembered, but True is no stride, and (1, 1) no (1, True)."""
+    for stride in (1, (1, 1)):
+        assert tw.conv2d(X, W, stride=stride).shape == (2, 6, 5, 8)
+    for stride in (True, 1.0, (1, True), (1, 1.0)):
+        with pytest.raises(errors.ProblemError, match="stride="):
+            tw.conv2d(X, W, stride=stride)  # type: ignore[arg-type]
+
+
+def test_layers_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: dict[Any, Any] = {}
+    monkeypatch.setattr(arguments, "_problems", problems)
+    monkeypatch.setattr(arguments, "MOST_PROBLEMS", 2)
+    for alpha in (1.0, 2.0, 3.0, 4.0):
+        near(tw.conv2d(X, W, alpha=alpha), alpha * tw.conv2d(X, W))
+        assert 0 < len(problems) <= 2
+
+
 def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[Any, Any] = {}
     monkeypatch.setattr("tilewright.arrays._kinds", kinds)

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 # Each part may import from parts of a lower rank, and from its own. A module that is not named belongs to
 # its package. A new kernel family needs no line here.
 ORDER = (
-    ("errors", "dtypes", "problem", "device", "floor", "record", "bench.rows"),
+    ("errors", "dtypes", "hashed", "problem", "device", "floor", "record", "bench.rows"),
     (
         "problem.shapes",
         "store.fields",

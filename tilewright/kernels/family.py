@@ -8,18 +8,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
+from tilewright.hashed import hashed_once
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import ATOMIC
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Config:
     """One point of a family's space; ``direct:bh=1.bk=8.…`` is its one-line text."""
@@ -39,17 +41,6 @@ class Config:
 
     def __getitem__(self, name: str) -> int:
         return self.values[name]
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        """A search asks hundreds of times for each config."""
-        return hash((self.family, self.items))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _own(self)
 
     def __str__(self) -> str:
         return self.family + ":" + ".".join(f"{name}={value}" for name, value in self.items)
@@ -73,11 +64,6 @@ class Config:
                 raise _unreadable(text, f"cannot read {part[:80]!r}, want name=integer, once")
             values[read[0]] = read[1]
         return cls.make(family, values)
-
-
-def _own(thing: Any) -> dict[str, Any]:
-    """Return what a dataclass may be pickled by: its fields, for a hash is good in its own process only."""
-    return {field.name: getattr(thing, field.name) for field in fields(thing)}
 
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -152,6 +138,7 @@ EXTRAS = ("bias", "z")  # operands that kernels are given whether the problem ha
 UNUSED_BYTES = 64  # of what is bound and never touched
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
@@ -172,17 +159,6 @@ class Launch:
     cluster: int = 1
     chained: bool = False
     image: TensorMap | None = None
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        """A runtime looks up at each call what it has prepared for a launch."""
-        return hash((self.kernel, self.grid, self.block, self.args, self.shared_bytes, self.cluster))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _own(self)
 
     @cached_property
     def work_items(self) -> tuple[int, ...]:

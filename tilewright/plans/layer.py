@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from traceback import clear_frames
 
@@ -10,7 +11,6 @@ from tilewright.arrays import (
     Array,
     Kind,
     Seen,
-    address_of,
     current_stream,
     empty,
     in_place,
@@ -91,7 +91,7 @@ class LayerPlan:
         self._operands = plan.problem.operands
         self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
         self._lock = threading.RLock()
-        self._fitting: set[tuple[Kind | None, ...]] = set()  # arrays that are what the layer takes
+        self._fitting: set[tuple[str | Kind, ...]] = set()  # arrays that are what the layer takes
 
     @property
     def problem(self) -> Problem:
@@ -148,7 +148,7 @@ class LayerPlan:
         typed(seen, self.problem.stored, f" for {self._name}")
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
-            memory = self.plan.pack(self._memory(in_place(seen)), current_stream(seen))
+            memory = self.plan.pack(self.plan.runtime.wrap(in_place(seen)), current_stream(seen))
         return Packed(memory, self.problem, self.config, self._where)
 
     def __call__(
@@ -193,49 +193,45 @@ class LayerPlan:
             here = f"the plan runs on {self._where}; pack again with this plan"
             raise ArrayError(f"packed_w: is on {packed_w.device}, but {here}")
         beside = look_at(bias=bias, z=z, out=out, scale=scale)
-        return self.run(look("x", x), packed_w.memory, *beside)
+        return self.run(look("x", x), packed_w.memory, beside)
 
-    def run(
-        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None,
-        scale: Seen | None = None, *, layout: str = "nchw",
-    ) -> Array:  # fmt: skip
+    def run(self, x: Seen, w: Seen | Memory, beside: Mapping[str, Seen], layout: str = "nchw") -> Array:
         """Run on arrays that were looked at; a filter that is not packed yet is packed on the way.
 
-        ``layout``: how the caller reads shapes. Only by nchw a tensor in channels_last is (N, C, H, W).
-        What has no room runs once more without the plans that other layers have kept.
+        ``beside``: what is given of bias, z, out, scale. ``layout``: how the caller reads shapes; only by
+        nchw a tensor in channels_last is (N, C, H, W). What has no room runs once more without the plans
+        that other layers have kept.
         """
         try:
-            return self._run(x, w, bias, z, out, scale, layout)
+            return self._run(x, w, beside, layout)
         except OutOfMemory as error:
             if not make_room(self.plan.runtime, self.plan):
                 raise
             clear_frames(error.__traceback__)  # they hold what it did get
-        return self._run(x, w, bias, z, out, scale, layout)
+        return self._run(x, w, beside, layout)
 
-    def _run(
-        self, x: Seen, w: Seen | Memory, bias: Seen | None, z: Seen | None, out: Seen | None,
-        scale: Seen | None, layout: str,
-    ) -> Array:  # fmt: skip
+    def _run(self, x: Seen, w: Seen | Memory, beside: Mapping[str, Seen], layout: str) -> Array:
         filters = (w,) if isinstance(w, Seen) else ()
-        beside = [seen for seen in (bias, z, scale) if seen is not None]
-        kinds = tuple(seen.kind if isinstance(seen, Seen) else None for seen in (x, w, bias, z, out, scale))
+        kinds = (*beside, *(seen.kind for seen in (x, *filters, *beside.values())))
         if kinds not in self._fitting:
-            self._fit(x, w, bias=bias, z=z, out=out, scale=scale)
+            self._fit(x, filters, beside)
             self._fitting = {*list(self._fitting)[:MOST_FITTING], kinds}
+        out = beside.get("out")
         if out is not None:
-            writable(out, x, *beside, *filters)
+            writable(out, x, *filters, *(seen for seen in beside.values() if seen is not out))
         source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
         target, result = self._output(x, out, turned)
         arrays = {"x": source, "y": target}
-        arrays |= {seen.name: in_place(seen) for seen in (bias, scale) if seen is not None}
-        arrays |= {"z": self._residual(z, turned)} if z is not None else {}
+        for name, seen in beside.items():
+            if name != "out":
+                arrays[name] = self._residual(seen, turned) if name == "z" else in_place(seen)
         if self.problem.n == 0:
             return result
         stream, runtime = current_stream(x), self.plan.runtime
         with self._lock:
             lane = self._lane(stream)
-            memories = {name: self._memory(array) for name, array in arrays.items()}
+            memories = {name: runtime.wrap(array) for name, array in arrays.items()}
             memories["w"] = self._repack(lane, w, stream) if isinstance(w, Seen) else w
             lane.plan.run(memories, stream)
             if self._home == "cpu":
@@ -244,20 +240,14 @@ class LayerPlan:
                     runtime.download(memories["y"], target)
         return result
 
-    def _memory(self, array: Array) -> Memory:
-        """Use an array in place that was looked at."""
-        return self.plan.runtime.wrap(array, None if self._home == "cpu" else address_of(array))
-
-    def _fit(self, x: Seen, w: Seen | Memory, **given: Seen | None) -> None:
+    def _fit(self, x: Seen, filters: tuple[Seen, ...], beside: Mapping[str, Seen]) -> None:
         """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
-        filters = (w,) if isinstance(w, Seen) else ()
-        beside = {name: seen for name, seen in given.items() if seen is not None}
         if (names := {"x", "w", "y", *beside} - {"out"}) != self._operands.keys():
             raise unlike(self.problem, names)
         self._at_home(x)
         same_home(x, *filters, *beside.values())
-        for name, seen in (("x", x), *(("w", seen) for seen in filters), *beside.items()):
-            typed(seen, self._operands["y" if name == "out" else name].dtype, f" for {self._name}")
+        for seen in (x, *filters, *beside.values()):
+            typed(seen, self._operands["y" if seen.name == "out" else seen.name].dtype, f" for {self._name}")
         for name in ("bias", "scale"):
             if name in beside:
                 shaped(beside[name], self._operands[name].shape, f"{self._name}: one for each filter")
@@ -319,7 +309,7 @@ class LayerPlan:
     def _repack(self, lane: _Lane, w: Seen, stream: int | None) -> Memory:
         """Pack a filter into the lane's own room, in order with what the stream did before."""
         plan, runtime = lane.plan, lane.plan.runtime
-        given = self._memory(in_place(w))
+        given = runtime.wrap(in_place(w))
         if plan.blueprint.pack is None:
             return given
         if lane.packed is None:

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tilewright.errors import ProblemError, shown
+from tilewright.hashed import hashed_once
 from tilewright.problem.epilogue import NOTHING, Epilogue
 from tilewright.problem.grammar import EXAMPLE, GRAMMAR, REQUANT, read
 from tilewright.problem.kinds import DTYPE_BYTES, DTYPES, KINDS, LAYOUTS, MATHS, MAX_EXTENT, NAMES, STORED
@@ -39,6 +40,7 @@ class Operand:
         return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Problem:
     """One layer: y = pool(act(alpha * conv + beta * z + bias)), conv[n,k,p,q] = sum of x * w over c,r,s.

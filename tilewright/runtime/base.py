@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch
 
-Array = Any  # numpy.ndarray on the host; whatever speaks DLPack on CUDA
+Array = Any  # numpy.ndarray on the host; a torch.Tensor or cupy.ndarray on CUDA
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Built:
         return max((r.registers for r in self.resources.values()), default=0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen, for speed: one is made for each array of each call
 class Memory:
-    """Bytes on a device, owned by us or by a caller.
+    """Bytes on a device, owned by us or by a caller; never changed.
 
     Attributes:
         nbytes: size.
@@ -138,15 +138,10 @@ class Runtime(Protocol):
             OutOfMemory: says how much was asked for.
         """
 
-    def wrap(self, array: Array, address: int | None = None) -> Memory:
-        """Use a caller's contiguous array in place: no copy, no synchronisation.
+    def wrap(self, array: Array) -> Memory:
+        """Use a contiguous array in place: one of NumPy, on CUDA a tensor or CuPy's. No copy, no waiting.
 
-        Args:
-            array: of NumPy on a CPU; on CUDA of whatever speaks DLPack or __cuda_array_interface__.
-            address: where it begins, of one that is known to be contiguous and on this device; None: look.
-
-        Raises:
-            ArrayError: not on this device, or not contiguous.
+        On OpenCL devices other than CPUs it is copied there.
         """
 
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.device.architectures import CHAINED
-from tilewright.errors import ArrayError, DeviceError, OutOfMemory, RunError
+from tilewright.errors import DeviceError, OutOfMemory, RunError
 from tilewright.kernels.family import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.runtime import rates
 from tilewright.runtime.base import Array, Built, Loaded, Memory
@@ -119,30 +118,10 @@ class CudaRuntime:
         address = int(check(result))
         return Memory(max(nbytes, 4), address, address, Owned(self._driver, self.context, address))
 
-    @in_context
-    def wrap(self, array: Array, address: int | None = None) -> Memory:
-        """Use an array in place: no copy, no waiting. Without an address it must speak DLPack or
-        __cuda_array_interface__."""
-        if address is not None:  # to ask an array through DLPack takes longer than to launch a kernel
-            return Memory(int(array.nbytes), address, address, array)
-        from cuda.core.utils import StridedMemoryView
-
-        if hasattr(array, "detach"):  # torch refuses to export what requires a gradient
-            array = array.detach()
-        if "float8" in str(getattr(array, "dtype", "")):  # DLPack has none everywhere: its bytes
-            array = array.view("uint8" if hasattr(array, "get") else sys.modules["torch"].uint8)
-        try:
-            view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-        except Exception as error:
-            kind = type(array).__name__
-            raise ArrayError(f"a {kind} was given: {self.device.name} takes CUDA arrays (DLPack)") from error
-        if not view.is_device_accessible or view.device_id != self.device.index:
-            place = f"device {view.device_id}" if view.is_device_accessible else "the host"
-            raise ArrayError(f"array on {place}: must be on cuda:{self.device.index}")
-        nbytes = int(np.prod(view.shape, dtype=np.int64)) * view.dtype.itemsize
-        if nbytes and not _contiguous(view.shape, view.strides):
-            raise ArrayError(f"array of strides {view.strides}: must be contiguous")
-        return Memory(nbytes, int(view.ptr), int(view.ptr), array, view)
+    def wrap(self, array: Array) -> Memory:
+        """Use a tensor or a CuPy array in place: no copy, no waiting."""
+        address = int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
+        return Memory(int(array.nbytes), address, address, array)
 
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
         """Return a part of memory."""
@@ -326,15 +305,3 @@ class CudaRuntime:
 def _repeat(run: Callable[[], None], count: int) -> None:
     for _ in range(count):
         run()
-
-
-def _contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
-    """Say whether strides, in elements, are those of a C-contiguous array."""
-    if strides is None:
-        return True
-    want = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and stride != want:
-            return False
-        want *= size
-    return True

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.device import Device, Rates
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import ArrayError, CompileError, OutOfMemory, how_to_get
+from tilewright.errors import CompileError, OutOfMemory, how_to_get
 from tilewright.kernels.family import ZERO, Blueprint, Launch
 from tilewright.kernels.requant import numpy_scaled
 from tilewright.kernels.source import full_source
@@ -82,12 +82,8 @@ class NumpyRuntime:
             raise OutOfMemory(f"NumPy: no room for {nbytes:,} bytes") from error
         return Memory(flat.nbytes, flat.ctypes.data, flat, flat)
 
-    def wrap(self, array: Array, address: int | None = None) -> Memory:
+    def wrap(self, array: Array) -> Memory:
         """Use a NumPy array in place."""
-        if not isinstance(array, np.ndarray):
-            raise ArrayError(f"a {type(array).__name__} was given: the CPU takes NumPy arrays")
-        if not array.flags.c_contiguous:
-            raise ArrayError(f"strides {array.strides}: must be contiguous; use np.ascontiguousarray")
         flat = array.reshape(-1).view(np.uint8)
         return Memory(array.nbytes, array.ctypes.data, flat, flat)
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import (
-    ArrayError,
     CompileError,
     DeviceError,
     OutOfMemory,
@@ -166,12 +165,8 @@ class OpenclRuntime:
         buffer = self.cl.Buffer(self._context, flags, hostbuf=flat)
         return Memory(flat.nbytes, flat.ctypes.data, buffer, flat, keep)
 
-    def wrap(self, array: Array, address: int | None = None) -> Memory:
+    def wrap(self, array: Array) -> Memory:
         """Use a NumPy array in place on a CPU; copy it to other devices."""
-        if not isinstance(array, np.ndarray):
-            raise ArrayError(f"a {type(array).__name__} was given: {self.device.name} takes NumPy arrays")
-        if not array.flags.c_contiguous:
-            raise ArrayError(f"strides {array.strides}: must be contiguous; use np.ascontiguousarray")
         if array.nbytes == 0:
             return self.alloc(4)
         if self.unified:
