@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 
+import numpy as np
+
 from tilewright.arrays import Seen, same_home, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
@@ -22,8 +24,10 @@ PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
-_PLAIN = frozenset((int, float, bool, str, NoneType, Pool))  # nothing that could change, or hold memory
-_PLAIN_OR_TUPLE = _PLAIN | {tuple}
+_PLAIN = frozenset(  # nothing that could change, or hold memory
+    (int, float, bool, str, NoneType, Pool, np.int32, np.int64, np.float32, np.float64)
+)
+_PLAIN_OR_ROW = _PLAIN | {tuple, list}
 MOST_PROBLEMS = 1024  # that are remembered
 _problems: dict[tuple[object, ...], Problem] = {}
 
@@ -89,12 +93,13 @@ def problem_of(x: Seen, w: Seen, beside: Mapping[str, Seen], **words: object) ->
         ProblemError: an argument is malformed, or the output would be empty.
         ArrayError: the shapes, dtypes, libraries or devices do not fit each other.
     """
-    given = tuple(words.values())
+    types = tuple(map(type, words.values()))
+    given = tuple(tuple(word) if type(word) is list else word for word in words.values())
     inner = [part for word in given if type(word) is tuple for part in word]
-    if not (_PLAIN_OR_TUPLE.issuperset(map(type, given)) and _PLAIN.issuperset(map(type, inner))):
+    if not (_PLAIN_OR_ROW.issuperset(types) and _PLAIN.issuperset(map(type, inner))):
         return _read(x, w, beside, **words)  # an array as a factor, say, may change in place
     kinds = (*beside, *(seen.kind for seen in (x, w, *beside.values())))
-    key = (kinds, given, *map(type, given), *map(type, inner))  # 1, 1.0 and True are equal
+    key = (kinds, given, types, *map(type, inner))  # 1, 1.0 and True are equal
     found = _problems.get(key)
     if found is None:
         found = _read(x, w, beside, **words)

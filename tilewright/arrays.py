@@ -213,26 +213,21 @@ def _in_elements(name: str, array: Array, dtype: str) -> Shape:
 def _torch(name: str, tensor: Array) -> Seen:
     try:
         key = (tensor.dtype, tensor.layout, tensor.device, tensor.shape, tensor.stride())
-        address = tensor.data_ptr()
+        address = int(tensor.data_ptr())  # int: else torch.compile looks into this, once for each shape
     except RuntimeError as error:  # it has none of these
-        if tensor.layout != sys.modules["torch"].strided:
-            raise _not_strided(name, tensor) from error
-        what = "a tensor without memory of its own was given (nested, or traced, as torch.vmap does)"
-        raise ArrayError(f"{name}: {what}; must be a plain tensor") from error
+        raise _odd(name, tensor) from error
     kind = _known(key, lambda: _kind_of_tensor(name, tensor))
-    if tensor.is_neg():  # DLPack hands it out as it lies; the conjugate bit is of complex dtypes alone
+    if tensor.is_neg():  # its memory is as it was; the conjugate bit is of complex dtypes alone
         raise ArrayError(
             f"{name}: a view that has yet to be negated was given (its negative bit is set); "
             f"call {name}.resolve_neg()"
         )
-    if not address and 0 not in kind.shape:
-        raise ArrayError(f"{name}: a tensor whose memory was freed was given (its storage is empty)")
     if tensor.requires_grad:
         if sys.modules["torch"].is_grad_enabled():
-            raise ArrayError(
-                f"{name}: requires grad, but tilewright computes none; use torch.no_grad() or {name}.detach()"
-            )
+            raise _wants_grad(name)
         tensor = tensor.detach()
+    if not address and 0 not in kind.shape:
+        raise _odd(name, tensor)
     return Seen(name, tensor, kind, address)
 
 
@@ -248,6 +243,23 @@ def _kind_of_tensor(name: str, tensor: Array) -> Kind:
 
 def _not_strided(name: str, tensor: Array) -> ArrayError:
     return ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
+
+
+def _wants_grad(name: str) -> ArrayError:
+    return ArrayError(
+        f"{name}: requires grad, but tilewright computes none; use torch.no_grad() or {name}.detach()"
+    )
+
+
+def _odd(name: str, tensor: Array) -> ArrayError:
+    """Return the error of a tensor that has no memory to read."""
+    torch = sys.modules["torch"]
+    if tensor.layout != torch.strided:
+        return _not_strided(name, tensor)
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return _wants_grad(name)
+    what = "a tensor without memory of its own was given (nested, traced as torch.vmap does, fake, or freed)"
+    return ArrayError(f"{name}: {what}; must be a plain tensor")
 
 
 def _cupy(name: str, array: Array) -> Seen:

@@ -9,10 +9,10 @@ is measured, or about to be, have little to add.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from math import erf, log, pi, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,34 +33,18 @@ ROWS = 128  # of a matrix of distances that are worked out at once
 
 _erf = np.vectorize(erf, otypes=[float])
 _libraries = lru_cache(maxsize=1)(ThreadpoolController)
+_alone = threading.RLock()
 
 
-class _OneCore:
-    """Keeps linear algebra to one core while anyone is inside: its threads wait for each other in turns, and
-    where compilers keep all cores busy a matrix of a few hundred rows takes 25 times as long.
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Keep linear algebra to one core: threads of it wait for each other in turns, and where compilers keep
+    all cores busy a matrix of a few hundred rows takes 25 times as long.
 
-    The limit is the process's: the first thread that enters sets it, the last that leaves lifts it.
+    The limit is the process's, and the library obeys one thread at a time: threads take turns.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._limit: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._limit = _libraries().limit(limits=1, user_api="blas")
-            self._inside += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._limit.restore_original_limits()
-
-
-on_one_core = _OneCore()
+    with _alone, _libraries().limit(limits=1, user_api="blas"):
+        yield
 
 
 class Correction:
@@ -89,7 +73,7 @@ class Correction:
             best_us: the least time to improve on; infinity if there is none.
             count: how many to choose, at most.
         """
-        with on_one_core:
+        with on_one_core():
             return self._choose(fresh, estimate_us, measured_us, waiting, best_us, count)
 
     def _choose(

@@ -11,11 +11,13 @@ which there are none is left to the model. An estimate is for the device that th
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from math import log2
+from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.search import model
+from tilewright.search import model, trials
 from tilewright.search.correction import Floats, apart, coordinates, on_one_core
 
 # Source: the search replayed on benchmarks/h100/trials.jsonl.gz, each layer without its own trials.
@@ -36,7 +38,7 @@ REACH = 8.0  # octaves of parameters, summed, over which the likeness of two err
 LAYER_REACH = 12.0  # octaves of sizes, likewise
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
-_reading = threading.RLock()
+_reading = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Bias:
         known = _covariance(self._places, self._places, alike)
         known += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
         self._near = np.exp(-apart(sizes(problem)[None], layers) / LAYER_REACH)
-        with on_one_core:
+        with on_one_core():
             self._weights = np.linalg.solve(known, errors)
 
     def errors(self, configs: Sequence[Config]) -> Floats:
@@ -109,7 +111,7 @@ class Bias:
             return np.zeros(len(configs))
         asked = coordinates(self._params, configs)
         covariance = _covariance(asked, self._places, self._near)
-        with on_one_core:
+        with on_one_core():
             expected: Floats = covariance @ self._weights
         return expected
 
@@ -143,32 +145,36 @@ def shipped(chip: str) -> Experience:
 
 def read_shipped(backend: str | None) -> None:
     """Read what comes with the package for a backend's chips now, before the device is known."""
-    with _reading:
-        for chip in {device.chip for device, _ in _all_shipped() if device.backend == backend}:
-            _shipped(chip)
+    for chip in {device.chip for _, device in _files() if device.backend == backend}:
+        shipped(chip)
 
 
 @lru_cache(maxsize=8)
 def _shipped(chip: str) -> Experience:
-    known = [learn(device, records) for device, records in _all_shipped() if device.chip == chip]
-    return Experience(lesson for lessons in known for lesson in lessons)
+    lessons: list[Lesson] = []
+    for path, device in _files():
+        if device.chip == chip:
+            with _skipping():
+                lessons += learn(*trials.read(path))
+    return Experience(lessons)
 
 
-@lru_cache(maxsize=1)
-def _all_shipped() -> tuple[tuple[Device, list[Record]], ...]:
-    from tilewright.search import trials
+def _files() -> list[tuple[Path, Device]]:
+    """Return the files that come with the package, and which device each is of."""
+    folder, found = Path(str(resources.files("tilewright"))) / "data" / "experience", []
+    for path in sorted(folder.glob("*.gz")):
+        with _skipping():
+            found.append((path, trials.device_of(path)))
+    return found
 
-    folder = resources.files("tilewright") / "data" / "experience"
-    found = []
-    for item in sorted(folder.iterdir(), key=lambda item: item.name) if folder.is_dir() else ():
-        with resources.as_file(item) as path:
-            try:
-                device, records = trials.read(path)
-            except StoreError as error:
-                warn_once(f"shipped trials are skipped: {error}", "experience")
-                continue
-        found.append((device, records))
-    return tuple(found)
+
+@contextmanager
+def _skipping() -> Iterator[None]:
+    """Do without a file that cannot be read, with a warning."""
+    try:
+        yield
+    except StoreError as error:
+        warn_once(f"shipped trials are skipped: {error}", "experience")
 
 
 def _whatever_layout(problem: Problem) -> Problem:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +21,7 @@ from tilewright.problem import Problem
 from tilewright.record import OUTCOMES, Measurement, Record
 
 FORMAT = "tilewright-trials"
-MAX_BYTES = 1 << 28
+MAX_BYTES, MAX_LINE = 1 << 28, 1 << 16
 _WANT = "want one of model-report --save"
 _parsed = lru_cache(maxsize=4096)(Problem.parse)  # a layer has dozens of trials
 
@@ -48,25 +50,49 @@ def read(path: Path) -> tuple[Device, list[Record]]:
     Raises:
         StoreError: the file is missing or no trials file; names the line.
     """
+    with _opened(path) as file:
+        lines = file.read(MAX_BYTES).decode().splitlines()
+    device, records = _device(path, lines[0] if lines else ""), []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            records.append(_record(device.key, *json.loads(line)))
+        except Exception as error:
+            raise _wrong(path, number, error) from None
+    return device, records
+
+
+def device_of(path: Path) -> Device:
+    """Read which device a trials file is of, and no further.
+
+    Raises:
+        StoreError: the file is missing or no trials file.
+    """
+    with _opened(path) as file:
+        return _device(path, file.readline(MAX_LINE).decode())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[gzip.GzipFile]:
     try:
         with gzip.open(path, "rb") as file:
-            lines = file.read(MAX_BYTES).decode().splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+            yield file
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
         raise StoreError(f"trials file {path}: cannot be read ({why}); {_WANT}") from None
-    number = 1
+
+
+def _device(path: Path, line: str) -> Device:
     try:
-        head = json.loads(lines[0])
+        head = json.loads(line)
         if head["format"] != FORMAT:
             raise ValueError(f"format {head['format']!r}")
-        device = Device.of(head["device"])
-        records = []
-        for line in lines[1:]:
-            number += 1
-            records.append(_record(device.key, *json.loads(line)))
+        return Device.of(head["device"])
     except Exception as error:
-        raise StoreError(f"trials file {path}, line {number}: {error!r}; {_WANT}") from None
-    return device, records
+        raise _wrong(path, 1, error) from None
+
+
+def _wrong(path: Path, line: int, error: Exception) -> StoreError:
+    return StoreError(f"trials file {path}, line {line}: {error!r}; {_WANT}")
 
 
 def _record(device: str, problem: str, config: str, outcome: str, time: float | None) -> Record:
