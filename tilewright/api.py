@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tilewright.arguments import (
+    as_budget,
     as_config,
     as_families,
     problem_of,
@@ -42,6 +43,7 @@ __all__ = ["LayerPlan", "Packed", "conv2d", "forget", "plan", "tune"]
 
 Size = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
+Families = str | Sequence[str] | None
 Activation = str | tuple[str, float] | tuple[str, float, float] | None
 
 
@@ -65,6 +67,7 @@ def conv2d(
     deterministic: bool = False,
     math: str = "strict",
     scale: Array = None,
+    family: Families = None,
 ) -> Array:
     """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) by the fastest kernel known.
 
@@ -98,6 +101,8 @@ def conv2d(
             cores, as exact as strict but for denormals and what overflows (see ``Problem``).
         scale: (K,) float32: the sums v of int8 are requantised, clamp(round(scale[k] * v), -128, 127), and
             the output is int8; halves are rounded to the even number.
+        family: the fastest known kernel of this family of kernels, of several, or of all ``"plain"`` ones: no
+            Winograd, no Strassen; None: of all.
 
     Returns:
         The output: (N, K, P, Q), or (N, P, Q, K).
@@ -105,6 +110,7 @@ def conv2d(
     Raises:
         ArrayError: an array's dtype, shape, strides, library or device does not fit.
         ProblemError: another argument is malformed, or the output would be empty.
+        ConfigError: there is no such family.
         DeviceError: there is no such device.
         CompileError: no kernel of the layer compiles.
         OutOfMemory: there is no room for its workspace or the output.
@@ -125,7 +131,8 @@ def conv2d(
         seen_x, seen_w, beside, alpha=alpha, beta=beta, activation=activation, pool=pool, stride=stride,
         padding=padding, dilation=dilation, groups=groups, layout=layout, math=math,
     )  # fmt: skip
-    layer = _layer(entry(problem, runtime_for(seen_x, device), default_store(), bool(deterministic)))
+    runtime, named = runtime_for(seen_x, device), as_families(family)
+    layer = _layer(entry(problem, runtime, default_store(), bool(deterministic), named))
     return layer.run(seen_x, seen_w, beside, layout)
 
 
@@ -135,7 +142,7 @@ def plan(
     *,
     deterministic: bool = False,
     config: Config | str | None = None,
-    family: str | None = None,
+    family: Families = None,
     store: Store | None = None,
 ) -> LayerPlan:
     """Get a layer ready to run: compiled, its workspace allocated.
@@ -146,8 +153,8 @@ def plan(
         deterministic: only kernels that give the same bits each time.
         config: a kernel of your own choice, a Config, its text ``"direct:..."`` or a name of
             ``tilewright configs``; None: the fastest known.
-        family: the fastest known kernel of this family, or of all ``"plain"`` ones: no Winograd, no Strassen;
-            None: of all.
+        family: the fastest known kernel of this family, of several, or of all ``"plain"`` ones: no Winograd,
+            no Strassen; None: of all.
         store: where winners are kept; None: your own, and those that are shipped.
 
     Returns:
@@ -171,7 +178,7 @@ def plan(
             raise ConfigError("config and family: give one of them; the config names its family")
         why = Why(Origin.BY_HAND, verified=False)
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), why))
-    named = () if family is None else as_families("family", family)
+    named = as_families(family)
     kept = as_store(store) or default_store()
     return _layer(entry(layer, runtime, kept, bool(deterministic), named))
 
@@ -179,12 +186,12 @@ def plan(
 def tune(
     problem: Problem | str,
     device: str | None = None,
-    budget: Budget | str | None = None,
+    budget: Budget | str | float | None = None,
     *,
     strategy: str = "model",
     seed: int = 0,
     deterministic: bool = False,
-    families: Sequence[str] | str = (),
+    family: Families = None,
     store: Store | None = None,
     progress: Progress | None = None,
     again: bool = False,
@@ -198,12 +205,12 @@ def tune(
     Args:
         problem: the layer, its string, or the name of a shipped one: R12.
         device: as for ``plan``.
-        budget: "20s", "2m", "50trials" or "all"; None: what suits the device, under a minute.
+        budget: seconds, or "20s", "2m", "50trials", "all"; None: what suits the device, under a minute.
         strategy: "model" (ranked by the model), "local", "random" or "all".
         seed: of the strategy and of the inputs.
         deterministic: only kernels that give the same bits each time.
-        families: names of those to search, ``"direct"`` or ``["direct", "gemm"]``; ``"plain"``: all but
-            Winograd and Strassen; none: all that take the layer.
+        family: search this family only, ``"direct"``, or these, ``["direct", "gemm"]``; ``"plain"``: all but
+            Winograd and Strassen; None: all that take the layer.
         store: where outcomes are kept; None: your own.
         progress: told each event; see ``tilewright.tuning.events``.
         again: search on, though a search of these families has stored its winner.
@@ -227,13 +234,12 @@ def tune(
         'correct'
     """
     from tilewright.plans.once import tune_once
-    from tilewright.tuning.budget import Budget
 
-    layer, named = as_problem(problem), as_families("families", families)
+    layer, named = as_problem(problem), as_families(family)
     if parse_selector(device)[0] == "numpy":
         raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
     number = search_of(strategy, seed, progress)
-    limit = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
+    limit = None if budget is None else as_budget(budget)
     kept, alike = as_store(store) or Store(), bool(deterministic)
     return tune_once(
         layer, _open(device), kept, limit, strategy, number, alike, named, progress, bool(again)

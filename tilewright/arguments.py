@@ -6,6 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.epilogue import Epilogue, Pool
 from tilewright.runtime import Runtime, open_runtime
+
+if TYPE_CHECKING:
+    from tilewright.tuning.budget import Budget
 
 ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
@@ -234,16 +238,33 @@ def as_config(config: Config | str, problem: Problem) -> Config:
     return find(config, problem) if isinstance(config, str) else config
 
 
-def as_families(name: str, families: object) -> tuple[str, ...]:
-    """Take one name of a family, or several; whether there are such is looked up later.
+def as_families(family: object) -> tuple[str, ...]:
+    """Take one name of a family, or several; None is none. Whether there are such is looked up later.
 
     Raises:
         ConfigError: they are no names.
     """
-    several = families if isinstance(families, (list, tuple, set, frozenset)) else (families,)
+    if family is None:
+        return ()
+    several = family if isinstance(family, (list, tuple, set, frozenset)) else (family,)
     if not all(isinstance(one, str) for one in several):
-        raise ConfigError(f"{name}={shown(families)}: must be names of kernel families, e.g. 'direct'")
+        raise ConfigError(f"family={shown(family)}: must be a family's name, e.g. 'direct', or several")
     return tuple(several)
+
+
+def as_budget(budget: object) -> Budget:
+    """Take a Budget, read its text, or take a number of seconds.
+
+    Raises:
+        BudgetError: it is none of these, or not above 0.
+    """
+    from tilewright.tuning.budget import Budget
+
+    if isinstance(budget, Budget):
+        return budget
+    if isinstance(budget, (int, float)) and not isinstance(budget, bool):
+        return Budget(seconds=float(budget))
+    return Budget.parse(budget)  # type: ignore[arg-type]  # it says what is no text
 
 
 def search_of(strategy: object, seed: object, progress: object) -> int:

@@ -28,11 +28,12 @@ from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import kept
+from tilewright.plans import dispatch, kept
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
+from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import TuneResult
 
 __all__ = ["cupy", "own_cache"]  # fixtures
@@ -357,22 +358,37 @@ def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.Mo
         tw.tune(text, "cpu")
 
 
-@pytest.mark.parametrize("families", ["direct", ["direct"], ("direct",)])
-def test_families_are_one_name_or_several(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("family", ["direct", ["direct"], ("direct",)])
+def test_a_family_is_one_name_or_several(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.kernels import FAMILIES, pick
     from tilewright.plans import once
 
     asked: list[Any] = []
 
     def fake(*arguments: Any, **_: Any) -> TuneResult:
-        asked.append(arguments[-1])
+        asked.extend((arguments[2], arguments[-1]))
         return TuneResult(None, (), (), 0.0, 0)
 
     monkeypatch.setattr(once, "tune", fake)
     with pytest.raises(RunError):
-        tw.tune("c1h1k1r1", "cpu", families=families)
-    assert asked == [("direct",)]
-    assert [family.name for family in pick(FAMILIES, families)] == ["direct"]
+        tw.tune("c1h1k1r1", "cpu", 5, family=family)
+    assert asked == [Budget(seconds=5.0), ("direct",)]
+    assert [one.name for one in pick(FAMILIES, family)] == ["direct"]
+
+
+def test_conv2d_chooses_among_the_families_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(api, "entry", lambda *given: asked.append(given[-1]) or dispatch.entry(*given[:-1]))
+    for family, named in (("plain", ("plain",)), (["direct", "gemm"], ("direct", "gemm")), (None, ())):
+        near(tw.conv2d(X, W, family=family), expected("n2c4h7w9k6r3s2-f32", X, W))
+        assert asked.pop() == named
+
+
+def test_a_device_of_torch_is_a_selector() -> None:
+    torch = pytest.importorskip("torch")
+    near(tw.conv2d(X, W, device=torch.device("cpu")), tw.conv2d(X, W))
+    with pytest.raises(errors.DeviceError, match="device 'meta': must be"):
+        tw.plan("c1h1k1r1", torch.device("meta"))
 
 
 def test_a_config_may_be_given_by_its_name() -> None:

@@ -514,6 +514,12 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     assert known("slabs") and not known() and not known("tiles")
     box.add(replace(record(4, 5.0), context={"compiler": "c1", "stage": "final", "raced": "tiles slabs"}))
     assert known() and known("tiles")
+    for faster in (slab(6, 1.0, stage="final", raced="slabs"), slab(4, 0.5, stage="final", raced="slabs")):
+        box.add(faster)
+        assert known() and known("tiles"), "all have raced, though one of them once more"
+    assert choices.settled(LAYER, RUNTIME, box) == faster
+    box.add(replace(slab(4, 0.5), outcome="correctness", context={"compiler": "c1"}))
+    assert choices.settled(LAYER, RUNTIME, box).config == "slabs:t=6"
 
 
 def test_the_race_of_the_families(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:

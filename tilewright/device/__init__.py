@@ -155,13 +155,15 @@ def for_architecture(arch: str) -> Device:
 def parse_selector(text: object) -> tuple[str | None, int]:
     """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into (kind, index).
 
-    None is (None, 0), which leaves the choice to the runtime.
+    None is (None, 0), which leaves the choice to the runtime. A ``torch.device`` is taken by its text.
 
     Raises:
         DeviceError: it is no selector.
     """
     if text is None:
         return None, 0
+    if type(text).__module__ == "torch" and type(text).__name__ == "device":
+        text = str(text)
     if not isinstance(text, str):
         raise DeviceError(f"device={shown(text)}: must be text: cpu, cuda, cuda:N, opencl:N or numpy")
     match = _SELECTOR.fullmatch(text.strip())

@@ -179,11 +179,17 @@ def settled(
     deterministic: bool = False,
     families: Sequence[str] = (),
 ) -> Record | None:
-    """Return the winner, if its tuning raced all these families to the end, with these very kernels."""
+    """Return the winner, if a tuning raced all these families to the end, with these very kernels.
+
+    A later search of some of them may have found a faster one, or the same again.
+    """
     best = stored(problem, runtime, store, deterministic, families)
     if best is None or not best.won:
         return None
-    return best if best.raced is None or best.raced >= _keys(problem, runtime, families).keys() else None
+    wanted = _keys(problem, runtime, families)
+    won = [r for r in store.records(problem, runtime.device.key, wanted) if r.won]
+    may_answer = [r for r in won if r.deterministic >= deterministic]
+    return best if any(r.raced is None or r.raced >= wanted.keys() for r in may_answer) else None
 
 
 def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[str, str]:

@@ -29,21 +29,37 @@
 #ifndef PACK_POINTS
 #define PACK_POINTS 0
 #endif
-#define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 2 ? 1 : PACK_WINOGRAD == 3 ? SIZE_R : SIZE_R * SIZE_S)
-#define GROUPS_PACKED (PACK_WINOGRAD == 2 ? PACK_POINTS * PACK_POINTS : PACK_WINOGRAD == 3 ? PACK_POINTS : GROUP_COUNT)
 #define TILES ((KG + PACK_K - 1) / PACK_K)
-#define PACKED ((offset_t)GROUPS_PACKED * TILES * PACK_C * RS * PACK_K)
-#define CHANNELS (DTYPE == 4 ? 4 : 1)  // of a word; acc_t is as wide as one
+#define TAPS (SIZE_R * SIZE_S)
+#define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 2 ? 1 : PACK_WINOGRAD == 3 ? SIZE_R : TAPS)
+#define ROWS ((offset_t)(PACK_WINOGRAD > 1 ? 1 : GROUP_COUNT) * TILES * PACK_C)
+#define SIDE_BY_SIDE (CHUNKED ? 1 : PACK_K)  // threads of a row
+
+// Where element rs of filter i lies; `part`: the group, or the point.
+INLINE offset_t place(int part, int tile, int c, int rs, int i) {
+#if PACK_FLAT
+    return ((offset_t)c * RS + rs) * (GROUP_COUNT * KG) + part * KG + tile * PACK_K + i;
+#else
+    return ((((offset_t)part * TILES + tile) * PACK_C + c) * RS + rs) * PACK_K + i;
+#endif
+}
 
 #if PACK_WINOGRAD == 1
 
-// Element rs of G g G', with G = (1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1) and g a 3x3 filter.
-INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
-    const acc_t rows[4][3] = {{1.0f, 0.0f, 0.0f}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0.0f, 0.0f, 1.0f}};
-    acc_t sum = 0.0f;
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) sum += rows[rs / 4][i] * in_load(g + i * 3 + j) * rows[rs % 4][j];
-    return sum;
+// G g G', with G = (1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1) and g a 3x3 filter.
+INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int group, int tile, int c, int i) {
+    acc_t g[3][3], across[3][4];
+    UNROLL for (int tap = 0; tap < 9; tap++) g[tap / 3][tap % 3] = has ? in_load(w + tap) : 0.0f;
+    UNROLL for (int y = 0; y < 3; y++) {
+        const acc_t ends = g[y][0] + g[y][2];
+        across[y][0] = g[y][0], across[y][1] = 0.5f * (ends + g[y][1]);
+        across[y][2] = 0.5f * (ends - g[y][1]), across[y][3] = g[y][2];
+    }
+    UNROLL for (int x = 0; x < 4; x++) {
+        const acc_t ends = across[0][x] + across[2][x];
+        const acc_t down[4] = {across[0][x], 0.5f * (ends + across[1][x]), 0.5f * (ends - across[1][x]), across[2][x]};
+        UNROLL for (int y = 0; y < 4; y++) packed[place(group, tile, c, 4 * y + x, i)] = down[y];
+    }
 }
 
 #elif PACK_WINOGRAD
@@ -51,46 +67,62 @@ INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
 #define PACKS_FILTER
 #include "points.h"
 
-// Element `part` of G g G', with G the powers of the points over their distances: along both sides of g, or of row rs.
-INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) {
-    const int both = PACK_WINOGRAD == 2, down = part / POINTS, across = both ? part % POINTS : part;
-    float of_row[SIZE_R], of_tap[SIZE_S];
-    powers_of(down, SIZE_R, of_row);
-    powers_of(across, SIZE_S, of_tap);
-    acc_t sum = 0.0f;
-    UNROLL for (int i = 0; i < (both ? SIZE_R : 1); i++) {
-        acc_t row = 0.0f;
-        UNROLL for (int j = 0; j < SIZE_S; j++) row += of_tap[j] * in_load(g + (both ? i : rs) * SIZE_S + j);
-        sum += (both ? of_row[i] : 1.0f) * row;
+// G g G' or, of rows, g G', with G the powers of the points over their distances.
+INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int group, int tile, int c, int i) {
+    acc_t g[SIZE_R][SIZE_S];
+    UNROLL for (int tap = 0; tap < TAPS; tap++) g[tap / SIZE_S][tap % SIZE_S] = has ? in_load(w + tap) : 0.0f;
+    UNROLL for (int across = 0; across < POINTS; across++) {
+        float of_tap[SIZE_S];
+        acc_t rows[SIZE_R];
+        powers_of(across, SIZE_S, of_tap);
+        UNROLL for (int y = 0; y < SIZE_R; y++) {
+            rows[y] = 0.0f;
+            UNROLL for (int x = 0; x < SIZE_S; x++) rows[y] += of_tap[x] * g[y][x];
+        }
+#if PACK_WINOGRAD == 3
+        UNROLL for (int y = 0; y < SIZE_R; y++) packed[place(across, tile, c, y, i)] = rows[y] / distances_of(across);
+#else
+        UNROLL for (int down = 0; down < POINTS; down++) {
+            float of_row[SIZE_R];
+            acc_t sum = 0.0f;
+            powers_of(down, SIZE_R, of_row);
+            UNROLL for (int y = 0; y < SIZE_R; y++) sum += of_row[y] * rows[y];
+            packed[place(down * POINTS + across, tile, c, 0, i)] = sum / (distances_of(across) * distances_of(down));
+        }
+#endif
     }
-    return sum / (distances_of(across) * (both ? distances_of(down) : 1.0f));
 }
 
 #else
-INLINE acc_t element(const GLOBAL in_t *g, int rs, int part) { return in_load(g + rs); }
+
+// The taps of a filter, of i8 those of four channels in each word.
+INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int group, int tile, int c, int i) {
+    for (int rs = 0; rs < TAPS; rs++) {
+        acc_t word = 0;
+#if DTYPE == 4
+        for (int j = 0; j < 4 && 4 * c + j < CG && has; j++)
+            word |= (int)((unsigned)(unsigned char)w[j * TAPS + rs] << 8 * j);
+#else
+        if (has) word = in_load(w + rs);
+#endif
+        packed[place(group, tile, c, rs, i)] = word;
+    }
+}
+
 #endif
 
+// A row is what a tile's filters have of one channel: on a GPU a thread each, on a CPU one after the other.
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
-    FOR_EACH(item, PACKED) {
-        int i = item % PACK_K;
-        offset_t rest = item / PACK_K;
-        int rs = rest % RS;
-        rest /= RS;
-        int c_word = rest % PACK_C, c = c_word * CHANNELS;
-        rest /= PACK_C;
-        int k = (int)(rest % TILES) * PACK_K + i, part = rest / TILES;
-        int group = PACK_WINOGRAD > 1 ? 0 : part;
-        acc_t word = 0;
-        for (int j = 0; j < CHANNELS; j++) {
-            if (k >= KG || c + j >= CG) continue;
-            offset_t from = ((offset_t)(group * KG + k) * CG + c + j) * (SIZE_R * SIZE_S);
-#if DTYPE == 4
-            word |= (int)((unsigned)(unsigned char)w[from + rs] << 8 * j);
-#else
-            word = element(w + from, rs, part);
-#endif
+    FOR_EACH(item, ROWS * SIDE_BY_SIDE) {
+        const offset_t row = item / SIDE_BY_SIDE;
+        const int c = row % PACK_C, tile = row / PACK_C % TILES, group = row / PACK_C / TILES;
+        const int channel = c * (DTYPE == 4 ? 4 : 1);  // of i8 a word has four
+        const int first = CHUNKED ? 0 : item % SIDE_BY_SIDE, end = CHUNKED ? PACK_K : first + 1;
+        for (int i = first; i < end; i++) {
+            const int k = tile * PACK_K + i, has = k < KG && channel < CG;
+            const offset_t from = has ? ((offset_t)(group * KG + k) * CG + channel) * TAPS : 0;
+            column(packed, w + from, has, group, tile, c, i);
         }
-        packed[PACK_FLAT ? ((offset_t)c_word * RS + rs) * (GROUP_COUNT * KG) + group * KG + k : item] = word;
     }
 }
 
