@@ -1,6 +1,6 @@
 # What one does with the project. Needs make, a network for pip, and Python 3.11 or newer; no GPU.
 #   make demo      tune and benchmark the ResNet layers on the CPU, under 5 minutes; results in build/demo/
-#   make test      every test that this machine can run
+#   make test      every test that this machine can run; K=shapes: those whose names have it
 #   make check     ruff and mypy
 #   make bench     the committed CPU benchmarks, anew (BENCH_FLAGS="--budget 60s" to spend more)
 #   make test-gpu  the device tests; with a CUDA GPU on that too
@@ -40,7 +40,7 @@ demo: $(DEMO_READY)
 		--json $(DEMO)/resnet-f32.json --markdown $(DEMO)/resnet-f32.md --plot $(DEMO)/resnet-f32.svg
 
 test: $(TEST_READY)
-	OPENBLAS_NUM_THREADS=1 $(PY) -m pytest $(PYTEST_FLAGS)
+	OPENBLAS_NUM_THREADS=1 $(PY) -m pytest $(PYTEST_FLAGS) $(if $(K),-k "$(K)")
 
 check: $(TEST_READY)
 	$(PY) -m ruff check

@@ -76,5 +76,5 @@ def test_sums_of_i8_are_requantised_behind_everything() -> None:
 def test_it_is_refused_where_direct_is() -> None:
     assert "computes f8 and q8, not f16" in str(ADAPTED.refuses(Problem.parse("n1c8h4w4k8r3s3-f16"), H100))
     config = Config.make("adapted", {"bh": 1})
-    with pytest.raises(Exception, match="adapted takes v, tk"):
+    with pytest.raises(Exception, match="config adapted:bh=1: v, tk, .* must be given, too"):
         ADAPTED.check(Problem.parse("n1c8h4w4k8r3s3-f8"), H100, config)

@@ -98,7 +98,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"family": None}, "printable line"),
     ({"config": "gone"}, "config.*object"),
     ({"config": "tiles:t=1.u=0"}, "config.*object"),
-    ({"config": {"t": 2}}, "u is missing"),
+    ({"config": {"t": 2}}, "u must be given, too"),
     ({"config": {"t": 2, "u": 0, "x": 1}}, "x is no parameter"),
     ({"config": {"t": 3, "u": 0}}, "t=3 must be one of 1, 2, 4"),
     ({"config": {"t": "2", "u": 0}}, "config.t.*integer"),

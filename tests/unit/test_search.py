@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import random
-import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 from tuning_fakes import PROBLEM, Row, RowStrategy, outcome, row
 
 from tilewright.device import for_architecture
@@ -19,7 +21,7 @@ from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.search import strategies as search
-from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates, on_one_core
+from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates
 from tilewright.search.experience import Bias, Lesson
 from tilewright.search.proposals import Proposals
 
@@ -72,60 +74,76 @@ def test_the_search_thinks_on_one_core() -> None:
         within.extend(blas_threads())
         return 100.0
 
-    before = several_blas_threads()
-    Correction(PARAMS).choose([point(2), point(64)], estimate, {point(1): 90.0}, [], 90.0, 2)
-    assert within and set(within) == {1}
-    assert set(blas_threads()) == before
+    with several_blas_threads():
+        Correction(PARAMS).choose([point(2), point(64)], estimate, {point(1): 90.0}, [], 90.0, 2)
+        assert within and set(within) == {1}
+        assert set(blas_threads()) == {2}
+
+
+SIDE_BY_SIDE = """
+import threading
+import numpy  # whose linear algebra it is
+from threadpoolctl import threadpool_info, threadpool_limits
+from tilewright.search.correction import on_one_core
+
+def threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+def first():
+    with on_one_core():
+        entered.set()
+        leave.wait(10)
+    done.wait(10)  # it lives on, with whatever it holds
+
+def second():
+    with on_one_core():
+        print(threads())
+
+entered, leave, done = (threading.Event() for _ in range(3))
+print(threads())
+one, other = threading.Thread(target=first), threading.Thread(target=second)
+one.start()
+entered.wait(10)
+other.start()
+leave.set()
+other.join()
+print(threads())
+done.set()
+"""
 
 
 def test_searches_side_by_side_give_the_cores_back() -> None:
     """Whoever comes second waits until the first is done, and what the first limits is free again then."""
-    within: list[int] = []
-    entered, may_leave = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with on_one_core():
-            entered.set()
-            may_leave.wait(10)
-        may_leave.wait(10)
-
-    def second() -> None:
-        with on_one_core():
-            within.extend(blas_threads())
-
-    before = several_blas_threads()
-    with ThreadPoolExecutor(2) as pool:
-        one = pool.submit(first)
-        assert entered.wait(10)
-        other = pool.submit(second)
-        may_leave.set()
-        one.result(), other.result()
-        assert within and set(within) == {1}
-        with on_one_core():
-            assert set(blas_threads()) == {1}
-        assert set(blas_threads()) == before
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", SIDE_BY_SIDE]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    before, within, after = said.splitlines()
+    if before != "[2]":
+        pytest.skip(f"no BLAS whose threads can be set: {before}")
+    assert (within, after) == ("[1]", "[2]")
 
 
 def test_what_other_layers_taught_is_worked_out_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     config, within, solve = search.rank(LAYER, DEVICE, Direct(), 1)[0][0], list[int](), np.linalg.solve
     lesson = Lesson(DEVICE, replace(LAYER, c=32), "direct", ((config, 10.0),))
     monkeypatch.setattr(np.linalg, "solve", lambda *given: within.extend(blas_threads()) or solve(*given))
-    before = several_blas_threads()
-    assert Bias(Direct(), LAYER, DEVICE, [lesson]).errors([config]).shape == (1,)
-    assert within and set(within) == {1}
-    assert set(blas_threads()) == before
+    with several_blas_threads():
+        assert Bias(Direct(), LAYER, DEVICE, [lesson]).errors([config]).shape == (1,)
+        assert within and set(within) == {1}
+        assert set(blas_threads()) == {2}
 
 
 def blas_threads() -> list[int]:
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
-def several_blas_threads() -> set[int]:
-    """Return how many there are outside of any search."""
-    found = set(blas_threads())
-    if not found or min(found) < 2:
-        pytest.skip("no BLAS of several threads whose number can be asked")
-    return found
+@contextmanager
+def several_blas_threads() -> Iterator[None]:
+    """As on a machine of several cores."""
+    with threadpool_limits(2, "blas"):
+        if set(blas_threads()) != {2}:
+            pytest.skip("no BLAS whose threads can be set")
+        yield
 
 
 def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,9 +274,12 @@ class Family:
         if reason := self.refuses(problem, device):
             raise ConfigError(f"config {config}: {self.name} does not take {problem}: {reason}")
         params = {p.name: p for p in self.params(problem, device)}
-        for name in sorted(set(params) ^ set(config.values)):
-            what = "is missing" if name in params else "is no parameter"
-            raise ConfigError(f"config {config}: {name} {what}; {self.name} takes {', '.join(params)}")
+        for name in config.values:
+            if name not in params:
+                raise ConfigError(f"config {config}: {name} is no parameter; known are {', '.join(params)}")
+        if missing := [name for name in params if name not in config.values]:
+            hint = "a config has them all, as 'tilewright explain' and 'configs' print it"
+            raise ConfigError(f"config {config}: {', '.join(missing)} must be given, too; {hint}")
         for name, value in config.items:
             if value not in params[name].values:
                 allowed = ", ".join(map(str, params[name].values))

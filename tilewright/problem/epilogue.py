@@ -186,8 +186,9 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     if match is None and _is_infinite(word):
         raise ProblemError(f"+{_shown(word)}: takes a finite number")
     if match is None:
-        known = ", ".join([*_COUNTS, "maxpool", "avgpool"])
-        raise ProblemError(f"+{_shown(word)}: no such epilogue; known are {known}")
+        known = ", ".join([*_COUNTS, "maxpool", "avgpool", "requant (of i8)"])
+        hint = "; the dtype and the layout stand before the first +" if "-" in word else ""
+        raise ProblemError(f"+{_shown(word)}: no such epilogue{hint}; known are {known}")
     if match["pool"]:
         size = int(match["size"])
         return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}

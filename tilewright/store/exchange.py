@@ -158,7 +158,7 @@ def import_text(
 
 def rows_of(text: str, source: str) -> list[object]:
     """Return the records of a shared file, not yet checked."""
-    f = Fields(parse(text, source), source)
+    f = Fields(parse(text, source), f"{source}: file")
     if f.data.get("format") != FORMAT:
         raise f.bad("format", f"{FORMAT!r}, as 'cache export' writes it")
     f.only("format", "schema", "records")
