@@ -58,12 +58,17 @@ class Invented(Peer):
 
             def run(name: str = name) -> None:
                 self.runs.append(name)
-                if name == "crash":
+                if name.endswith("crash"):
                     raise RuntimeError("out of\nluck")
 
             output = y * np.float32(factor)
             about = (self.name, name, f"detail of {name}", "nchw", run)
-            offer.contestants.append(Contestant(*about, lambda o=output: o, 7, 1.5, 0, tags))
+            contestant = Contestant(*about, lambda o=output: o, 7, 1.5, 0, tags)
+            if name.startswith("slow"):
+                offer.skipped[name] = "slower: 9.0 us in a quick timing"
+                offer.slower.append((name, lambda c=contestant: c))
+            else:
+                offer.contestants.append(contestant)
         return offer
 
 
@@ -105,6 +110,23 @@ def test_a_peer_with_no_right_answer_says_so() -> None:
     assert "no contestant was right" in row.peers["bad"].reason
     assert row.peers["bad"].tried["crash"] == "out of luck"
     assert row.best_peer is None and row.ratio is None
+
+
+def test_where_no_fast_way_is_right_the_slower_ones_are_tried() -> None:
+    slower = [("slow crash", 1.0, ()), ("slow 2", 1.5, ()), ("slow 3", 1.0, ()), ("slow 4", 1.0, ())]
+    peer = Invented("late", ("a", 2.0, ()), *slower)
+    found = row_of(peer).peers["late"]
+    assert found.cold_us and found.detail == "detail of slow 3"
+    assert all(str(found.tried[name]).startswith("wrong: ") for name in ("a", "slow 2"))
+    assert found.tried["slow crash"] == "out of luck"
+    assert str(found.tried["slow 4"]).startswith("slower: ") and "slow 4" not in peer.runs
+    assert "slow 3" not in found.tried
+
+
+def test_slower_ways_rest_where_a_fast_one_is_right() -> None:
+    peer = Invented("early", ("a", 1.0, ()), ("slow", 1.0, ()))
+    assert row_of(peer).peers["early"].detail == "detail of a"
+    assert "slow" not in peer.runs
 
 
 def test_a_peer_that_raises_anything_is_a_reason() -> None:

@@ -74,8 +74,8 @@ LAYERS = [
     "n2c4h5w6k8r3s3p1-f64+bias+clamp-1:2",
     "n1c4h5w6k8r3s3p1-f16+alpha0.5",
     "n1c4h5w6k8r3s3p1-bf16-nhwc+bias+add+relu",
-    "n1c4h5w6k8r3s3p1-i8-nhwc+bias+add+relu",
-    "n1c4h5w6k8r3s3p1-i8-nhwc+bias+relu+maxpool2+requant",
+    "n1c16h5w6k8r3s3p1-i8-nhwc+bias+add+relu",
+    "n1c16h5w6k8r3s3p1-i8-nhwc+bias+relu+maxpool2+requant",
     "n1c4h5w6k8r3s3p1-accurate+bias",
     "n1c4h5w6k8r3s3p1-f8-nhwc+bias+add+relu",
 ]
@@ -90,6 +90,22 @@ def test_every_strict_engine_in_both_layouts(text: str, fake: Cudnn) -> None:
     ways = [f" {way}" if way.steps else "" for way in cudnn_plans.ways(problem.epilogue)]
     wanted = {f"cudnn {at}{way} {plan}" for at in ("nchw", "nhwc") for way in ways for plan in plans}
     assert {c.name for c in offer.contestants} == wanted
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_odd_channels_of_whole_numbers_are_padded_too(layout: str, fake: Cudnn) -> None:
+    problem = Problem.parse(f"n2c3h5w6k8r3s3p1-i8-{layout}+bias")
+    fake.engines = {0: Engine()}
+    offer, inputs = offer_of(problem)
+    agrees(offer, problem, inputs)
+    found = {c.name: c for c in offer.contestants}
+    channels = ("", " C=4", " C=16")
+    ways = [f"{c}{way}" for c in channels for way in ("", " bias")]
+    wanted = {f"cudnn {at}{way} eng0" for at in ("nchw", "nhwc") for way in ways}
+    assert wanted <= set(found)
+    padded = found[f"cudnn {layout} C=4 eng0"]
+    assert padded.detail.endswith("C padded to 4") and padded.convert_us > 0
+    assert found[f"cudnn {layout} eng0"].convert_us == 0
 
 
 @pytest.mark.parametrize(
@@ -192,6 +208,8 @@ def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytes
     offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=2)
     assert [c.name for c in offer.contestants] == [f"cudnn nchw eng{n}_k2=1" for n in (0, 2, 9)]
     assert offer.skipped["cudnn nhwc eng9"].startswith("slower: ")
+    name, make = offer.slower[0]
+    assert name == "cudnn nhwc eng0_k2=1" == make().name
 
 
 def test_a_slow_engine_is_tried_in_one_setting(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,28 +72,43 @@ def offered(peer: Peer, problem: Problem, inputs: Inputs, truth: Array, setting:
 
 
 def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Setting) -> Entered:
-    """Check every contestant of a peer, time the right ones roughly, keep the fastest few."""
-    tried: dict[str, float | str] = dict(offer.skipped)
+    """Check every contestant of a peer, time the right ones roughly, keep the fastest few.
+
+    Where none is right, the peer's slower ways are tried until one is.
+    """
+    wrong: dict[str, float | str] = {}
     errors: dict[str, float] = {}
     quick: list[tuple[float, Contestant]] = []
-    for contestant in offer.contestants:
+
+    def check(contestant: Contestant) -> None:
         try:
             contestant.run()
             y = contestant.output()
         except Exception as error:  # of the peer's library
-            tried[contestant.name] = one_line(error)
-            continue
+            wrong[contestant.name] = one_line(error)
+            return
         found = deviation(y, truth)
         if reason := found.wrong(problem):
-            tried[contestant.name] = f"wrong: {reason}"
-            continue
+            wrong[contestant.name] = f"wrong: {reason}"
+            return
         errors[contestant.name] = found.most
         quick.append((setting.quick_us(contestant.run), contestant))
+
+    for contestant in offer.contestants:
+        check(contestant)
+    for name, make in offer.slower:
+        if quick:
+            break
+        offer.attempt(name, make)
+        if offer.contestants and offer.contestants[-1].name == name:
+            check(offer.contestants[-1])
     ranked = sorted(quick, key=lambda entry: entry[0])
     gemm = next((c for _, c in ranked if "gemm" in c.tags), None)
     kept = [c for t, c in ranked[:MOST_OF_A_PEER] if t <= _NEAR * ranked[0][0]]
     kept += [gemm] if gemm is not None and gemm not in kept else []
-    tried |= {c.name: round(t, 3) for t, c in ranked if c not in kept}
+    tried = offer.skipped | wrong | {c.name: round(t, 3) for t, c in ranked}
+    for contestant in kept:
+        del tried[contestant.name]
     return Entered(peer, kept, tried, errors)
 
 

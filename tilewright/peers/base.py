@@ -87,10 +87,17 @@ class Contestant:
 
 @dataclass
 class Offer:
-    """What a peer can do for a problem, and what it could not, with the reason."""
+    """What a peer can do for a problem.
+
+    Attributes:
+        contestants: its ways that may be the fastest.
+        skipped: what it could not do, or not as fast, with the reason.
+        slower: those of ``skipped`` to go on with, one after the other, where no contestant is right.
+    """
 
     contestants: list[Contestant] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    slower: list[tuple[str, Callable[[], Contestant]]] = field(default_factory=list)
 
     def attempt(self, name: str, make: Callable[[], Contestant]) -> None:
         """Add what ``make`` returns after one run of it; keep the reason where either fails."""

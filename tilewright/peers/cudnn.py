@@ -20,6 +20,7 @@ from tilewright.peers.base import (
     Peer,
     Run,
     Setting,
+    as_nchw,
     as_output,
     load,
     needs,
@@ -37,6 +38,9 @@ _HANDLES: dict[int, Any] = {}
 # An engine whose first setting, the one that cuDNN recommends, takes so many times as long as the
 # fastest engine's is not tried in its others: each takes some 30 ms to build, and there are hundreds.
 SLOW = 1.5
+
+# Engines of whole numbers read channels by fours and by sixteens, and give wrong sums of other numbers.
+_CHANNELS_AT_ONCE = (4, 16)
 
 
 class Cudnn(Peer):
@@ -63,13 +67,14 @@ class Cudnn(Peer):
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
         offer, engines = Offer(), list[_Engine]()
         for layout in ("nchw", "nhwc"):
-            try:
-                arrays = _Layout(problem, inputs, setting, layout)
-            except Exception as error:  # out of memory, most likely
-                offer.skipped[f"cudnn {layout}"] = one_line(error)
-                continue
-            for way in ways(problem.epilogue):
-                engines += [_Engine(arrays, way, plans) for plans in arrays.engines(way, offer)]
+            for channels in _channels(problem):
+                try:
+                    arrays = _Layout(problem, inputs, setting, layout, channels)
+                except Exception as error:  # out of memory, most likely
+                    offer.skipped[f"cudnn {layout}"] = one_line(error)
+                    continue
+                for way in ways(problem.epilogue):
+                    engines += [_Engine(arrays, way, plans) for plans in arrays.engines(way, offer)]
         for engine in engines:
             engine.try_first(offer)
         fastest = min((engine.best_us for engine in engines), default=math.inf)
@@ -81,11 +86,23 @@ class Cudnn(Peer):
         return offer
 
 
-class _Layout:
-    """The problem's arrays on the GPU in one layout, and its plans."""
+def _channels(problem: Problem) -> list[int]:
+    """List numbers of channels that x may be given with, as whoever uses cuDNN would pad it with zeros."""
+    if problem.dtype not in ("i8", "q8") or problem.groups > 1:
+        return [problem.c]
+    return sorted({problem.c} | {-(-problem.c // step) * step for step in _CHANNELS_AT_ONCE})
 
-    def __init__(self, problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> None:
-        self.problem, self.setting, self.layout = problem, setting, layout
+
+class _Layout:
+    """The problem's arrays on the GPU in one layout, x and w padded with channels of zeros, and its plans."""
+
+    def __init__(
+        self, problem: Problem, inputs: Inputs, setting: Setting, layout: str, channels: int
+    ) -> None:
+        self.setting, self.layout, self.given = setting, layout, inputs.x
+        self.padding = channels - problem.c
+        self.problem = replace(problem, c=channels)
+        inputs = _padded(problem, inputs, self.padding)
         self.cudnn = load("cudnn")
         self.gpu = gpu = Gpu(setting)
         self.handle = _handle(self.cudnn, setting.device.index)
@@ -118,7 +135,8 @@ class _Layout:
 
     def where(self, way: Way) -> str:
         """Name a graph uniquely."""
-        return f"cudnn {self.layout}{f' {way}' if way.steps else ''}"
+        padded = f" C={self.problem.c}" if self.padding else ""
+        return f"cudnn {self.layout}{padded}{f' {way}' if way.steps else ''}"
 
     def title(self, plan: Plan, way: Way) -> str:
         """Name a plan uniquely."""
@@ -171,13 +189,32 @@ class _Layout:
         how = ", alpha in the filter" if problem.epilogue.alpha != 1.0 else ""
         how += told(replace(problem.epilogue, alpha=1.0), way.steps)
         how += ", with a bias of zeros" if way.zero_bias else ""
+        how += f", C padded to {problem.c}" if self.padding else ""
         detail = f"cuDNN {self.cudnn.backend_version_string()} {plan.name}{notes}, {layout}{how}"
         pack_us = gpu.pack_us(setting, self.placed, layout)
         convert_us = gpu.convert_us(problem, setting, layout, self.placed, last[0])
+        if self.padding:
+            convert_us += self._padding_us()
         return Contestant(
             "cudnn", self.title(plan, way), detail, layout, run, output, plan.workspace_bytes, pack_us,
             convert_us, plan.tags,
         )  # fmt: skip
+
+    def _padding_us(self) -> float:
+        """Time bringing x among its channels of zeros."""
+        gpu, c = self.gpu, self.problem.c - self.padding
+        given = gpu.put(as_nchw(self.given, self.problem.layout_in), self.layout)
+        return self.setting.quick_us(gpu.copying(given, self.placed.x[:, :c]))
+
+
+def _padded(problem: Problem, inputs: Inputs, channels: int) -> Inputs:
+    """Add channels of zeros to x and w."""
+    if not channels:
+        return inputs
+    x = [(0, channels) if axis == "c" else (0, 0) for axis in problem.layout_in]
+    return replace(
+        inputs, x=np.pad(inputs.x, x), w=np.pad(inputs.w, [(0, 0), (0, channels), (0, 0), (0, 0)])
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +281,7 @@ def _best(quick: list[_Timed], count: int, offer: Offer) -> list[_Timed]:
     for timed in ranked:
         if timed not in kept:
             offer.skipped[timed.title] = f"slower: {timed.time_us:.1f} us in a quick timing"
+            offer.slower.append((timed.title, timed.contestant))
     return kept
 
 
