@@ -64,7 +64,7 @@ class Measurement:
     """A time with its uncertainty.
 
     Attributes:
-        cold_us: median with caches flushed by reading before each run, in us.
+        cold_us: median with flushed caches, in us.
         ci95_us: half width of the 95% interval of the median, in us.
         warm_us: time of one run in a long row of runs, in us (None: not taken).
         runs: how many cold runs the median is of.

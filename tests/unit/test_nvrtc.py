@@ -54,8 +54,14 @@ def test_helpers_compile_without_spills(arch: str) -> None:
         tools.check(LAYER, device),
         tools.same(LAYER, device),
         tools.flush(device, 1 << 28),
+        tools.code(device),
     ):
         _fits(blueprint, arch)
+
+
+def test_the_code_that_fills_the_caches_is_as_long_as_it_says() -> None:
+    built = compile_cuda(tools.code(for_architecture("sm_90")), "sm_90")
+    assert tools.CODE_BYTES < len(built.binary) < 1.1 * tools.CODE_BYTES
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

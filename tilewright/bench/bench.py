@@ -156,7 +156,7 @@ class Bench:
     def protocol(self, budget: str = "") -> dict[str, Any]:
         """Return how the rows of a results file are measured, and of what: all of them in one way."""
         return {
-            "cold": "median of interleaved rounds, caches flushed by reading before each run",
+            "cold": "median of interleaved rounds, caches (a GPU's of code too) flushed before each run",
             "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
             "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
             "tuned": self.tune is not None, "budget": budget,

@@ -21,7 +21,7 @@ from tilewright.runtime.tensor_map import MappedKernel
 __all__ = ["CudaRuntime", "compile_cuda", "device_count"]
 
 LEAST_FLUSH_BYTES = 64 << 20
-FLUSHES = 4  # 0.25 ms on an H100: longer than the host takes to enqueue any contestant (cuDNN: 0.13 ms)
+READS = 3  # with the code 0.3 ms on an H100: longer than the host takes to enqueue a contestant (cuDNN: 0.13)
 TRIES = 3  # at timing a run in time: beside compilers that keep all cores busy a host is late in one of 20
 CONSTANT_FILTER = "constant_filter"  # its name in dialect.h
 _STATIC_SHARED = 40 << 10  # the limit without asking is 48 KB with what kernels declare themselves
@@ -76,7 +76,7 @@ class CudaRuntime:
         # Whether a launch may overlap the one before it: since Hopper, and a late cuda.core.
         knows = hasattr(self._core.LaunchConfig, "programmatic_stream_serialization")
         self._chains = knows and self.device.capability >= CHAINED
-        self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
+        self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES), READS, code=True)
 
     @in_context
     def _queues(self) -> tuple[Any, list[Any]]:
@@ -220,14 +220,14 @@ class CudaRuntime:
 
     @in_context
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
-        """Return the time between events around one run, in us, after a reading flush.
+        """Return the time between events around one run, in us, after a flush of data and code.
 
         Where the flush was over before all was enqueued, the device may have waited for the host: then once
         more; of a host that is late every time the last counts.
         """
         driver, (start, end) = self._driver, self._events
         for tries in reversed(range(TRIES)):
-            for _ in range(FLUSHES if flush else 0):
+            if flush:
                 self._flusher.enqueue()
             check(driver.cuEventRecord(start, self._stream))
             run()

@@ -1,4 +1,7 @@
-"""Empties the caches of a device by reading a clean buffer, see ``kernels/untuned/flush.cu``."""
+"""Empties the caches of a device: of data by reading a clean buffer, of code by running much of it.
+
+See ``kernels/untuned/flush.cu`` and ``code.cu``.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,36 @@ from typing import TYPE_CHECKING
 from tilewright.kernels.untuned import tools
 
 if TYPE_CHECKING:
+    from tilewright.kernels.family import Launch
     from tilewright.runtime.base import Loaded, Memory, Runtime
 
 
 class Flusher:
-    """Reads ``nbytes`` on demand; the buffer and the kernel are made at the first use."""
+    """Reads ``nbytes`` on demand, ``reads`` times; then runs ``code``, if that is to be gone, too.
 
-    def __init__(self, runtime: Runtime, nbytes: int) -> None:
-        """Remember how much to read."""
-        self._runtime = runtime
-        self._nbytes = nbytes
-        self._blueprint = tools.flush(runtime.device, nbytes)
-        self._loaded: Loaded | None = None
-        self._memories: list[Memory] = []
+    Buffers and kernels are made at the first use.
+    """
+
+    def __init__(self, runtime: Runtime, nbytes: int, reads: int = 1, code: bool = False) -> None:
+        """Remember what to do."""
+        self._runtime, self._nbytes, self._reads = runtime, nbytes, reads
+        self._read = tools.flush(runtime.device, nbytes)
+        self._code = tools.code(runtime.device) if code else None
+        self._steps: list[tuple[Loaded, Launch, list[Memory]]] = []
 
     def enqueue(self) -> None:
-        """Enqueue the read on the runtime's stream."""
+        """Enqueue the reads, and the code, on the runtime's stream."""
+        self._steps = self._steps or self._make()
+        for step in self._steps:
+            self._runtime.launch(*step)
+
+    def _make(self) -> list[tuple[Loaded, Launch, list[Memory]]]:
         runtime = self._runtime
-        if self._loaded is None:
-            self._loaded = runtime.load(runtime.compile(self._blueprint))
-            self._memories = [runtime.alloc(self._nbytes), runtime.alloc(64)]
-            for memory in self._memories:
-                runtime.fill(memory, 0)
-        runtime.launch(self._loaded, self._blueprint.launches[0], self._memories)
+        buffer, sink = runtime.alloc(self._nbytes), runtime.alloc(64)
+        for memory in (buffer, sink):
+            runtime.fill(memory, 0)
+        read = runtime.load(runtime.compile(self._read)), self._read.launches[0], [buffer, sink]
+        if self._code is None:
+            return [read] * self._reads
+        code = runtime.load(runtime.compile(self._code)), self._code.launches[0], [sink]
+        return [*[read] * self._reads, code]

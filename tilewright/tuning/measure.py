@@ -1,6 +1,8 @@
-"""The measuring protocol: interleaved rounds, caches flushed by reading, medians with intervals.
+"""The measuring protocol: interleaved rounds, flushed caches, medians with intervals.
 
-One protocol for our kernels and for every peer. A *contestant* is a function that enqueues one run.
+One protocol for our kernels and for every peer. A *contestant* is a function that enqueues one run. Before
+each the caches are flushed: of data by reading, for what is written would take bandwidth from the run; a
+GPU's of code by running other code, since a layer in a network finds that of others there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Clock(Protocol):
     unified: bool
 
     def timed(self, run: Run, flush: bool) -> float:
-        """Return the time of one run in us, after a reading flush of the caches."""
+        """Return the time of one run in us, after a flush of the caches."""
         ...
 
     def warm(self, run: Run, count: int) -> float:

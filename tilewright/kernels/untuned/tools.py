@@ -11,6 +11,7 @@ from tilewright.problem import DTYPES, Problem
 
 CHECK_FIGURES = 8
 PEAK_FLOATS = 256
+CODE_BYTES = 256 << 10  # an H100's second cache of instructions has 128 KB
 
 
 def check(problem: Problem, device: Device) -> Blueprint:
@@ -59,6 +60,12 @@ def flush(device: Device, nbytes: int) -> Blueprint:
         ),
         packed_bytes=0,
     )
+
+
+def code(device: Device) -> Blueprint:
+    """Return the launch that runs CODE_BYTES of straight code on every unit's schedulers: buffer sink."""
+    launch = Launch("code", (2 * device.units, 1, 1), (128, 1, 1), ("sink",))
+    return Blueprint("code.cu", (("CODE_BYTES", CODE_BYTES),), (launch,), packed_bytes=0)
 
 
 @dataclass(frozen=True)
