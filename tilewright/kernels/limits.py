@@ -9,6 +9,7 @@ from tilewright.kernels.tile import ceil_div
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
 RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
 RESIDENT = Rule(

@@ -5,10 +5,11 @@
 // px counts the outputs (n, p, q) of all images; rows are PITCH floats, a multiple of 4. x: nchw or nhwc.
 //
 //        a thread writes 4 pixels of R * S          TURNED (nhwc, more than a few channels): a block turns
-//        rows for CHANNELS channels,                32 channels x 32 pixels of one tap in shared memory: read
+//        / PARTS rows for CHANNELS channels,        32 channels x 32 pixels of one tap in shared memory: read
 //        neighbours along the pixels                along the channels, written along the pixels
 //
-// Example: n1c64h56w56r3s3p1: 576 rows of 3,136 floats, 7.2 MB: 9 times the input.
+// Example: n1c64h56w56r3s3p1: 576 rows of 3,136 floats, 7.2 MB: 9 times the input. n1c3h224w224r16s16u16, patches:
+// 49 quads of pixels of 3 channels are 147 threads; with a tap each (PARTS = 256) 37,632.
 
 #include "epilogue.h"
 
@@ -41,13 +42,12 @@ BOUNDED_KERNEL(im2col, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOBAL float 
             columns[((offset_t)(c0 + i) * RS + rs) * PITCH + px0 + across] = turned[i * 33 + across];
 #else
     const offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0), px = item % QUADS * 4;
-    const int c0 = (int)(item / QUADS) * CHANNELS;
+    const int part = item / QUADS % PARTS, c0 = (int)(item / QUADS / PARTS) * CHANNELS;
     for (int c = c0; c < c0 + CHANNELS && c < SIZE_C; c++)
-        for (int r = 0; r < SIZE_R; r++)
-            for (int s = 0; s < SIZE_S; s++) {
-                float quad[4];
-                UNROLL for (int i = 0; i < 4; i++) quad[i] = input_at(x, px + i, c, r, s);
-                store4(columns + ((offset_t)c * RS + r * SIZE_S + s) * PITCH + px, quad);
-            }
+        for (int tap = part * (RS / PARTS); tap < (part + 1) * (RS / PARTS); tap++) {
+            float quad[4];
+            UNROLL for (int i = 0; i < 4; i++) quad[i] = input_at(x, px + i, c, tap / SIZE_S, tap % SIZE_S);
+            store4(columns + ((offset_t)c * RS + tap) * PITCH + px, quad);
+        }
 #endif
 }

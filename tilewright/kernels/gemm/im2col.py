@@ -86,6 +86,12 @@ def _channels(pr: Problem) -> int:
     return next(n for n in (8, 4, 2, 1) if n == 1 or quads * pr.c // n >= ENOUGH)
 
 
+def _parts(pr: Problem) -> int:
+    """Parts of a filter's taps, a thread each: several, where there are not threads enough without them."""
+    threads = product(pr).pitch // 4 * pr.c
+    return next((n for n in (1, pr.r) if threads * n >= ENOUGH), pr.r * pr.s)
+
+
 def _turned(pr: Problem) -> bool:
     return pr.layout_in == "nhwc" and pr.c >= TURNED
 
@@ -96,7 +102,7 @@ def _launch(pr: Problem) -> Launch:
         blocks = ceil_div(pitch, 32) * pr.r * pr.s * ceil_div(pr.c, 32)
         shared = 4 * 32 * 33
     else:
-        blocks = ceil_div(pitch // 4 * ceil_div(pr.c, _channels(pr)), THREADS)
+        blocks = ceil_div(pitch // 4 * _parts(pr) * ceil_div(pr.c, _channels(pr)), THREADS)
         shared = 0
     return Launch("im2col", (blocks, 1, 1), (THREADS, 1, 1), ("x", "columns"), shared_bytes=shared)
 
@@ -105,5 +111,5 @@ def _defines(pr: Problem) -> dict[str, int]:
     big = column_bytes(pr) >= 1 << 31 or pr.x_bytes >= 1 << 33
     return sizes(pr) | dict(
         THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=product(pr).pitch, CHANNELS=_channels(pr),
-        SHARED_BYTES=4 * 32 * 33, OFFSET64=int(big),
+        PARTS=_parts(pr), SHARED_BYTES=4 * 32 * 33, OFFSET64=int(big),
     )  # fmt: skip

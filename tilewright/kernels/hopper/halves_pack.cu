@@ -9,17 +9,17 @@
 // Example: 64 channels, 3x3, PACK_CHUNKS = 8, PACK_C = 64: 9 steps, a row of each is 64 channels of a tap, twice.
 
 #define CHUNKS PACK_CHUNKS
+#include "filter.h"
 #include "loop.h"
 #include "swizzle.h"
 #include "halves.h"
 #include "halves_guard.h"
 
-#define TAPS (SIZE_R * SIZE_S)
 #define TILES ((KG + PACK_K - 1) / PACK_K)
 #define ROWS (GROUP_COUNT * TILES * PACK_K)
 #define PART (PACK_K * CHUNKS * 4)  // words
 #define TILE (PACK_STEPS * 2 * PART)
-#define TERMS (CG * TAPS)
+#define TERMS (CG * FILTER_TAPS)
 
 KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     SHARED_FLAG(most);
@@ -36,7 +36,7 @@ KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed
         if (THREAD(0) == 0) moved[row] = (unsigned)shift;
         float misfits = 0;
         for (int i = THREAD(0); k < KG && i < TERMS; i += MAX_THREADS) {
-            const unsigned v = from[i % CG * TAPS + i / CG];
+            const unsigned v = from[FILTER_AT(i % CG, i / CG)];
             exact[(offset_t)(group * KG + k) * TERMS + i] = v;
             misfits += misfit(v, largest);
         }
@@ -45,8 +45,9 @@ KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed
             const int step = item / (CHUNKS * 4), chunk = item / 4 % CHUNKS;
             unsigned high = 0, low = 0;
             for (int j = 0; j < 2; j++) {
-                const int i = item * 2 + j, tap = i / PACK_C % TAPS, c = i / PACK_C / TAPS * PACK_C + i % PACK_C;
-                unsigned v = k < KG && c < CG ? from[c * TAPS + tap] : 0;
+                const int i = item * 2 + j, tap = i / PACK_C % FILTER_TAPS;
+                const int c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;
+                unsigned v = k < KG && c < CG ? from[FILTER_AT(c, tap)] : 0;
                 low |= split_halves(&v, shift) << 16 * j;
                 high |= v << 16 * j;
             }

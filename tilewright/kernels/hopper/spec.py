@@ -17,6 +17,7 @@ from tilewright.kernels.family import (
     Values,
     too_many,
 )
+from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback, halves
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import (
@@ -62,7 +63,7 @@ from tilewright.problem import DTYPES, MATHS, Problem
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
-MOST_FILTER = 15  # rows or columns
+MOST_FILTER = 32  # rows or columns
 FEWEST = 8  # channels of one of several groups
 LEAST_ROOM = (8, 28)  # registers beside those counted, to unroll a loop of stores; of one that divides too
 
@@ -76,7 +77,7 @@ class Hopper(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits the tensor cores of sm_90."""
-        known = (*self.dtypes, *MATHS[1:])
+        known, problem = (*self.dtypes, *MATHS[1:]), folded(problem)
         if problem.kind not in known:
             return f"it computes {', '.join(known)}, not {problem.kind}"
         elsewhere = device.is_cuda and device.capability != WGMMA
@@ -92,8 +93,13 @@ class Hopper(Family):
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"
         return None
 
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        """The problem with columns that do not overlap as channels (fold.py)."""
+        return folded(problem)
+
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
+        problem = folded(problem)
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         widths = WIDTHS_I8 if problem.dtype == "i8" else WIDTHS
         found = ways(problem)
@@ -123,14 +129,15 @@ class Hopper(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch; some before it copy the input, some behind it sum shares, pool, fall back."""
-        return _blueprint(problem, config.values, aligned, device)
+        return of_layer(_blueprint(folded(problem), config.values, aligned, device), problem)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
-        return work_of(problem, device, config.values)
+        return work_of(folded(problem), device, config.values)
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
+        problem = folded(problem)
         if config["x"] not in COPIES:
             return {}
         return copy_remark(problem, held(problem, config.values), sizes(problem, config.values).x_parts)
@@ -140,7 +147,7 @@ class Hopper(Family):
 
         Or the fallback's, which may make any output.
         """
-        cf = config.values
+        cf, problem = config.values, folded(problem)
         shares = cf["sc"] * cf["sg"]
         of_step = promotions(problem, cf) or cf["chunks"] // 2
         found = most_steps(problem, cf) * of_step + shares + parts_of(problem) - 1

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tilewright.kernels.family import Values
+from tilewright.kernels.limits import MOST_GATHERED
 from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
@@ -15,7 +16,7 @@ AS_IS, COPIED, GATHERED, HALVED = range(4)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
         "copied to nhwc in two of f16 for each number, by a second kernel")  # fmt: skip
 COPIES = (COPIED, HALVED)
-MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
+MOST_BITS = 15  # rows or columns of a filter: a thread that gathers keeps a bit of each
 # Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says. Accurate:
 # one of tf32, 8 numbers deep, as mma has it, and as FEWEST_ACCURATE was simulated; or two of f16, 16 deep,
 # whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.
@@ -31,7 +32,8 @@ def ways(pr: Problem) -> tuple[int, ...]:
     whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
     split = pr.math == "accurate"
     copied = (COPIED,) if not whole or split else ()
-    gathered = (GATHERED,) if pr.cg * pr.r * pr.s <= MOST_GATHERED else ()
+    few = pr.cg * pr.r * pr.s <= MOST_GATHERED and max(pr.r, pr.s) <= MOST_BITS
+    gathered = (GATHERED,) if few else ()
     return whole + copied + gathered + ((HALVED,) if split else ())
 
 

@@ -9,6 +9,7 @@
 
 #define CHUNKS PACK_CHUNKS
 #include "loop.h"
+#include "filter.h"
 #include "products.h"
 #include "swizzle.h"
 #include "mma_tf32.h"
@@ -44,9 +45,10 @@ KERNEL(pack)(GLOBAL const number_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed
         int k = (int)(rest % TILES) * PACK_K + (PACK_COLUMNS ? COLUMN(row) : row), group = rest / TILES;
         unsigned word = 0;
         for (int j = 0; j < IN_WORD; j++, i++) {
-            int tap = i / PACK_C % (SIZE_R * SIZE_S), c = i / PACK_C / (SIZE_R * SIZE_S) * PACK_C + i % PACK_C;
+            int tap = i / PACK_C % FILTER_TAPS, c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;
             if (k >= KG || c >= CG) continue;
-            word |= BITS_OF(w[((offset_t)(group * KG + k) * CG + c) * (SIZE_R * SIZE_S) + tap]) << (32 / IN_WORD * j);
+            number_t number = w[(offset_t)(group * KG + k) * (CG * FILTER_TAPS) + FILTER_AT(c, tap)];
+            word |= BITS_OF(number) << (32 / IN_WORD * j);
         }
         if (PACK_PARTS == 2) {
             const unsigned low = tf32_of(split(&word));

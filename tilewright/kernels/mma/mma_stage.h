@@ -7,7 +7,7 @@
 //          a thread takes one chunk column of several pixels, and keeps where each begins
 //   2      gathered number by number, nhwc or nchw: few channels, so taps and channels are packed without gaps
 // Padding, and pixels past the last one, are zeros: `taps` has a bit for each row r (r) and column s (16 + s) of
-// the filter that meets the image.
+// the filter that meets the image; where nothing is padded one bit for all of them.
 
 #define EACH (16 / NUMBER_BYTES)          // numbers of a chunk
 #define ALL_CHUNKS (X_WAY == 2 ? (R * S * C + EACH - 1) / EACH : R * S * CC)
@@ -44,7 +44,7 @@ INLINE void stage_w(shared_t to, FilterSource *from, int step, int last) {
     }
 }
 
-INLINE unsigned tap_bits(int r, int s) { return 1u << r | 1u << (16 + s); }
+INLINE unsigned tap_bits(int r, int s) { return PADDED ? 1u << r | 1u << (16 + s) : 1u; }
 
 // The pixel of copy j of this thread, in the tile: a thread copies one chunk column, or gathers whole rows.
 INLINE int copy_row(int j) { return X_WAY == 2 ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART; }
@@ -57,7 +57,7 @@ INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
         int px = at.q0 + copy_pixel(copy_row(j)), n = N == 1 ? 0 : px / (P * Q), column = P * N == 1 ? px : px % Q;
         int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == 2 ? C : CC);
         from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * X_STEP_C;
-        from.taps[j] = PADDED ? 0 : (1u << R) - 1 | (1u << S) - 1 << 16;
+        from.taps[j] = PADDED ? 0 : 1u;
         if (PADDED) UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
         if (PADDED) UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
         if (PIXELS % PB && px >= PIXELS) from.taps[j] = 0;

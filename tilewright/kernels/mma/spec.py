@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device, architectures
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
+from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import fits_registers, fits_shared
 from tilewright.kernels.mma.tile import (
     AS_IS,
@@ -45,7 +46,7 @@ from tilewright.kernels.untuned.nhwc import copied_bytes, copy, copy_defines, co
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
-MOST_FILTER = 15  # rows or columns: a thread keeps a bit of each, of both in one register
+MOST_FILTER = 15  # rows or columns where some are padding: a thread keeps a bit of each, in one register
 FEWEST = 8  # channels of one of several groups
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 
@@ -59,7 +60,7 @@ class Mma(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits tensor cores, on a device that has them."""
-        pr = problem
+        pr = folded(problem)
         if pr.dtype == "f32" and pr.math == "strict":
             known = ", ".join((*self.dtypes, *MATHS[1:]))
             return f"it computes {known}, not f32: tensor cores have no such products"
@@ -67,16 +68,21 @@ class Mma(Family):
             return reason
         if not device.tensor_macs:
             return "the device has no tensor cores with the products of sm_80"
-        if max(pr.r, pr.s) > MOST_FILTER:
-            return f"the filter has more than {MOST_FILTER} rows or columns"
+        if any(pr.pad) and max(pr.r, pr.s) > MOST_FILTER:
+            return f"the filter has more than {MOST_FILTER} rows or columns, and the input is padded"
         if reason := too_many(pr) or too_few(pr):
             return reason
         if pr.groups > 1 and min(pr.cg, pr.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"
         return None
 
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        """The problem with columns that do not overlap as channels (fold.py)."""
+        return folded(problem)
+
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
+        problem = folded(problem)
         clusters = tuple(c for c in (1, 2, 4, 8) if c <= device.max_cluster)
         chunks = up_to(max(2, 2 * all_chunks(problem, GATHERED)), (2, 4, 8, 16))
         return (
@@ -104,20 +110,20 @@ class Mma(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
-        return _blueprint(problem, config.values, aligned)
+        return of_layer(_blueprint(folded(problem), config.values, aligned), problem)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
-        return work_of(problem, device, config.values)
+        return work_of(folded(problem), device, config.values)
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
-        way = config["x"]
-        return copy_remark(problem, tap_chunks(problem, way)) if way in COPIES else {}
+        pr, way = folded(problem), config["x"]
+        return copy_remark(pr, tap_chunks(pr, way)) if way in COPIES else {}
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """One share of the sum, then the shares one after the other; what is promoted at once is one step."""
-        cf = config.values
+        cf, problem = config.values, folded(problem)
         shares = cf["sb"] * cf["sc"] * cf["sg"]
         chunks = sizes(problem, cf).turns * cf["chunks"]
         promoted = products(problem, cf["x"]) in (THREE, E4M3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.kernels.family import Values
+from tilewright.kernels.limits import MOST_GATHERED
 from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -14,7 +15,6 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
         "copied to nhwc and widened to f16 by a first kernel")  # fmt: skip
 COPIES = (COPIED, WIDENED)
 MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
-MOST_GATHERED = 160  # numbers of all taps and channels: their loads are unrolled
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
 MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
 

@@ -7,6 +7,7 @@
 // SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. THREE: of tf32
 // (mma_tf32.h); HALVES: of f16, moved as the largest number asks for that the BLOCKS of largest.cu have found; how far
 // is left in found[0], what speaks against it in found[1] (halves_guard.h).
+// FOLD (fold.py, nchw): channel s * (C / FOLD) + c of column w is channel c of column w * FOLD + s of x.
 // Example: 512 x 7 x 7 of f16: 3,136 threads read eight numbers each.
 
 #include "products.h"
@@ -14,6 +15,9 @@
 
 #ifndef SPLIT
 #define SPLIT 0
+#endif
+#ifndef FOLD
+#define FOLD 1
 #endif
 #ifndef COPIED_AS
 #define COPIED_AS PLAIN
@@ -49,6 +53,14 @@ typedef unsigned char x_t;
 #define CHUNKS_OF_PIXEL (GROUPS_ * CC)
 #define PLANE (H * W)
 #define CHUNK_TILES ((CHUNKS_OF_PIXEL + 7) / 8)
+#define C_OF_X (GROUPS_ * C / FOLD)
+
+// Where channel `channel` of a pixel is in x.
+INLINE offset_t number_at(int pixel, offset_t channel) {
+    if (X_NHWC) return (offset_t)pixel * (GROUPS_ * C) + channel;
+    const offset_t plane = pixel / PLANE * (offset_t)C_OF_X + channel % C_OF_X;
+    return (plane * PLANE + pixel % PLANE) * FOLD + channel / C_OF_X;
+}
 
 BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *RESTRICT to FOUND) {
     int pixel, chunk;
@@ -61,11 +73,8 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
 #endif
     const int mine = pixel < N * PLANE && chunk < CHUNKS_OF_PIXEL, c = chunk % CC * EACH;
     const offset_t channel = chunk / CC * C + c;
-    const offset_t from = X_NHWC ? (offset_t)pixel * (GROUPS_ * C) + channel
-                                 : ((offset_t)(pixel / PLANE) * (GROUPS_ * C) + channel) * PLANE + pixel % PLANE;
     x_t numbers[EACH];
-    UNROLL for (int e = 0; e < EACH; e++)
-        numbers[e] = mine && c + e < C ? x[from + (offset_t)e * (X_NHWC ? 1 : PLANE)] : 0;
+    UNROLL for (int e = 0; e < EACH; e++) numbers[e] = mine && c + e < C ? x[number_at(pixel, channel + e)] : 0;
     CHAIN_WAIT();  // the kernel before reads x too
 #if COPIED_AS == HALVES
     SHARED_FLAG(most);

@@ -9,6 +9,7 @@
 // channels of a tap, the first 32 in steps 0 .. 8.
 
 #define CHUNKS PACK_CHUNKS
+#include "filter.h"
 #include "swizzle.h"
 
 #define IN_WORD (DTYPE == 4 ? 4 : 2)  // numbers of a word
@@ -29,9 +30,9 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         int k = (int)(rest % TILES) * PACK_K + (PACK_COLUMNS ? COLUMN(row) : row), group = rest / TILES;
         unsigned word = 0;
         for (int j = 0; j < IN_WORD; j++, i++) {
-            int tap = i / PACK_C % (SIZE_R * SIZE_S), c = i / PACK_C / (SIZE_R * SIZE_S) * PACK_C + i % PACK_C;
+            int tap = i / PACK_C % FILTER_TAPS, c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;
             if (k >= KG || c >= CG) continue;
-            unsigned bits = w[((offset_t)(group * KG + k) * CG + c) * (SIZE_R * SIZE_S) + tap];
+            unsigned bits = w[(offset_t)(group * KG + k) * (CG * FILTER_TAPS) + FILTER_AT(c, tap)];
             word |= (IN_WORD == 4 ? bits & 0xff : bits) << (32 / IN_WORD * j);
         }
         packed[item] = word;
