@@ -32,10 +32,10 @@ def each(pr: Problem, way: int = AS_IS) -> int:
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
-    """How the input can be read: whole chunks of channels as they are, else copied; few channels gathered."""
+    """How the input can be read: whole chunks of channels as they are; else copied, or, if few, gathered."""
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED,)
-    if pr.cg * pr.r * pr.s <= MOST_GATHERED:
+    if first != (AS_IS,) and pr.cg * pr.r * pr.s <= MOST_GATHERED:
         first += (GATHERED,)
     return (*first, WIDENED) if pr.dtype == "f8" else first
 
