@@ -1,4 +1,4 @@
-"""Filters that do not overlap along a row, as fewer columns of more channels (kernels/fold.py): right in every kind."""
+"""Filters that do not overlap along a row, as fewer columns of more channels (kernels/fold.py)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ AS_THEY_ARE = (
 )
 
 
+@pytest.mark.parametrize("device", ("cpu", "cuda"))
 @pytest.mark.parametrize("name", ("mma", "hopper"))
 @pytest.mark.parametrize("text", FOLDED)
-def test_patches_are_right(text: str, name: str, runtime: Runtime) -> None:
+def test_patches_are_right(text: str, name: str, device: str, runtime: Runtime) -> None:
     problem, kind = Problem.parse(text), family(name)
     if reason := kind.refuses(problem, runtime.device):
         assert name == "hopper" and problem.requantised, reason
@@ -66,7 +67,8 @@ def test_what_is_no_row_of_patches_stays_as_it_is(text: str) -> None:
         "n2c3h14w15k20r7s5u7x5-f32-nchw2nhwc",
     ),
 )
-def test_columns_of_many_taps(text: str, runtime: Runtime) -> None:
+@pytest.mark.parametrize("device", ("cpu", "cuda"))
+def test_columns_of_many_taps(text: str, device: str, runtime: Runtime) -> None:
     problem, kind = Problem.parse(text), family("im2col")
     for config in _configs(kind, problem, runtime):
         _agrees(Plan.make(runtime, problem, config))

@@ -36,29 +36,46 @@ INLINE Source find_source(Place at) {
     return from;
 }
 
-// Copy word c of a group, or zero.
-INLINE void copy_word(SHARED acc_t *to, const GLOBAL in_t *from, int c, int keep) {
-#if AS_WORDS
-    async_copy1(to, (const GLOBAL acc_t *)from, keep);
+// What a copy moves: X_RUN words (or four channels) that are neighbours in memory, as words; else (word.h) it is held in
+// registers until several have come, and then made into words.
+#if CV == 4
+#define COPY_WORDS 4
+#elif X_COPIES > 0
+#define COPY_WORDS X_RUN
 #else
-    *to = keep ? load_word(from, c) : 0;
+#define COPY_WORDS 1
+#endif
+#if AS_WORDS
+#define copy_run(count, to, from, keep) TW_JOIN(async_copy, count)(to, (const GLOBAL acc_t *)(from), keep)
+#define AT_ONCE 1
+#else
+#define AT_ONCE 8  // copies of a thread that are under way
+#if DTYPE == 4
+#define HOLDS 4
+#else
+#define HOLDS HELD(COPY_WORDS)
+#endif
+
+// Word c of a group and its neighbours, or zeros.
+INLINE void hold_copy(unsigned held[HOLDS], const GLOBAL in_t *from, int c, int keep) {
+    UNROLL for (int i = 0; i < HOLDS; i++) held[i] = 0;
+#if DTYPE == 4
+    UNROLL for (int j = 0; j < 4; j++)
+        if (keep && (CG % 4 == 0 || c * 4 + j < CG)) held[j] = (unsigned char)from[j * PLANE_STEP];
+#else
+    if (keep) hold_run(COPY_WORDS, held, from);
 #endif
 }
 
-// Copy two or four words that are neighbours in memory, or zeros. Words of i8 that are gathered have no neighbours.
-#if AS_WORDS
-#define copy_run(count, to, from, keep) TW_JOIN(async_copy, count)(to, (const GLOBAL acc_t *)(from), keep)
-#elif DTYPE != 4
-#define copy_run(count, to, from, keep)                                     \
-    do {                                                                    \
-        in_t held_[count] = {0};                                            \
-        acc_t words_[count];                                                \
-        if (keep) load_run(count, held_, from);                             \
-        UNROLL for (int i_ = 0; i_ < count; i_++) words_[i_] = widened(held_[i_]); \
-        store_run(count, to, words_);                                       \
-    } while (0)
+INLINE void write_copy(SHARED acc_t *to, const unsigned held[HOLDS]) {
+#if DTYPE == 4
+    *to = (acc_t)(held[0] | held[1] << 8 | held[2] << 16 | held[3] << 24);
 #else
-#define copy_run(count, to, from, keep)
+    acc_t words[COPY_WORDS];
+    UNROLL for (int i = 0; i < COPY_WORDS; i++) words[i] = held_number(held, i);
+    store_run(COPY_WORDS, to, words);
+#endif
+}
 #endif
 
 // The buffer of a step: CS channels of the input tile, then of the filter.
@@ -71,31 +88,73 @@ INLINE void stage_filter(pipe_t pipe, SHARED acc_t *shared, const GLOBAL acc_t *
 #endif
 }
 
+typedef struct {
+    SHARED acc_t *to;
+    const GLOBAL in_t *from;
+    int c, keep, mine;  // the channel; whether it is in x, and there is such a copy
+} Copy;
+
+#if X_COPIES > 0
+#define ALL_COPIES X_COPIES
+#define UNROLL_COPIES UNROLL
+
+// Copy j of this thread, of channels from c0 on; `base`: the first of them in x.
+INLINE Copy find_copy(SHARED acc_t *to, const GLOBAL in_t *base, Place at, Source from, int c0, int j) {
+    const int item = j * THREADS + THREAD(0), e = item * X_RUN;
+    Copy copy;
+    copy.keep = from.at[j] >= 0;
+#if CV == 4
+    copy.c = c0 + e % CS;
+    if (C_PADDED != C) copy.keep = copy.keep && copy.c < C;
+    copy.mine = X_ITEMS % THREADS == 0 || item < X_ITEMS;
+    copy.to = to + e / CS * TX_W + e % CS;
+#else
+    copy.c = c0 + e / (XH * XW);
+    if (C_PADDED != C && PER_PIXEL == 1) copy.keep = copy.keep && copy.c < C;
+    copy.mine = 1;
+    copy.to = to + e;
+#endif
+    copy.from = base + (copy.keep ? from.at[j] : 0);
+    return copy;
+}
+#else
+#define ALL_COPIES ((CS * XH * XW + THREADS - 1) / THREADS)
+#define UNROLL_COPIES
+
+// The same; `base`: x.
+INLINE Copy find_copy(SHARED acc_t *to, const GLOBAL in_t *base, Place at, Source from, int c0, int j) {
+    const int e = THREAD(0) + j * THREADS, c = X_NHWC ? e % CS : e / (XH * XW), i = X_NHWC ? e / CS : e % (XH * XW);
+    const int h = at.p0 * STR_H - PAD_T + i / XW, w = at.q0 * STR_W - PAD_L + i % XW;
+    Copy copy;
+    copy.c = c0 + c;
+    copy.mine = e < CS * XH * XW;
+    copy.keep = copy.mine && copy.c < C && (unsigned)h < H && (unsigned)w < W;
+    copy.to = to + c * TX_C + i / XW * TX_H + i % XW * TX_W;
+    copy.from = base + (copy.keep ? X_AT(at.n, at.group * CG + CHANNEL(copy.c), h, w) : 0);
+    return copy;
+}
+#endif
+
 INLINE void stage_input(SHARED acc_t *shared, const GLOBAL in_t *x, Place at, Source from, int step) {
+#if X_SHARED
     SHARED acc_t *to = BUFFER(shared, step);
     const int c0 = at.c0 + step * CS;
-#if X_SHARED && X_COPIES > 0
-    const GLOBAL in_t *base = x + X_AT(at.n, at.group * CG + CHANNEL(c0), 0, 0);
-    UNROLL for (int j = 0; j < X_COPIES; j++) {
-        int item = j * THREADS + THREAD(0), e = item * X_RUN, keep = from.at[j] >= 0;
-#if CV == 4
-        if (C_PADDED != C) keep = keep && c0 + e % CS < C;
-        if (X_ITEMS % THREADS == 0 || item < X_ITEMS) copy_run(4, to + e / CS * TX_W + e % CS, base + (keep ? from.at[j] : 0), keep);
+    const GLOBAL in_t *base = X_COPIES > 0 ? x + X_AT(at.n, at.group * CG + CHANNEL(c0), 0, 0) : x;
+    UNROLL_COPIES for (int first = 0; first < ALL_COPIES; first += AT_ONCE) {
+#if AS_WORDS
+        const Copy copy = find_copy(to, base, at, from, c0, first);
+        if (copy.mine) copy_run(COPY_WORDS, copy.to, copy.from, copy.keep);
 #else
-        if (C_PADDED != C && PER_PIXEL == 1) keep = keep && c0 + e / (XH * XW) < C;
-        if (X_RUN > 1) copy_run(X_RUN, to + e, base + (keep ? from.at[j] : 0), keep);
-        else copy_word(to + e, base + (keep ? from.at[j] : 0), c0 + e / (XH * XW), keep);
+        unsigned held[AT_ONCE][HOLDS];
+        UNROLL for (int i = 0; i < AT_ONCE && first + i < ALL_COPIES; i++) {
+            const Copy copy = find_copy(to, base, at, from, c0, first + i);
+            hold_copy(held[i], copy.from, copy.c, copy.keep);
+        }
+        UNROLL for (int i = 0; i < AT_ONCE && first + i < ALL_COPIES; i++) {
+            const Copy copy = find_copy(to, base, at, from, c0, first + i);
+            if (copy.mine) write_copy(copy.to, held[i]);
+        }
 #endif
-    }
-#elif X_SHARED
-    int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L;
-    for (int e = THREAD(0); e < CS * XH * XW; e += THREADS) {
-        int c = X_NHWC ? e % CS : e / (XH * XW);
-        int i = X_NHWC ? e / CS : e % (XH * XW);
-        int h = h0 + i / XW, ww = w0 + i % XW;
-        int keep = c0 + c < C && (unsigned)h < H && (unsigned)ww < W;
-        copy_word(to + c * TX_C + i / XW * TX_H + i % XW * TX_W,
-                  x + (keep ? X_AT(at.n, at.group * CG + CHANNEL(c0 + c), h, ww) : 0), c0 + c, keep);
     }
 #endif
 }

@@ -19,6 +19,17 @@
 #endif
 #define PLANE_STEP (X_NHWC ? 1 : H * W)  // elements to the next channel
 
+// Numbers that are widened, or bytes that are put together, are not what is multiplied. A thread that makes each word
+// when it has come waits for memory once a word; so it first holds what it has loaded of several, and makes them then.
+#if DTYPE == 2 || DTYPE == 3
+#define HELD(count) (((count) + 1) / 2)  // two numbers in 32 bits
+INLINE void hold1(unsigned *held, const GLOBAL in_t *from) { held[0] = *from; }
+INLINE void hold2(unsigned *held, const GLOBAL in_t *from) { held[0] = *(const GLOBAL unsigned *)from; }
+INLINE void hold4(unsigned *held, const GLOBAL in_t *from) { load_run(2, held, (const GLOBAL unsigned *)from); }
+#define hold_run(count, held, from) TW_JOIN(hold, count)(held, from)  // neighbours in memory, aligned to them all
+INLINE acc_t held_number(const unsigned *held, int u) { return widened((in_t)(held[u / 2] >> u % 2 * 16)); }
+#endif
+
 // Word c of a group, whose first channel lies at `from`.
 INLINE acc_t load_word(const GLOBAL in_t *from, int c) {
 #if AS_WORDS

@@ -91,47 +91,25 @@ INLINE vec load_input(const GLOBAL in_t *x, Item at, int c, int word, int h, int
     return v;
 }
 
-#if PARTS_WORDS
-#define NUMBER_BITS (DTYPE == 4 ? 8 : 16)
-#define IN_WORD (32 / NUMBER_BITS)  // numbers of 32 bits
-#define HELD ((CV + IN_WORD - 1) / IN_WORD)
-
-// CV numbers that are neighbours in memory.
-INLINE void load_held(unsigned held[HELD], const GLOBAL in_t *from) {
-#if CV * NUMBER_BITS == 8
-    held[0] = (unsigned char)*from;
-#elif CV * NUMBER_BITS == 16
-    held[0] = *(const GLOBAL unsigned short *)from;
-#elif CV * NUMBER_BITS == 32
-    held[0] = *(const GLOBAL unsigned *)from;
-#else
-    load_run(2, held, (const GLOBAL unsigned *)from);
-#endif
-}
-
-// Word u of what was loaded. Of bytes the lowest counts: the tap's others are zeros.
-INLINE acc_t held_word(const unsigned held[HELD], int u) {
-    const unsigned bits = held[u / IN_WORD] >> u % IN_WORD * NUMBER_BITS;
-#if DTYPE == 4
-    return (acc_t)bits;
-#else
-    return widened((in_t)bits);
-#endif
-}
+#if PARTS_WORDS && DTYPE == 4
+#define HELD(count) 1
+#define hold_run(count, held, from)                                                                       \
+    ((held)[0] = CV == 4 ? *(const GLOBAL unsigned *)(from) : CV == 2 ? *(const GLOBAL unsigned short *)(from) \
+                                                                      : *(const GLOBAL unsigned char *)(from))
+#define held_number(held, u) ((acc_t)((held)[0] >> (u) * 8))  // the lowest byte counts: the tap's others are zeros
 #endif
 
-// Those of a row from column w on. On a CPU a row that lies inside the image, as most do, is asked once. On a GPU the
-// whole row is loaded before any word of it is made: else each load would be waited for before the next one starts.
+// Those of a row from column w on. On a CPU a row that lies inside the image, as most do, is asked once.
 INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
 #if PARTS_WORDS
-    unsigned held[ROW][HELD];
+    unsigned held[ROW][HELD(CV)];
     UNROLL for (int j = 0; j < ROW; j++) {
-        UNROLL for (int u = 0; u < HELD; u++) held[j][u] = 0;
-        if ((unsigned)h < H && (unsigned)(w + j) < W) load_held(held[j], x + X_AT(at.n, c, h, w + j));
+        UNROLL for (int u = 0; u < HELD(CV); u++) held[j][u] = 0;
+        if ((unsigned)h < H && (unsigned)(w + j) < W) hold_run(CV, held[j], x + X_AT(at.n, c, h, w + j));
     }
     UNROLL for (int j = 0; j < ROW; j++) {
         acc_t words[VECTOR] = {0};
-        UNROLL for (int u = 0; u < CV; u++) words[u] = held_word(held[j], u);
+        UNROLL for (int u = 0; u < CV; u++) words[u] = held_number(held[j], u);
         row[j] = vec_pack(words);
     }
     return;
