@@ -3,8 +3,8 @@
 A row of W pixels of C channels is, in nhwc, also one of W / S pixels of S * C channels, byte for byte. Where
 a filter of S columns moves by S, each output sees one such pixel of a row: the layer is one whose filter has
 a single column. So a vision transformer's first layer, patches of 16 x 16 pixels of 3 channels, has 48
-channels and a filter of 16 x 1: whole vectors to load, and enough channels for tensor cores. In nchw the kernel that
-copies x to nhwc does it on the way.
+channels and a filter of 16 x 1: whole vectors to load, and channels enough for tensor cores. In nchw the
+kernel that copies x to nhwc does it on the way.
 
 The filter is packed as it was, with columns for channels: channel s * C + c is column s of channel c (FOLD in
 untuned/filter.h).
