@@ -65,7 +65,7 @@ R2     direct   600  4.25    300       50%     900         1200   1.50         0
 R3          –   80†   0.5     40       50%       –           60   0.75          0.5          0
 ratio is fastest peer / ours: geometric mean 1.06 over 2 layers, lowest 0.75
 † not deterministic: sums of floats in no fixed order
-cudnn has no time for every layer: no CUDA device
+cudnn has no time for any layer: no CUDA device
 onednn has no time for R3: crashed"""
 
 

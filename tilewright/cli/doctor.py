@@ -75,7 +75,8 @@ def _peers(device: Device | None) -> dict[str, str]:
         return {}
     from tilewright.peers import applicable
 
-    return {peer.name: peer.absent(device) or "ready" for peer in applicable(device)}
+    found = {peer.name: peer.absent(device) or "ready" for peer in applicable(device)}
+    return {name: state.removeprefix(f"{name}: ") for name, state in found.items()}
 
 
 def _cache() -> str:

@@ -111,7 +111,8 @@ def _told(name: str, results: Results) -> tuple[str, ...]:
     batches = sorted({problem.n for problem in problems})
     layers = f"{suite}, {kind}, batch {', '.join(map(str, batches))} ({len(results.rows)})"
     rows = sorted((row for row in results.rows if row.ratio), key=lambda row: row.ratio or 0)
-    ran = dict.fromkeys(peer for row in results.rows for peer in ran_peers(row))
+    # cuDNN's engines of one kind ("cudnn-gemm") are cuDNN.
+    ran = dict.fromkeys(peer.partition("-")[0] for row in results.rows for peer in ran_peers(row))
     ends = (_duel(rows[0]), _duel(rows[-1])) if rows else (NONE, NONE)
     return (str(results.device["name"]), layers, ", ".join(ran), f"**{ratio_text(results.geomean)}**", *ends)
 

@@ -213,8 +213,9 @@ def _absences(results: Results) -> Iterator[str]:
             if figure.cold_us is None:
                 absent.setdefault((name, figure.reason), []).append(row.name)
     for (name, why), layers in absent.items():
-        which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
-        yield f"{name} has no time for {which}: {_short(why) or 'no reason recorded'}"
+        which = "any layer" if len(layers) == len(results.rows) else ", ".join(layers)
+        reason = _short(why.removeprefix(f"{name}: ")) or "no reason recorded"
+        yield f"{name} has no time for {which}: {reason}"
 
 
 def _short(why: str) -> str:
