@@ -1,4 +1,7 @@
-"""Make the README's tables and picture anew from committed results: ``python benchmarks/make_tables.py``."""
+"""Make the tables of README.md and docs/ from committed results: ``python benchmarks/make_tables.py``.
+
+And the picture of docs/results.md.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,21 @@ sys.path.insert(0, str(ROOT))
 
 from tilewright.errors import TilewrightError  # noqa: E402
 from tilewright.report.plot_study import draw_study  # noqa: E402
-from tilewright.report.readme import update  # noqa: E402
+from tilewright.report.readme import documents, update  # noqa: E402
 from tilewright.studies.engine import load  # noqa: E402
 
 LADDER = ROOT / "benchmarks" / "h100" / "studies" / "toy-cnn.json"
 
 
 def main() -> int:
-    """Rewrite README.md in place; say what was done."""
+    """Rewrite the documents in place; say what was done."""
     try:
-        changed = update(ROOT / "README.md", ROOT / "benchmarks")
+        changed = update(documents(ROOT), ROOT / "benchmarks")
         draw_study(load(LADDER), LADDER.with_suffix(".svg"))
     except TilewrightError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print("README.md: tables made anew" if changed else "README.md: tables are up to date")
+    print("tables made anew" if changed else "tables are up to date")
     return 0
 
 

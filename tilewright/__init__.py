@@ -1,6 +1,7 @@
-"""The fastest verified convolution kernel for one layer on one device.
+"""Finds, verifies and runs the fastest convolution kernel for one layer on one device.
 
-``import tilewright as tw`` loads no GPU library; each name below is loaded when it is first used.
+``conv2d`` computes a layer, ``tune`` searches for its fastest kernel, and ``plan`` prepares a layer that runs
+often. ``import tilewright as tw`` loads no GPU library: each public name is loaded when it is first used.
 
 Example:
     >>> import numpy as np, tilewright as tw

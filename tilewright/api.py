@@ -1,7 +1,7 @@
-"""Arrays in and out: ``conv2d``, ``plan``, ``tune``.
+"""The public functions: ``conv2d``, ``plan``, ``tune``, ``forget``.
 
-NumPy arrays and CPU tensors run on the CPU and are waited for. CUDA tensors and CuPy arrays run on the
-caller's current stream: nothing is copied, converted or waited for behind the caller's back.
+With NumPy arrays and CPU tensors the work is done on the CPU before the call returns. With CUDA tensors and
+CuPy arrays it is enqueued on the caller's current stream; nothing is copied, converted or synchronised.
 """
 
 from __future__ import annotations
@@ -69,52 +69,53 @@ def conv2d(
     scale: Array = None,
     family: Families = None,
 ) -> Array:
-    """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) by the fastest kernel known.
+    """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) with the fastest kernel known.
 
-    The filter is packed anew in each call, since it may have changed in place; a network that runs
-    often packs once: ``p = tw.plan(...); packed = p.pack(w); p(x, packed)``. A layer that was never
-    tuned runs the model's best guess, unverified; ``tw.tune`` finds better, and checks it.
+    A layer that was never tuned runs the kernel that the model expects to be fastest, unverified; ``tw.tune``
+    searches for a faster one and verifies it. The filter is packed again in each call, because it may have
+    changed in place. A layer that runs often packs once: ``p = tw.plan(...); packed = p.pack(w)``, and then
+    ``p(x, packed)``.
 
     Args:
         x: input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``; float64, float32, float16, bfloat16,
-            float8_e4m3fn or int8. A NumPy array (bfloat16, float8: of ml_dtypes); a PyTorch tensor, in
-            channels_last too; a CuPy array. On the CPU an array with gaps is copied first, on a GPU it is
-            refused.
-        w: filter of x's dtype, always (K, C / groups, R, S).
-        bias: (K,), or None; of the output's dtype, which is x's, but int32 for int8 and float16 for float8.
-        z: residual of the bias's dtype, shaped as the convolution is before any pool; or None.
+            float8_e4m3fn or int8. A NumPy array (bfloat16 and float8 from ml_dtypes), a PyTorch tensor
+            (channels_last works too) or a CuPy array. An array that is not contiguous is copied first on the
+            CPU, and refused on a GPU.
+        w: filter, always (K, C / groups, R, S), of x's dtype.
+        bias: (K,), or None. Its dtype is x's, except int32 for int8 and float16 for float8.
+        z: residual, or None; shaped like the convolution before any pool, of the bias's dtype.
         alpha: factor of the convolution.
         beta: factor of z.
         activation: None, "relu", "leaky" (slope 0.01), ("leaky", 0.1), "silu", "relu6", ("clamp", 0, 6);
-            or its word of a problem string, such as "leaky0.1".
-        pool: None, a ``Pool``, or its word of a problem string: "maxpool2", "maxpool3u2p1", "avgpool7".
-        stride: of the filter: one number, or (height, width).
+            or a word of a problem string, such as "leaky0.1".
+        pool: None, a ``Pool``, or a word of a problem string: "maxpool2", "maxpool3u2p1", "avgpool7".
+        stride: step of the filter: one number, or (height, width).
         padding: zeros around x: one number, (height, width), (top, bottom, left, right), "same" for
             ceil(size / stride) outputs, or "valid" for none.
         dilation: step between filter taps: one number, or (height, width).
-        groups: independent slices of C and K.
-        out: array to write; None: a new one of x's library, laid out as x is.
-        device: None: where x is. "numpy" or "opencl:N" choose how CPU arrays are computed.
+        groups: number of independent groups of channels.
+        out: array to write to; None: a new array of x's library, in x's layout.
+        device: None: the device that x is on. "numpy" or "opencl:N" choose how CPU arrays are computed.
         layout: "nchw" or "nhwc", of x, z and the output.
-        deterministic: only kernels that give the same bits each time on the same device.
-        math: how float32 is multiplied: "strict"; "tf32": factors rounded to 11 bits; "accurate": on tensor
-            cores, as exact as strict but for denormals and what overflows (see ``Problem``).
-        scale: (K,) float32: the sums v of int8 are requantised, clamp(round(scale[k] * v), -128, 127), and
-            the output is int8; halves are rounded to the even number.
-        family: the fastest known kernel of this family of kernels, of several, or of all ``"plain"`` ones: no
-            Winograd, no Strassen; None: of all.
+        deterministic: use only kernels that give the same bits each time on the same device.
+        math: how float32 is multiplied. "strict": in f32; "tf32": factors rounded to 11 bits; "accurate": on
+            tensor cores, as precise as strict except for denormals and overflow (see ``Problem``).
+        scale: (K,) float32, for int8 only: requantise the int32 result v to
+            clamp(round(scale[k] * v), -128, 127), with ties to even; the output is then int8.
+        family: use the fastest known kernel of this family, or of these; ``"plain"`` means all but Winograd
+            and Strassen; None: all families.
 
     Returns:
-        The output: (N, K, P, Q), or (N, P, Q, K).
+        The output: (N, K, P, Q), or (N, P, Q, K) with ``layout="nhwc"``.
 
     Raises:
-        ArrayError: an array's dtype, shape, strides, library or device does not fit.
+        ArrayError: an array has the wrong dtype, shape, strides, library or device.
         ProblemError: another argument is malformed, or the output would be empty.
         ConfigError: there is no such family.
         DeviceError: there is no such device.
-        CompileError: no kernel of the layer compiles.
-        OutOfMemory: there is no room for its workspace or the output.
-        RunError: the device failed.
+        CompileError: no kernel for the layer compiles.
+        OutOfMemory: there is too little memory for the workspace or the output.
+        RunError: the kernel failed on the device.
 
     Example:
         >>> import numpy as np, tilewright as tw
@@ -145,27 +146,27 @@ def plan(
     family: Families = None,
     store: Store | None = None,
 ) -> LayerPlan:
-    """Get a layer ready to run: compiled, its workspace allocated.
+    """Prepare a layer to run: choose and compile its kernel, and allocate the workspace.
 
     Args:
-        problem: the layer, its string, or the name of a shipped one: R12.
-        device: "cpu", "cuda", "cuda:1", "opencl:0", "numpy"; None: the best there is.
-        deterministic: only kernels that give the same bits each time.
-        config: a kernel of your own choice, a Config, its text ``"direct:..."`` or a name of
-            ``tilewright configs``; None: the fastest known.
-        family: the fastest known kernel of this family, of several, or of all ``"plain"`` ones: no Winograd,
-            no Strassen; None: of all.
-        store: where winners are kept; None: your own, and those that are shipped.
+        problem: the layer: a Problem, a problem string, or the name of a shipped layer such as "R12".
+        device: "cpu", "cuda", "cuda:1", "opencl:0" or "numpy"; None: the first NVIDIA GPU, else the CPU.
+        deterministic: use only kernels that give the same bits each time.
+        config: a kernel of your choice: a Config, its text ``"direct:..."``, or a name that
+            ``tilewright configs`` lists; None: the fastest known.
+        family: use the fastest known kernel of this family, or of these; ``"plain"`` means all but Winograd
+            and Strassen; None: all families.
+        store: where tuned winners are looked up; None: your own store and the winners that ship.
 
     Returns:
-        A plan. Where the layer was never tuned, and so no kernel verified, its ``note`` says that.
+        A plan, to be called with arrays. If the layer was never tuned, its ``note`` says so.
 
     Raises:
-        ProblemError: the string cannot be read; names the part.
-        ConfigError: the config cannot be read or breaks a rule, or there is no such family; names it.
+        ProblemError: the problem string is malformed; the error names the part.
+        ConfigError: the config is malformed or breaks a rule, or there is no such family.
         DeviceError: there is no such device.
-        CompileError: the compiler refuses the config, or all that are known.
-        OutOfMemory: there is no room for its workspace.
+        CompileError: the config does not compile, or none of the known ones does.
+        OutOfMemory: there is too little memory for the workspace.
 
     Example:
         >>> import tilewright as tw
@@ -175,7 +176,7 @@ def plan(
     layer, runtime = as_problem(problem), _open(device)
     if config is not None:
         if family is not None:
-            raise ConfigError("config and family: give one of them; the config names its family")
+            raise ConfigError("config and family: give only one of them; a config names its family")
         why = Why(Origin.BY_HAND, verified=False)
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), why))
     named = as_families(family)
@@ -198,35 +199,37 @@ def tune(
 ) -> TuneResult:
     """Search for the fastest kernel of a layer, verify it, and remember it.
 
-    A layer whose winner was found here is not searched again, unless ``again`` is set. Every outcome is
-    stored as it arrives: after Ctrl-C the next call goes on from there. The work is done in processes of its
-    own, so a script that tunes needs no ``if __name__ == "__main__"``.
+    A layer that was already tuned on this device is not searched again unless ``again`` is set. Each result
+    is stored as soon as it is known, so after Ctrl-C the next call continues from there. Candidates run in
+    worker processes; a script that tunes needs no ``if __name__ == "__main__"``.
 
     Args:
-        problem: the layer, its string, or the name of a shipped one: R12.
+        problem: the layer: a Problem, a problem string, or the name of a shipped layer such as "R12".
         device: as for ``plan``.
-        budget: seconds, or "20s", "2m", "50trials", "all"; None: what suits the device, under a minute.
-        strategy: "model" (ranked by the model), "local", "random" or "all".
-        seed: of the strategy and of the inputs.
-        deterministic: only kernels that give the same bits each time.
-        family: search this family only, ``"direct"``, or these, ``["direct", "gemm"]``; ``"plain"``: all but
-            Winograd and Strassen; None: all that take the layer.
-        store: where outcomes are kept; None: your own.
-        progress: told each event; see ``tilewright.tuning.events``.
-        again: search on, though a search of these families has stored its winner.
+        budget: a number of seconds, or "20s", "2m", "50trials" or "all"; None: a default for the device,
+            under a minute.
+        strategy: what to try first: "model" (fastest as predicted), "local" (neighbours of good configs),
+            "random" or "all".
+        seed: seed of the search and of the random inputs.
+        deterministic: use only kernels that give the same bits each time.
+        family: search this family only, such as ``"direct"``, or these, ``["direct", "gemm"]``; ``"plain"``
+            means all but Winograd and Strassen; None: all families that support the layer.
+        store: where results are kept; None: your own store.
+        progress: a function that is called with each event; see ``tilewright.tuning.events``.
+        again: search again, even if the winner is already stored.
 
     Returns:
-        The winner's Record (``winner``), the outcomes of this run (``records``), the ``seconds`` taken; none
-        and 0 where the winner was ``known``.
+        A result with the winner's Record (``winner``), the outcomes of this search (``records``) and the time
+        it took (``seconds``). If the winner was already ``known``, there are no records and seconds is 0.
 
     Raises:
-        ProblemError: the string cannot be read, there is nothing to compute or no room for the arrays, or no
-            family takes it.
-        ConfigError: there is no such family or strategy, or the seed or progress is malformed.
-        DeviceError: there is no such device, or none that runs kernels.
-        BudgetError: the budget cannot be read.
-        RunError: no config was right within the budget.
-        StoreError: the store cannot be used, or not be written: nothing is tuned then.
+        ProblemError: the problem string is malformed, the batch is 0, the arrays do not fit into memory, or
+            no family supports the layer.
+        ConfigError: there is no such family or strategy, or seed or progress is malformed.
+        DeviceError: there is no such device, or it cannot run kernels.
+        BudgetError: the budget is malformed.
+        RunError: no correct config was found within the budget.
+        StoreError: the store cannot be used or written; nothing is tuned then.
 
     Example:
         >>> import tilewright as tw
@@ -247,17 +250,17 @@ def tune(
 
 
 def forget(problem: Problem | str | None = None) -> None:
-    """Free the memory of what ``conv2d`` and ``plan`` keep: plans with their workspaces and packed filters.
+    """Free what ``conv2d`` and ``plan`` keep in memory: plans with their workspaces and packed filters.
 
-    Of 256 plans, or of workspaces of more than an eighth of a device's memory together, those that were not
-    used for the longest time are let go anyhow. The next use of a layer loads its kernel again. A plan that
-    you hold, from ``plan``, stays as it is.
+    At most 256 plans are kept, and their workspaces take at most an eighth of a device's memory; beyond that
+    the least recently used are freed anyway. The next use of a freed layer loads its kernel again. A plan
+    that you got from ``plan`` and still hold keeps working.
 
     Args:
-        problem: the layer, its string, or the name of a shipped one: R12; None: every layer.
+        problem: the layer: a Problem, a problem string, or the name of a shipped layer; None: all layers.
 
     Raises:
-        ProblemError: the string cannot be read; names the part.
+        ProblemError: the problem string is malformed; the error names the part.
 
     Example:
         >>> import tilewright as tw
@@ -272,12 +275,13 @@ def forget(problem: Problem | str | None = None) -> None:
 def as_problem(problem: Problem | str) -> Problem:
     """Take a Problem, or read its string or the name of a shipped layer."""
     if not isinstance(problem, (Problem, str)):
-        raise ProblemError(f"problem: a {type(problem).__name__} was given; must be a Problem or its string")
+        given = type(problem).__name__
+        raise ProblemError(f"problem: a {given} was given; must be a Problem or a problem string")
     if isinstance(problem, Problem):
         return problem
     if problem in shapes.suites():
         names = ", ".join(one.name for one in shapes.resolve(problem))
-        raise ProblemError(f"problem {problem!r}: stands for several layers; want one of {names}")
+        raise ProblemError(f"problem {problem!r}: a suite of several layers; give one of them: {names}")
     return shapes.shipped()[problem].problem if problem in shapes.shipped() else Problem.parse(problem)
 
 

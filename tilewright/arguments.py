@@ -1,4 +1,4 @@
-"""The plain arguments of a call, read into a Problem and a device; every complaint names its argument."""
+"""Arguments of the public functions, read into a Problem and a device; each error names its argument."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pair(name: str, value: object) -> Pair:
     """Read a stride or dilation.
 
     Raises:
-        ProblemError: it is neither an integer nor a pair of them, or less than 1.
+        ProblemError: it is neither an integer nor a pair of integers, or less than 1.
     """
     numbers = _wholes(value)
     if not numbers or len(numbers) > 2 or min(numbers) < 1:
@@ -82,20 +82,20 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
         return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
     numbers = None if isinstance(value, str) else _wholes(value)
     if not numbers or len(numbers) not in (1, 2, 4) or min(numbers) < 0:
-        raise ProblemError(f"padding={shown(value)}: must be {PADDINGS}, none negative")
+        raise ProblemError(f"padding={shown(value)}: must be {PADDINGS}, without negative numbers")
     if len(numbers) == 4:
         return numbers[0], numbers[1], numbers[2], numbers[3]
     return numbers[0], numbers[0], numbers[-1], numbers[-1]
 
 
 def problem_of(x: Seen, w: Seen, beside: Mapping[str, Seen], **words: object) -> Problem:
-    """Read a layer from its arrays (``beside``: bias, z, out, scale, if given) and the words of ``conv2d``.
+    """Read a layer from its arrays (``beside``: bias, z, out, scale) and the arguments of ``conv2d``.
 
-    What was read is remembered: a call of a layer that was seen before is spared the checks.
+    The result is remembered, so that a later call with the same kinds of arguments skips the checks.
 
     Raises:
         ProblemError: an argument is malformed, or the output would be empty.
-        ArrayError: the shapes, dtypes, libraries or devices do not fit each other.
+        ArrayError: shapes, dtypes, libraries or devices of the arrays do not match.
     """
     types = tuple(map(type, words.values()))
     given = tuple(tuple(word) if type(word) is list else word for word in words.values())
@@ -127,12 +127,12 @@ def _read(
 def _epilogue(
     bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object
 ) -> Epilogue:
-    """Read what is done to the sum."""
+    """Read the arguments that make up the epilogue."""
     factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
     if not z and factors.beta != 1.0:
-        raise ProblemError(f"beta={shown(beta)}: is the factor of z, but no z was given")
+        raise ProblemError(f"beta={shown(beta)}: scales z, but no z was given")
     if z and not factors.add:
-        raise ProblemError(f"beta={shown(beta)}: leaves nothing of z; leave z out")
+        raise ProblemError(f"beta={shown(beta)}: would discard z; leave z out instead")
     act = Epilogue() if activation is None else _word("activation", activation, ACTIVATIONS_TAKEN)
     if pool is not None and not isinstance(pool, Pool):
         pool = _word("pool", pool, POOLS_TAKEN).pool
@@ -166,7 +166,7 @@ def _layer(
         raise ProblemError(f"groups={shown(groups)}: must be an integer of 1 or more")
     _one_of("math", math, MATHS)
     if requantised and x.dtype != "i8":
-        raise ArrayError(f"scale: requantises sums of int8, but x is {FULL[x.dtype]}; leave it out")
+        raise ArrayError(f"scale: is for int8 layers only, but x is {FULL[x.dtype]}; leave scale out")
     if x.dtype not in STORED:
         known = ", ".join(FULL[short] for short in STORED)
         raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}")
@@ -204,10 +204,10 @@ def _four(seen: Seen, meaning: str) -> tuple[int, int, int, int]:
 
 
 def runtime_for(x: Seen, device: object) -> Runtime:
-    """Open the device that an array is on, or the chosen one if the array can be used there.
+    """Open the chosen device, or by default the one that the array is on.
 
     Raises:
-        ArrayError: the array is on another device.
+        ArrayError: the array cannot be used on the chosen device.
         DeviceError: there is no such device.
     """
     kind, index = parse_selector(device)
@@ -234,21 +234,22 @@ def as_config(config: Config | str, problem: Problem) -> Config:
 
     if not isinstance(config, (Config, str)):
         given = type(config).__name__
-        raise ConfigError(f"config: a {given} was given; must be a Config, its text, or a name")
+        want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
+        raise ConfigError(f"config: a {given} was given; must be {want}")
     return find(config, problem) if isinstance(config, str) else config
 
 
 def as_families(family: object) -> tuple[str, ...]:
-    """Take one name of a family, or several; None is none. Whether there are such is looked up later.
+    """Take one name of a family, or several; None gives none. Whether they exist is checked later.
 
     Raises:
-        ConfigError: they are no names.
+        ConfigError: something else than names was given.
     """
     if family is None:
         return ()
     several = family if isinstance(family, (list, tuple, set, frozenset)) else (family,)
     if not all(isinstance(one, str) for one in several):
-        raise ConfigError(f"family={shown(family)}: must be a family's name, e.g. 'direct', or several")
+        raise ConfigError(f"family={shown(family)}: must be the name of a family, e.g. 'direct', or several")
     return tuple(several)
 
 
@@ -256,7 +257,7 @@ def as_budget(budget: object) -> Budget:
     """Take a Budget, read its text, or take a number of seconds.
 
     Raises:
-        BudgetError: it is none of these, or not above 0.
+        BudgetError: it is none of these, or is not above 0.
     """
     from tilewright.tuning.budget import Budget
 
@@ -281,5 +282,5 @@ def search_of(strategy: object, seed: object, progress: object) -> int:
     if number is None or not 0 <= number < 1 << 31:
         raise ConfigError(f"seed={shown(seed)}: must be an integer from 0 to {(1 << 31) - 1}")
     if progress is not None and not callable(progress):
-        raise ConfigError(f"progress={shown(progress)}: must be a function of one event")
+        raise ConfigError(f"progress={shown(progress)}: must be a function that takes one event")
     return number

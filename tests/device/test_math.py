@@ -204,7 +204,7 @@ def test_scale_is_wanted_where_it_belongs(cpu: Runtime) -> None:
         plan(x, packed, scale=np.ones(8))
     with pytest.raises(ArrayError, match=r"scale: shape \(3,\) was given; must be \(8,\)"):
         plan(x, packed, scale=np.ones(3, np.float32))
-    with pytest.raises(ArrayError, match="scale: requantises sums of int8, but x is float32"):
+    with pytest.raises(ArrayError, match="scale: is for int8 layers only, but x is float32"):
         tw.conv2d(x.astype("f"), w.astype("f"), scale=np.ones(8, np.float32))
 
 
@@ -215,5 +215,5 @@ def test_math_is_asked_for_by_name(math: str, cpu: Runtime) -> None:
     assert _error(y, x, w) < 1e-6
     with pytest.raises(tw.ProblemError, match="math='fast': must be one of strict, tf32, accurate"):
         tw.conv2d(x, w, padding=1, layout="nhwc", math="fast")
-    with pytest.raises(tw.ProblemError, match=f"math={math}: is made of f32 tensors, not f16"):
+    with pytest.raises(tw.ProblemError, match=f"math='{math}' needs dtype f32, got f16"):
         tw.conv2d(x.astype(np.float16), w.astype(np.float16), layout="nhwc", math=math)

@@ -148,7 +148,7 @@ def test_run_says_when_its_check_takes_long(
         pytest.skip(str(error))
     monkeypatch.setattr(verify, "Verifier", stopped)
     assert main(["run", "TOY", "--device", "cpu", "--config", "toy:shared-tile"]) == 130
-    assert "in f64, 164 GFLOP, may take 5 minutes" in capsys.readouterr().err
+    assert "references of TOY first: 164 GFLOP, may take 5 minutes" in capsys.readouterr().err
     assert main(["run", "R12", "--device", "cpu", "--config", "reference:v=1"]) == 130
     assert capsys.readouterr().err.startswith("stopped")
 
@@ -171,7 +171,7 @@ def test_cache_round_trip(
     file = tmp_path / "winners.json"
     for layer in ([], ["R5"]):
         assert main(["cache", "export", str(file), *layer]) == 2
-        assert f"no winner{' of R5' * bool(layer)} was found here" in capsys.readouterr().err
+        assert f"no winner{' of R5' * bool(layer)} is stored" in capsys.readouterr().err
     assert not file.exists()
     file.write_text(exported := '{"format": "tilewright-tuned", "schema": 1, "records": []}')
     assert main(["cache", "import", str(file)]) == 0
@@ -183,7 +183,7 @@ def test_cache_round_trip(
     assert main(["cache", "info", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] == 0
     assert main(["cache", "clear", "--yes"]) == 0
-    assert "forgot 0 records" in capsys.readouterr().out
+    assert "deleted 0 records" in capsys.readouterr().out
     assert main(["cache", "clear", "resnet"]) == 0
     monkeypatch.setattr(Store, "export_json", lambda *_: exported.replace("[]", "[1, 2]"))
     assert main(["cache", "export", str(file)]) == 0

@@ -93,7 +93,7 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
     assert main(["tune", A]) == 0
     shown = capsys.readouterr()
-    assert f"[1/1] {A}: 12.5 us, known already; --again searches on" in shown.err
+    assert f"[1/1] {A}: 12.5 us, known already; --again searches further" in shown.err
     assert " known " in shown.out and "stored" not in shown.out + shown.err
     assert stand_in.asked == [A, B]
     assert main(["tune", A, "--again"]) == 0
@@ -104,7 +104,7 @@ def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.Capt
     Store().add(replace(winner(A), measurement=Measurement(12.5, 20.0, 3, 10.0)))
     assert main(["tune", A]) == 0
     shown = capsys.readouterr()
-    assert "known already, but from a busy machine; --again measures it anew" in shown.err
+    assert "known already, but timed on a busy machine; --again measures and" in shown.err
     assert "12.5~" in shown.out and not stand_in.asked
 
 
@@ -121,7 +121,7 @@ def test_a_winner_that_beats_the_floor_is_marked(
 def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
     best = winner(A)
     stand_in.instead[A] = lambda: TuneResult(best, (best,), (best,), 3.4, 0, "the time was used up", 1.0, 2.5)
-    where = "1.0 to start and to compute references, 1.5 to compile and try, 0.9 to compare and check"
+    where = "1.0 s to start and compute references, 1.5 s to compile and try, 0.9 s to compare and check"
     assert main(["tune", A, "--budget", "1s"]) == 0
     assert f"1 tried in 3.4 s: {where} finalists (the time was used up)" in capsys.readouterr().err
     for enough in ("20s", "1trials"):
@@ -132,10 +132,10 @@ def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest
 def test_a_long_check_is_told_before_it_begins(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
     large = "n1c1024h512w512k1024r3s3p1-f32"
     assert main(["tune", A, large]) == 0
-    said = f"1 tried in 1.5 s\nchecking {large} first in f64, 4,948 GFLOP, may take 2 minutes here"
+    said = f"1 tried in 1.5 s\ncomputing f64 references of {large} first: 4,948 GFLOP, may take 2 minutes"
     assert said in capsys.readouterr().err
     assert main(["tune", A, large]) == 0
-    assert "checking" not in capsys.readouterr().err
+    assert "computing" not in capsys.readouterr().err
 
 
 def test_tune_says_which_kernel_the_store_answers_with(
@@ -170,7 +170,7 @@ def test_a_pinned_family_is_searched_alone_and_settles_nothing_else(stand_in: Tu
     assert stand_in.families == [("direct",), (), ("winograd",)]
 
 
-@pytest.mark.parametrize(("name", "says"), [("dirct", "known are direct,"), ("reference", "is never tuned")])
+@pytest.mark.parametrize(("name", "says"), [("dirct", "known are direct,"), ("reference", "cannot be tuned")])
 def test_a_family_that_cannot_be_pinned(
     stand_in: Tuner, name: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,7 +248,7 @@ def test_model_report(
     assert "81.0%" in shown and "left out" not in shown
     monkeypatch.setattr(replay, "replay", lambda problem, *_, **__: one if str(problem) == A else None)
     assert main(["model-report", A, B]) == 0
-    assert "1 layer left out: fewer than two right configs recorded" in capsys.readouterr().out
+    assert "1 layer left out: fewer than two correct configs recorded" in capsys.readouterr().out
 
 
 def test_model_report_says_which_trials_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,7 +275,7 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert [row["problem"] for row in second["rows"]] == [A, B]
     assert second["rows"][0] == first["rows"][0]
     assert second["commit"].startswith("abc")
-    assert "taken over" in capsys.readouterr().err
+    assert "kept from the file" in capsys.readouterr().err
     failed = {**first["rows"][0], "ours": {"reason": "no kernel was right"}}
     file.write_text(json.dumps(first | {"rows": [failed, {**failed, "name": "other"}]}))
     assert main([*bench, "--resume", A]) == 0  # the first is tried again, the other is none of its layers

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 ASLEEP = "time.sleep(60)"
 DEAF = "hashlib.pbkdf2_hmac('sha256', b'', b'', 400_000_000)"  # minutes in C, where no signal is heard
 LOSES = "exec('try: time.sleep(60)\\nexcept BaseException: time.sleep(60)')"  # as a finalizer does
-KEPT = "nothing that was stored is lost"
+KEPT = "what was stored is kept"
 
 # ``doctor`` with work of our own in place of its first step.
 CODE = """

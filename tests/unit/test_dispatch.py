@@ -171,7 +171,7 @@ def test_a_winner_that_does_not_compile_falls_to_what_others_found(
 def test_a_winner_without_room_is_told_and_asked_for_again(box: Store) -> None:
     box.add(record(4))
     FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
-    said = "the model's choice (not verified); the winner tiles:t=4 has no room now: 5 GB needed"
+    said = "the model's choice (not verified); the winner tiles:t=4 does not fit into memory now: 5 GB needed"
     instead = dispatch.dispatch(LAYER, RUNTIME, box)
     assert (str(instead.config), instead.note) == ("tiles:t=1", said)
     FakePlan.made.clear()
@@ -184,9 +184,10 @@ def test_a_winner_without_room_is_told_and_asked_for_again(box: Store) -> None:
 def test_only_a_winner_without_room_is_asked_for_again(box: Store) -> None:
     """Whatever the words of the error are."""
     box.add(record(4))
-    FakePlan.fails = {"tiles:t=4": CompileError("has no room now (not verified)")}
+    FakePlan.fails = {"tiles:t=4": CompileError("does not fit into memory now (not verified)")}
     instead = dispatch.dispatch(LAYER, RUNTIME, box)
-    assert instead.note.endswith("the winner tiles:t=4 cannot be used: has no room now (not verified)")
+    said = "the winner tiles:t=4 cannot be used: does not fit into memory now (not verified)"
+    assert instead.note.endswith(said)
     FakePlan.fails = {}
     assert dispatch.dispatch(LAYER, RUNTIME, box) is instead
 

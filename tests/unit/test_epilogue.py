@@ -71,7 +71,7 @@ def test_numbers_are_those_of_f32_unless_the_problem_is_of_f64() -> None:
 
 def test_a_factor_that_f32_does_not_have() -> None:
     assert Problem.parse("n1c2h4w4k3r1s1-f64+alpha1e-60+add1e-60").epilogue.beta == 1e-60
-    for word, named in (("alpha1e-60", "alpha=0"), ("add1e-60", "a factor of 0 in f32")):
+    for word, named in (("alpha1e-60", "alpha=0"), ("add1e-60", "is 0 in f32")):
         with pytest.raises(ProblemError, match=named):
             Problem.parse(f"n1c2h4w4k3r1s1-f32+{word}")
 
@@ -79,7 +79,7 @@ def test_a_factor_that_f32_does_not_have() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        (dict(alpha=0), "alpha=0: leaves nothing"),
+        (dict(alpha=0), "alpha=0: would discard the convolution"),
         (dict(alpha=math.nan), "alpha=nan: must be a finite number"),
         (dict(beta=math.inf), "beta=inf"),
         (dict(beta=1e39), "beta=1e"),
@@ -89,9 +89,9 @@ def test_a_factor_that_f32_does_not_have() -> None:
         (dict(low=None), "low=None"),
         (dict(act="gelu"), "activation 'gelu': must be one of relu, leaky, silu, clamp"),
         (dict(act="clamp", low=6, high=0), "clamp6:0: low is above high"),
-        (dict(act="relu", high=6), "relu: takes no low=0.0, high=6.0"),
-        (dict(act="leaky", low=1, high=6), "leaky: takes no"),
-        (dict(low=1), "no activation: takes no"),
+        (dict(act="relu", high=6), "low=0.0, high=6.0: do not fit act='relu'"),
+        (dict(act="leaky", low=1, high=6), "do not fit act='leaky'; clamp takes both"),
+        (dict(low=1), "low=1.0, high=0.0: do not fit act=''"),
     ],
 )
 def test_wrong_field_is_named(fields: dict[str, object], words: str) -> None:

@@ -324,9 +324,9 @@ def test_the_opencl_example_works(layer: str, config: str, tmp_path: Path) -> No
         (["R12", "--arch", "sm_90", "--to", "{tmp}/file"], ["--to", "is a file"]),
         (["R12", "--device", "numpy", "--to", "{tmp}/x"], ["NumPy"]),
         (["R12", "--arch", "sm_90", "--config", "direct:tk=1", "--to", "{tmp}/x"], ["must be given, too"]),
-        (["n0c4h5w5k4r3s3p1", "--arch", "sm_90", "--to", "{tmp}/x"], ["n=0"]),
+        (["n0c4h5w5k4r3s3p1", "--arch", "sm_90", "--to", "{tmp}/x"], ["a batch of 0 has nothing to export"]),
         (["R12", "--arch", "sm_90"], ["--to"]),
-        (["R12", "--arch", "sm_90", "--to", ""], ["--to '': is empty", "name a folder, or . for"]),
+        (["R12", "--arch", "sm_90", "--to", ""], ["--to '': is empty", "give a folder, or . for"]),
     ],
 )
 def test_mistakes(

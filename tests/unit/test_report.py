@@ -1,4 +1,4 @@
-"""Results documents, tables, Markdown, plots and the tables of the README."""
+"""Results documents, tables, Markdown, plots and the tables of README.md and docs/."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ R2     direct   600  4.25    300       50%     900         1200   1.50         0
 R3          –   80†   0.5     40       50%       –           60   0.75          0.5          0
 ratio is fastest peer / ours: geometric mean 1.06 over 2 layers, lowest 0.75
 † not deterministic: sums of floats in no fixed order
-cudnn has no time for every layer: no CUDA device
+cudnn has no time for any layer: no CUDA device
 onednn has no time for R3: crashed"""
 
 
@@ -316,15 +316,30 @@ def test_readme_summary_and_long_tables(tmp_path: Path) -> None:
     (tmp_path / "cpu/resnet-f32.json").write_text(json.dumps(DOCUMENT))
     document = tmp_path / "README.md"
     document.write_text("<!-- summary: cpu -->\nSTALE\n<!-- end -->\n")
-    assert readme.update(document, tmp_path)
+    assert readme.update([document], tmp_path)
     lines = document.read_text().splitlines()
     assert [line.split(" | ")[0] for line in lines] == [
         "<!-- summary: cpu -->", "| results", "| ---", "| resnet-f32", "<!-- end -->",
     ]  # fmt: skip
     assert f" | {len(DOCUMENT['rows'])} | " in lines[3]
+    both = readme.with_tables("<!-- summary: cpu, cpu -->\n<!-- end -->", tmp_path).splitlines()
+    assert both[3:5] == [lines[3].replace("resnet", "cpu/resnet")] * 2
     long = (tmp_path / "cpu/TABLES.md").read_text()
     assert "## resnet-f32" in long and "onednn" in long
-    assert not readme.update(document, tmp_path)
+    assert not readme.update([document], tmp_path)
+
+
+def test_headline_has_a_line_for_each_file_with_its_extremes(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/resnet-f32.json").write_text(json.dumps(DOCUMENT))
+    names = "cpu/resnet-f32, cpu/resnet-f32"
+    lines = readme.with_tables(f"<!-- headline: {names} -->\n<!-- end -->", tmp_path).splitlines()
+    assert lines[3] == lines[4] and len(lines) == 6
+    rows = sorted((row for row in results.parse(DOCUMENT).rows if row.ratio), key=lambda row: row.ratio or 0)
+    device, layers, peers, mean, lowest, highest = lines[3].strip("| ").split(" | ")
+    assert layers.startswith("resnet, f32, batch 1 (") and "onednn" in peers and mean.startswith("**")
+    assert lowest.startswith(f"{rows[0].ratio:.2f} ({rows[0].name}: ")
+    assert highest.startswith(f"{rows[-1].ratio:.2f} ({rows[-1].name}: ")
 
 
 def test_readme_marker_cannot_leave_the_folder(tmp_path: Path) -> None:
@@ -333,9 +348,11 @@ def test_readme_marker_cannot_leave_the_folder(tmp_path: Path) -> None:
 
 
 def test_committed_tables_are_up_to_date() -> None:
-    document = ROOT / "README.md"
-    text = document.read_text(encoding="utf-8")
-    assert readme.with_tables(text, ROOT / "benchmarks") == text, "run: python benchmarks/make_tables.py"
+    found = readme.documents(ROOT)
+    assert {path.name for path in found} > {"README.md", "results.md"}
+    for document in found:
+        text = document.read_text(encoding="utf-8")
+        assert readme.with_tables(text, ROOT / "benchmarks") == text, "run: python benchmarks/make_tables.py"
     for folder in {path.parent for path in (ROOT / "benchmarks").glob("*/*.json")}:
         long = (folder / "TABLES.md").read_text(encoding="utf-8")
         assert long == readme.long_tables(sorted(folder.glob("*.json"))), "run: benchmarks/make_tables.py"

@@ -76,7 +76,7 @@ def test_overrides() -> None:
 
 
 def test_an_override_that_cannot_be_names_the_layer() -> None:
-    with pytest.raises(ProblemError, match="layer n1c8h5w5k4r3s3-f32.silu: .*sums of i8"):
+    with pytest.raises(ProblemError, match="layer n1c8h5w5k4r3s3-f32.silu: .*i8 layers accept only"):
         shapes.load(["n1c8h5w5k4r3s3-f32+silu"], dtype="i8")
     with pytest.raises(ProblemError, match="layer R12: dtype='f4': must be one of"):
         shapes.load(["R12"], dtype="f4")
@@ -86,9 +86,9 @@ def test_an_override_that_cannot_be_names_the_layer() -> None:
     ("spec", "says"),
     [
         ("resnt", "did you mean resnet"),
-        ("resnet:R13", "suite resnet has R1,"),
+        ("resnet:R13", "suite resnet has no such layer; it has R1,"),
         ("nothing.txt", "No such file"),
-        (".", "no suite, layer, file or problem string"),
+        (".", "not a suite, layer, shape file or problem string"),
         ("./", "Is a directory"),
         ("", "suites are"),
         ("n1c8h5w5k4r3q3", "cannot read 'q3'"),
@@ -105,8 +105,8 @@ def test_unknown_spec(spec: str, says: str) -> None:
     [
         (b"", "holds no layers"),
         (b"# only a comment\n", "holds no layers"),
-        (b"A\n", "line 1: want 'NAME problem-string'"),
-        (b"A n1c8h5w5k4r3s3 extra\n", "line 1: want 'NAME problem-string'"),
+        (b"A\n", "line 1: expected 'NAME problem-string'"),
+        (b"A n1c8h5w5k4r3s3 extra\n", "line 1: expected 'NAME problem-string'"),
         (b"\nA n1c8h5w5k4r9s9\n", "line 2: .*output would be empty"),
         (b"A n1c8h5w5k4r3s3\nA n1c8h5w5k4r1s1\n", "line 2: the name 'A' is given twice"),
         (b"\xff\xfe\x00", "not a text file"),

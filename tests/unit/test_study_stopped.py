@@ -114,7 +114,7 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
     assert run(monkeypatch, *outputs, stop=words) == 130
     shown = capsys.readouterr()
-    way = "; the same command with --resume goes on" if left else ""
+    way = "; the same command with --resume continues" if left else ""
     assert f"stopped: {said}{way}\n" in shown.err
     assert ("steps\n" in shown.out) == (left is not None)  # tables of what is done, whole parts or not
     assert ("not measured yet: B" in shown.out) == bool(left and left[-1])
@@ -272,7 +272,7 @@ def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Pa
         ("--resume --json {tmp}/text", "not JSON"),
         ("--part 4", "--part 4: the parts of lenet are 1. steps; 2. search; 3. memory"),
         ("--part 1 --part 0", "--part 0: the parts of lenet are 1. steps"),
-        ("--part two", "--part 'two': must be the number of a part, or some: 1,3"),
+        ("--part two", "--part 'two': must be the number of a part, or several: 1,3"),
         ("--part 1,,2", "--part '': must be"),
     ],
 )

@@ -44,7 +44,9 @@ def test_each_origin_in_words(why: Why, note: str) -> None:
     assert why.told(LAYER) == (note or alone[why])
 
 
-@pytest.mark.parametrize(("no_room", "said"), [(True, "has no room now"), (False, "cannot be used")])
+@pytest.mark.parametrize(
+    ("no_room", "said"), [(True, "does not fit into memory now"), (False, "cannot be used")]
+)
 def test_the_winner_that_was_missed_is_named(no_room: bool, said: str) -> None:
     why = Why(Origin.MODEL, verified=False, missed=Missed(WINNER, no_room, "why not"), remark="last")
     words = f"the winner direct:tk=4 {said}: why not; last"

@@ -1,8 +1,8 @@
 """The command ``tilewright``: parsing and printing only; heavy imports wait for the command that needs them.
 
-Exit status: 0 done; 1 the device or a kernel failed; 2 a user's mistake, with one line on stderr that
-begins with ``error:``; 130 after Ctrl-C, 143 after SIGTERM, 141 where nobody reads on. An unexpected
-error keeps its traceback.
+Exit status: 0 done; 1 the device or a kernel failed; 2 a mistake of the user, with one line on stderr that
+begins with ``error:``; 130 after Ctrl-C, 143 after SIGTERM, 141 when the reader of the output is gone (as
+with ``| head``). An unexpected error keeps its traceback.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tilewright.problem import EXAMPLE, GRAMMAR
 _GRAMMAR = f"""\b
 A problem string names a layer, e.g. {EXAMPLE}:
 {GRAMMAR}
-All in one, with no spaces; [] may be left out.
+One word, no spaces; what stands in [] is optional.
 """
 app = typer.Typer(
     name="tilewright",

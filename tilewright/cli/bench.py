@@ -32,21 +32,25 @@ Peers = Annotated[
     typer.Option(
         "--peers",
         metavar="NAMES",
-        help="Of onednn, onnxruntime, pytorch, cudnn, cublas and inductor, with commas; or all, or none. "
-        "Default: all but inductor.",
+        help="Peers to compare with, separated by commas: onednn, onnxruntime, pytorch, cudnn, cublas, "
+        "inductor; or all, or none. Default: all but inductor.",
     ),
 ]
 Markdown = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the table; - prints that alone.")
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", help="Write the table as Markdown; - prints only that."),
 ]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Plot the ratios: a .svg, .png or .pdf file.")
+    Path | None, typer.Option("--plot", metavar="FILE", help="Plot the ratios to a .svg, .png or .pdf file.")
 ]
 AllFamilies = Annotated[
-    bool, typer.Option("--all-families", help="A column for each family of kernels: its best time.")
+    bool, typer.Option("--all-families", help="Add a column with the best time of each kernel family.")
 ]
 NoTune = Annotated[
-    bool, typer.Option("--no-tune", help="Tune nothing: time known winners, else the model's choices.")
+    bool,
+    typer.Option(
+        "--no-tune", help="Do not tune: time the known winners, or the model's choices where there are none."
+    ),
 ]
 
 
@@ -70,17 +74,19 @@ def bench(
     markdown: Markdown = None,
     plot: Plot = None,
 ) -> None:
-    """Race our kernels against the peers, layer by layer.
+    """Compare our kernels with other libraries, layer by layer.
 
-    A layer is tuned first if no winner is known; each answer is checked; all run on the same inputs.
-    Ctrl-C keeps the layers that are done; --json FILE --resume goes on from them, or adds layers.
+    A layer without a known winner is tuned first. Every answer is checked, and all libraries ("peers") get
+    the same inputs. Ctrl-C keeps the layers that are done; --json FILE --resume continues, or adds layers.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     _check(files)
     if no_tune and (again or budget):
-        raise options.OptionError(f"--no-tune and {'--again' if again else '--budget'}: give one of them")
+        raise options.OptionError(
+            f"--no-tune and {'--again' if again else '--budget'}: give only one of them"
+        )
     source = outputs.to_resume(json_file) if resume else None
     if no_tune:
         store, runtime = options.store(remembers=False), options.open_device(device)
@@ -133,7 +139,7 @@ class _Standing:
     def measure_all(self, progress: Progress, json_file: Path | None) -> None:
         """Measure what has no row yet, keeping what there is after each layer."""
         for layer in self.layers:
-            said = "taken over"
+            said = "kept from the file"
             if layer in self.left:
                 said = self.measure(layer)
                 outputs.keep(self.document(), json_file)
@@ -199,7 +205,9 @@ def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
     strangers = [peer.name for peer in found if peer not in here]
     if strangers and names.strip() != "all":
         fit = ", ".join(peer.name for peer in here) or "none"
-        raise options.OptionError(f"--peers {', '.join(strangers)}: not for {device.name}; {fit} would do")
+        raise options.OptionError(
+            f"--peers {', '.join(strangers)}: not for {device.name}; its peers are {fit}"
+        )
     return found
 
 
@@ -221,7 +229,7 @@ def _write(document: dict[str, Any], files: Mapping[str, Path | None], all_famil
     texts = {"--json": outputs.as_json(document), "--markdown": as_markdown(table) + "\n"}
     outputs.write_all(files, texts)
     if (plot := files["--plot"]) is not None and results.geomean is None:
-        remark("no plot: no peer has a time on any layer")
+        remark("no plot: no peer has a time for any layer")
     elif plot is not None:
         draw(results, plot)
     if not any(outputs.is_stdout(files[option]) for option in texts):

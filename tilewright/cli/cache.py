@@ -16,27 +16,28 @@ from tilewright.errors import StoreError, count
 from tilewright.problem import shapes
 from tilewright.report.table import Table
 
-app = typer.Typer(help="Show, forget or share tuned winners and compiled kernels.", rich_markup_mode=None)
+app = typer.Typer(help="Show, delete or share tuned winners and compiled kernels.", rich_markup_mode=None)
 _Layers = Annotated[
-    list[str] | None, typer.Argument(metavar="LAYERS", help="Only these. Default: everything.")
+    list[str] | None,
+    typer.Argument(metavar="LAYERS", help="Delete only the records of these. Default: everything."),
 ]
 
-# What is no plain word among the facts.
+# Labels that differ from the names of the facts.
 _LABELS = {
     "nbytes": "bytes",
-    "correct": "of them right",
+    "correct": "of them correct",
     "imported": "of them imported",
-    "shipped": "winners that ship",
-    "set_aside": "damaged, set aside",
+    "shipped": "shipped winners",
+    "set_aside": "damaged stores set aside",
     "kernels": "compiled kernels",
-    "kernel_bytes": "bytes of these",
-    "pocl_bytes": "bytes of PoCL's",
+    "kernel_bytes": "bytes of compiled kernels",
+    "pocl_bytes": "bytes of PoCL's cache",
 }
 
 
 @app.command()
 def info(json_file: options.JsonFile = None) -> None:
-    """Print where the cache is and what it holds."""
+    """Show where the cache is and what it holds."""
     outputs.check({"--json": json_file})
     from tilewright.runtime import cache
     from tilewright.store import Store
@@ -51,11 +52,11 @@ def info(json_file: options.JsonFile = None) -> None:
 @app.command()
 def clear(
     layers: _Layers = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before forgetting everything.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting everything.")] = False,
 ) -> None:
-    """Forget the records of layers, or everything.
+    """Delete the records of some layers, or everything.
 
-    With no layer named: all records and compiled kernels, once it has asked.
+    Without layers it deletes all records and compiled kernels, after asking.
     """
     problems = [layer.problem for layer in options.layers(layers or [])]
     from tilewright.runtime import cache
@@ -63,36 +64,40 @@ def clear(
 
     store = Store()
     if problems:
-        print(f"forgot {count(sum(store.clear(problem) for problem in problems), 'record')}")
+        print(f"deleted {count(sum(store.clear(problem) for problem in problems), 'record')}")
         return
     held = count(store.info().records, "record")
     if not yes and not sys.stdin.isatty():
-        raise options.OptionError(f"cache clear: would forget all, {held}; say --yes, or name layers")
-    if not yes and not typer.confirm(f"Forget all, {held}, and the compiled kernels?"):
+        raise options.OptionError(f"cache clear: would delete everything ({held}); add --yes, or name layers")
+    if not yes and not typer.confirm(f"Delete everything: {held} and the compiled kernels?"):
         return
     forgotten = store.clear()
-    print(f"forgot {count(forgotten, 'record')} and {count(cache.clear(), 'compiled kernel')}")
+    print(f"deleted {count(forgotten, 'record')} and {count(cache.clear(), 'compiled kernel')}")
 
 
 @app.command("export")
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; - prints it.")],
-    layer: Annotated[str | None, typer.Argument(metavar="LAYER", help="Only this one. Default: all.")] = None,
+    layer: Annotated[
+        str | None, typer.Argument(metavar="LAYER", help="Export only this layer. Default: all.")
+    ] = None,
 ) -> None:
     """Write the winners to a file, to share or to keep.
 
-    As typed parameters: no source, no binary.
+    The file holds kernel parameters only: no source, no binary.
     """
     outputs.check({"FILE": file})
     if layer is None and str(file) in (*shapes.suites(), *shapes.shipped()):
-        raise options.OptionError(f"cache export {file}: is a layer; give a file first: winners.json {file}")
+        raise options.OptionError(
+            f"cache export {file}: that is a layer; the file comes first: cache export winners.json {file}"
+        )
     problem = options.layer(layer).problem if layer is not None else None
     from tilewright.store import Store
 
     text = Store().export_json(problem)
     if not (found := len(json.loads(text)["records"])):
         raise StoreError(
-            f"cache export: no winner{' of ' + layer if layer else ''} was found here; tune first"
+            f"cache export: no winner{' of ' + layer if layer else ''} is stored; run 'tilewright tune' first"
         )
     outputs.write(file, text, "FILE")
     if not outputs.is_stdout(file):
@@ -103,9 +108,9 @@ def export(
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'cache export'; - reads it.")],
 ) -> None:
-    """Take in winners that someone shared.
+    """Read winners that someone shared.
 
-    They are checked now, and verified before they first run.
+    The file is checked now; each kernel is verified before its first use.
     """
     from tilewright.store.exchange import MAX_FILE_BYTES
 
@@ -117,14 +122,14 @@ def import_(
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise StoreError(f"import {file}: not a text file; want JSON written by 'cache export'") from None
+        raise StoreError(f"import {file}: not a text file; expected JSON written by 'cache export'") from None
     from tilewright.device import Device
     from tilewright.runtime import list_devices
     from tilewright.store import Store
 
     devices = [found for found in list_devices() if isinstance(found, Device)]
     new = Store().import_json(text, devices, str(file))
-    print(f"imported {count(new, 'winner')}" + ("" if new else ": none that was not imported before"))
+    print(f"imported {count(new, 'winner')}" + ("" if new else "; the file holds none that are new"))
 
 
 def _text(value: object) -> str:

@@ -11,13 +11,14 @@ from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
-Anew = Annotated[bool, typer.Option("--anew", help="Forget what was measured before, and measure again.")]
+Anew = Annotated[bool, typer.Option("--anew", help="Discard what was measured before, and measure again.")]
 
 
 def calibrate(device: options.Device = None, anew: Anew = False, json_file: options.JsonFile = None) -> None:
-    """Measure a device's rates, for the floor and the model.
+    """Measure a device's bandwidth and peak arithmetic.
 
-    Bandwidth, peak arithmetic and the empty kernel; the best of all times is remembered.
+    The floor and the model are computed from these rates: read bandwidth, f32 multiply-adds per second and
+    the time of an empty kernel. The best values ever seen are stored.
     """
     outputs.check({"--json": json_file})
     runtime = options.open_device(device)

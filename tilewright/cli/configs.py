@@ -11,14 +11,16 @@ from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
 Layer = Annotated[
-    str | None, typer.Argument(metavar="LAYER", help="Only those that fit it, with their parameters.")
+    str | None,
+    typer.Argument(metavar="LAYER", help="Show only those that fit this layer, with their parameters."),
 ]
 
 
 def configs(layer: Layer = None, json_file: options.JsonFile = None) -> None:
-    """List the configs that have a name, for --config.
+    """List the kernels that have a name, for --config.
 
-    They are the steps of the sources, from plain to fast: tilewright run LAYER --config NAME runs one.
+    They are the steps of published optimisation ladders, from plain to fast. Run one with
+    'tilewright run LAYER --config NAME'.
     """
     from tilewright.kernels.named import NAMED
 

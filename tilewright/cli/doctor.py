@@ -1,4 +1,4 @@
-"""``tilewright doctor``: what is there, what is missing, and what to do about it."""
+"""``tilewright doctor``: what is installed, what is missing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PACKAGES = {
 
 
 def doctor(json_file: options.JsonFile = None) -> None:
-    """Say which devices, libraries and peers are there.
+    """Show which devices, libraries and peers are found.
 
-    And what to install for those that are missing.
+    For what is missing it says what to install.
     """
     outputs.check({"--json": json_file})
     devices = _devices()
@@ -75,7 +75,8 @@ def _peers(device: Device | None) -> dict[str, str]:
         return {}
     from tilewright.peers import applicable
 
-    return {peer.name: peer.absent(device) or "ready" for peer in applicable(device)}
+    found = {peer.name: peer.absent(device) or "ready" for peer in applicable(device)}
+    return {name: state.removeprefix(f"{name}: ") for name, state in found.items()}
 
 
 def _cache() -> str:
@@ -88,7 +89,7 @@ def _cache() -> str:
     except TilewrightError as error:
         return f"not usable: {error}"
     if not os.access(folder(), os.W_OK):
-        return f"not usable: cache folder {folder()}: no permission to write; nothing is remembered"
+        return f"not usable: cache folder {folder()}: no permission to write; nothing can be stored"
     return str(folder())
 
 

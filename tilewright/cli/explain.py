@@ -24,11 +24,11 @@ def explain(
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Say what the model sees of a kernel, and why it won.
+    """Show what the model predicts for a kernel, and why it won.
 
-    Flops, bytes and floor; launches and workspace; how a pool is done, and what the other way costs;
-    intensities, occupancy, waves; each term of the predicted time; predicted against measured; the
-    runner-up, and whether it is within noise.
+    Shown are flops, bytes and floor; launches and workspace; how a pool is computed, and what the other way
+    would cost; intensities, occupancy and waves; each term of the predicted time; predicted against measured
+    time; and the runner-up, with whether the difference is within noise.
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config_or_families(config, family, problem)

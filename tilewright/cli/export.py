@@ -21,10 +21,16 @@ if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
 
 GIVEN = Why(Origin.NAMED, verified=False)  # the files may go to people who did not name it
-To = Annotated[str, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
+To = Annotated[
+    str, typer.Option("--to", metavar="DIR", help="The folder to write to; it is created if needed.")
+]
 Arch = Annotated[
     str | None,
-    typer.Option("--arch", metavar="ARCH", help="Compile for sm_80, sm_90 or sm_120; needs no GPU."),
+    typer.Option(
+        "--arch",
+        metavar="ARCH",
+        help="Compile for this GPU architecture, sm_80, sm_90 or sm_120; needs no GPU.",
+    ),
 ]
 
 
@@ -38,19 +44,19 @@ def export(
     layout: options.OneLayout = None,
     deterministic: options.Deterministic = False,
 ) -> None:
-    """Write a layer's kernel as files that need no tilewright.
+    """Write a layer's kernel as stand-alone files.
 
-    The winner, else the model's choice: its source with nothing left to include, a cubin for CUDA, a C
-    header with launches, buffers and the packing of the filter, a JSON of everything, and a C example
-    that checks and times it.
+    The kernel is the tuned winner, or the model's choice if there is none. Written are its source in one
+    file, a cubin for CUDA, a C header with launches, buffers and the packing of the filter, a JSON file that
+    describes it all, and a C example that checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config(config, problem)
     if problem.n == 0:
-        raise ProblemError(f"{problem}: n=0 leaves nothing to export; give a batch of 1 or more")
+        raise ProblemError(f"{problem}: a batch of 0 has nothing to export; give 1 or more")
     folder = _folder(to)
     if arch is not None and device is not None:
-        raise options.OptionError("--arch and --device: give one of them")
+        raise options.OptionError("--arch and --device: give only one of them")
     found = (
         _for_device(problem, device, given, deterministic)
         if arch is None
@@ -69,7 +75,7 @@ def export(
 def _folder(given: str) -> Path:
     """Read --to. An empty one, as of a variable that is not set, is not taken for the current folder."""
     if not given:
-        raise options.OptionError("--to '': is empty; name a folder, or . for the current one")
+        raise options.OptionError("--to '': is empty; give a folder, or . for the current one")
     to = Path(given)
     if outputs.is_stdout(to) or to.is_file():
         what = "standard output" if outputs.is_stdout(to) else "a file"

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 SUITES = ("resnet", "yolo9000")
 Records = Annotated[
     Path | None,
-    typer.Option("--records", metavar="FILE", help="Replay the trials in that file; needs no device."),
+    typer.Option("--records", metavar="FILE", help="Replay the trials in this file; needs no device."),
 ]
 Save = Annotated[
-    Path | None, typer.Option("--save", metavar="FILE", help="Write the trials used to a gzip file.")
+    Path | None,
+    typer.Option("--save", metavar="FILE", help="Write the trials that were used to a gzip file."),
 ]
 Layers = Annotated[
     list[str] | None, typer.Argument(metavar="LAYERS", help=f"Default: {' and '.join(SUITES)}.")
@@ -44,11 +45,11 @@ def model_report(
     save: Save = None,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Say how soon a search finds the best kernel.
+    """Show how quickly the search finds the best kernel.
 
-    The share of the best recorded speed after 0, 8 and 100 measurements: the search is replayed on what
-    the store has recorded. Record first, with 'tilewright tune' and a large budget (--strategy random for
-    configs that the model would not have chosen).
+    The search is replayed on recorded trials. The table shows which share of the best recorded speed it
+    reaches after 0, 8 and 100 measurements. Record trials first, by 'tilewright tune' with a large budget
+    (and --strategy random for configs that the model would not choose).
     """
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
@@ -62,7 +63,7 @@ def model_report(
     replays = [(layer.name, one) for layer in found if (one := _replay(layer, facts, known, name, seed))]
     if not replays:
         raise StoreError(
-            f"model-report: of none of these layers two right configs are recorded on {facts.name}; "
+            f"model-report: none of these layers has two correct configs recorded on {facts.name}; "
             f"{_recorded(known)}tune some first, with a larger budget"
         )
     from tilewright.search.replay import COUNTS, mean_shares
@@ -80,7 +81,7 @@ def model_report(
         "geometric_mean": {str(trials): share for trials, share in means.items()},
         "rows": [{"name": layer, **asdict(one)} for layer, one in replays],
     }
-    told = f"{count(left_out, 'layer')} left out: fewer than two right configs recorded"
+    told = f"{count(left_out, 'layer')} left out: fewer than two correct configs recorded"
     title = f"{facts.name}: share of the best recorded speed, by measurements, strategy {name}"
     emit(Table(title, head, tuple(body), (told,) if left_out else ()), document, json_file)
 
@@ -99,7 +100,9 @@ def _recorded(known: list[Record]) -> str:
     """Say of which kinds and layouts there are trials."""
     problems = [Problem.parse(text) for text in {record.problem for record in known}]
     kinds = sorted({f"{one.kind} in {one.layout_in}" for one in problems})
-    return f"there are trials of {', '.join(kinds)}: choose by --dtype and --layout, or " if kinds else ""
+    return (
+        f"there are trials of {', '.join(kinds)}: choose one with --dtype and --layout, or " if kinds else ""
+    )
 
 
 def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, seed: int) -> Replay | None:

@@ -26,8 +26,8 @@ Problems = Annotated[
     list[str],
     typer.Argument(
         metavar="LAYERS",
-        help=f"Suites ({', '.join(shapes.suites())}), layers of them (R12, resnet:R12), shape files, "
-        "or problem strings (n1c512h7w7k512r3s3p1-f32; 'tilewright --help' has the grammar).",
+        help=f"Suites ({', '.join(shapes.suites())}), single layers of them (R12, resnet:R12), files of "
+        "layers, or problem strings (n1c512h7w7k512r3s3p1-f32; see 'tilewright --help').",
     ),
 ]
 OneProblem = Annotated[
@@ -44,69 +44,79 @@ Device = Annotated[
 _DTYPES = ", ".join(NAMES).replace("q8", "q8 (-i8+requant)")
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", help=f"Replace the layers' dtype: {_DTYPES}."),
+    typer.Option("--dtype", metavar="TYPE", help=f"Use this dtype in place of the layers' own: {_DTYPES}."),
 ]
 Layout = Annotated[
     str | None,
-    typer.Option("--layout", metavar="LAYOUT", help="Replace the layers' layout: nchw, nhwc or both."),
+    typer.Option(
+        "--layout", metavar="LAYOUT", help="Use this layout in place of the layers' own: nchw, nhwc or both."
+    ),
 ]
 OneLayout = Annotated[
     str | None,
-    typer.Option("--layout", metavar="LAYOUT", help="Replace the layer's layout: nchw or nhwc."),
+    typer.Option(
+        "--layout", metavar="LAYOUT", help="Use this layout in place of the layer's own: nchw or nhwc."
+    ),
 ]
 BudgetText = Annotated[
     str | None,
     typer.Option(
         "--budget",
         metavar="BUDGET",
-        help="Spend this on each layer: 20s, 2m, 50trials or all. Seconds count everything, but the start, "
-        "the f64 references, a first trial and the winner's check are never cut short. Default: under "
-        "a minute.",
+        help="How long to search for each layer: 20s, 2m, 50trials (configs tried) or all. Seconds include "
+        "everything; start-up, the f64 references, a first trial and the check of the winner are never cut "
+        "short, so a very small budget is exceeded. Default: under a minute.",
     ),
 ]
 Resume = Annotated[
     bool,
     typer.Option(
-        "--resume", help="Go on from the file of --json: what it holds is taken over, the rest is measured."
+        "--resume", help="Continue the file given by --json: keep what it holds, and measure only the rest."
     ),
 ]
-Batch = Annotated[int | None, typer.Option("--batch", metavar="N", min=1, help="Replace the layers' batch.")]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", metavar="N", min=1, help="Use this batch size in place of the layers' own."),
+]
 Families = Annotated[
     str | None,
     typer.Option(
         "--family",
         metavar="NAMES",
-        help="Only these families of kernels: direct, or direct,gemm; plain: all but Winograd and Strassen.",
+        help="Use only these kernel families: direct, or direct,gemm; plain: all but Winograd and Strassen.",
     ),
 ]
-Again = Annotated[bool, typer.Option("--again", help="Search on, though a winner is known.")]
+Again = Annotated[bool, typer.Option("--again", help="Search again, even if a winner is known.")]
 Strategy = Annotated[
     str,
     typer.Option(
         "--strategy",
         metavar="NAME",
-        help="Try what the model likes (model), neighbours (local), random, or all.",
+        help="Which configs to try first: model (fastest as predicted), local (neighbours of good ones), "
+        "random, or all.",
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Of the random inputs and the search."),
+    typer.Option(
+        "--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the random inputs and of the search."
+    ),
 ]
 Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Only kernels that give the same bits each time.")
+    bool, typer.Option("--deterministic", help="Use only kernels that give the same bits each time.")
 ]
 ConfigText = Annotated[
     str | None,
     typer.Option(
         "--config",
         metavar="CONFIG",
-        help="This kernel: a name that 'tilewright configs' lists, or family:name=value.name=value. "
-        "Default: the winner, else the model's choice.",
+        help="Use this kernel: a name that 'tilewright configs' lists, or family:name=value.name=value. "
+        "Default: the tuned winner, or the model's choice if there is none.",
     ),
 ]
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints that alone."),
+    typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints only that."),
 ]
 MAX_LAYERS = 1000
 
@@ -121,18 +131,18 @@ def layers(
     """Resolve the layers of a command line."""
     found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch)))  # each once
     if len(found) > MAX_LAYERS:
-        raise ProblemError(f"{len(found)} layers: at most {MAX_LAYERS} at once")
+        raise ProblemError(f"{len(found)} layers were given; at most {MAX_LAYERS} at once")
     return found
 
 
 def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> shapes.Layer:
     """Resolve the one layer of a command line."""
     if layout is not None and layout not in LAYOUTS:
-        raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, for one layer")
+        raise ProblemError(f"layout {layout!r}: this command takes one layout: {' or '.join(LAYOUTS)}")
     found = layers([spec], dtype, layout)
     if len(found) != 1:
         names = ", ".join(one.name for one in found)
-        raise ProblemError(f"layer {spec!r}: stands for {len(found)} layers, want one of {names}")
+        raise ProblemError(f"layer {spec!r}: stands for {len(found)} layers; give one of {names}")
     return found[0]
 
 
@@ -157,7 +167,7 @@ def needs_kernels(runtime: Runtime, command: str) -> None:
 
 
 def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
-    """Check that every layer has something to compute, and that there is room for its arrays.
+    """Check that no batch is 0, and that the arrays of every layer fit into memory.
 
     Raises:
         ProblemError: a batch of 0, or arrays larger than the memory.
@@ -166,7 +176,7 @@ def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
 
     for one in problems:
         if one.problem.n == 0:
-            raise ProblemError(f"{one.problem}: a batch of 0 images leaves nothing to do")
+            raise ProblemError(f"{one.problem}: a batch of 0 has nothing to compute; give 1 or more")
         require_room(one.problem, runtime)
 
 
@@ -263,7 +273,7 @@ def config(text: str | None, problem: Problem) -> Config | None:
 def config_or_families(text: str | None, names: str | None, problem: Problem) -> Config | tuple[str, ...]:
     """Read --config and --family, of which one at most may be given."""
     if text is not None and names is not None:
-        raise OptionError(f"--config {text} and --family {names}: give one of them")
+        raise OptionError(f"--config {text} and --family {names}: give only one of them")
     return config(text, problem) or families(names)
 
 
@@ -276,7 +286,7 @@ def families(text: str | None) -> tuple[str, ...]:
     named = tuple(name.strip() for name in text.split(","))
     untuned = [family.name for family in pick(FAMILIES, named) if not family.tunable]
     if untuned:
-        raise OptionError(f"--family {', '.join(untuned)}: is never tuned; name one that is")
+        raise OptionError(f"--family {', '.join(untuned)}: cannot be tuned; leave it out")
     return named
 
 

@@ -26,10 +26,10 @@ def check(files: Mapping[str, Path | None]) -> bool:
     taken: dict[object, str] = {}
     for option, file in given.items():
         if is_stdout(file) and option not in TO_STDOUT:
-            raise OptionError(f"{option} -: standard output takes text alone here; name a file")
+            raise OptionError(f"{option} -: cannot be printed to standard output; name a file")
         place = "-" if is_stdout(file) else _writable(file, option)
         if place in taken and not _endless(place):
-            raise OptionError(f"{option} {file}: {taken[place]} goes there already; name another file")
+            raise OptionError(f"{option} {file}: {taken[place]} is already written there; name another file")
         taken[place] = option
     return "-" in taken
 
@@ -56,7 +56,7 @@ def to_resume(json_file: Path | None) -> Path:
         OptionError: none was named, or one that cannot be read again.
     """
     if json_file is None or not is_replaceable(json_file):
-        raise OptionError("--resume: goes on from the file that --json names; give --json FILE too")
+        raise OptionError("--resume: continues the file given by --json; give --json FILE too")
     return json_file
 
 
@@ -64,7 +64,7 @@ def way_on(json_file: Path | None) -> str:
     """Say how to go on with what was stopped, if its results went to a file."""
     if json_file is None or not is_replaceable(json_file):
         return ""
-    return "; the same command with --resume goes on"
+    return "; the same command with --resume continues"
 
 
 def keep(document: Any, json_file: Path | None) -> None:
@@ -122,7 +122,7 @@ def _writable(file: Path, option: str) -> Path:
         if file.is_dir():
             why = "is a folder; name a file"
         elif not file.parent.is_dir():
-            why = f"the folder {file.parent} does not exist"
+            why = f"the folder {file.parent} does not exist; create it first"
         elif not os.access(file if file.exists() else file.parent, os.W_OK):
             why = "no permission to write there"
         else:

@@ -23,9 +23,10 @@ def profile(
     deterministic: options.Deterministic = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Say what limits the kernel of one layer.
+    """Show what limits the kernel of one layer.
 
-    By NVIDIA's ncu where it is installed and permitted; else the model's figures, which say so.
+    The figures come from NVIDIA's ncu where it is installed and permitted, and from the model otherwise; the
+    output says which.
     """
     named = options.layer(layer, dtype, layout)
     problem = named.problem

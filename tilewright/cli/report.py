@@ -14,15 +14,18 @@ from tilewright.cli.screen import emit, wrote
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="RESULTS", help="Files of bench --json or study --json. Default: those in benchmarks/."
+        metavar="RESULTS",
+        help="Files written by bench --json or study --json. Default: those in benchmarks/.",
     ),
 ]
 Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write one page of tables and charts.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML page of tables and charts.")
 ]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables.")]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows.")]
-Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the page.")]
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables as Markdown.")
+]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV.")]
+Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the HTML page.")]
 
 
 def report(
@@ -33,9 +36,9 @@ def report(
     json_file: options.JsonFile = None,
     title: Title = "tilewright: results",
 ) -> None:
-    """Put results files together: tables, or one page of charts.
+    """Combine results files into tables or one page of charts.
 
-    The page needs no network.
+    The page is HTML and works offline.
     """
     wanted = {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}
     outputs.check(wanted)
@@ -43,7 +46,7 @@ def report(
 
     paths = files or gather.usual(Path())
     if not paths:
-        raise options.OptionError("report: no results files in benchmarks/ here; name some")
+        raise options.OptionError("report: there are no results files in benchmarks/ here; name some")
     found = gather.gather(paths)
     texts: dict[str, Callable[[], str]] = {
         "--html": lambda: gather.html(title, found),

@@ -29,9 +29,10 @@ def run(
     seed: options.Seed = 0,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Check the kernel of one layer, and time it.
+    """Check and time the kernel of one layer.
 
-    It is the winner, else the model's choice, or what --config or --family names.
+    The kernel is the tuned winner, or the model's choice if there is none, or the one that --config or
+    --family names.
     """
     named = options.layer(layer, dtype, layout)
     problem = named.problem

@@ -69,13 +69,13 @@ def wrote(*files: Path | None) -> None:
 
 
 def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
-    """Say which layers take long to check, where some do."""
+    """Warn of layers whose f64 references take long to compute."""
     rate = _GPU_F64 if runtime.device.is_gpu else _CPU_F64
     slow = {one.name: one.problem.flops for one in layers if 2 * one.problem.flops / rate > _LONG_S}
     if slow:
         size, minutes = f"{sum(slow.values()) / 1e9:,.0f} GFLOP", round(2 * sum(slow.values()) / rate / 60)
-        long = f"may take {count(max(minutes, 1), 'minute')} here; Ctrl-C ends it"
-        remark(f"checking {', '.join(slow)} first in f64, {size}, {long}")
+        long = f"may take {count(max(minutes, 1), 'minute')}; Ctrl-C stops it"
+        remark(f"computing f64 references of {', '.join(slow)} first: {size}, {long}")
 
 
 class Progress:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.tuning.events import Event, TuneResult
 
 
-NOISY = "known already, but from a busy machine; --again measures it anew and searches on"
+NOISY = "known already, but timed on a busy machine; --again measures and searches again"
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Winner:
         record: the fastest right kernel of those that were searched.
         trials: new ones that were tried.
         seconds: what that took; 0 where the store had the winner and nothing was searched.
-        note: what became of the search: what is in the store now.
+        note: how the search went, and which winner the store holds now.
         stopped: why the search ended.
     """
 
     record: Record
     trials: int = 0
     seconds: float = 0.0
-    note: str = "known already; --again searches on"
+    note: str = "known already; --again searches further"
     stopped: str = ""
 
 
@@ -98,8 +98,8 @@ class Search:
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
         if self.budget and result.seconds > self.budget.seconds:
             tried_s, compared_s = result.searched_s - result.ready_s, result.seconds - result.searched_s
-            said += f": {result.ready_s:.1f} to start and to compute references"
-            said += f", {tried_s:.1f} to compile and try, {compared_s:.1f} to compare and check finalists"
+            said += f": {result.ready_s:.1f} s to start and compute references"
+            said += f", {tried_s:.1f} s to compile and try, {compared_s:.1f} s to compare and check finalists"
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", none better than the known winner"
@@ -116,7 +116,7 @@ class Search:
         from tilewright.tuning.events import Comparing, Tried
 
         if isinstance(event, Tried):
-            best = f"best {time_text(event.best_us)} us" if event.best_us else "nothing right yet"
+            best = f"best {time_text(event.best_us)} us" if event.best_us else "none correct yet"
             self.progress.now(f"{name}: {event.trials} tried, {best}", event.share * self.share)
         elif isinstance(event, Comparing):
             self.progress.now(f"{name}: comparing {count(len(event.configs), 'finalist')}", self.share)

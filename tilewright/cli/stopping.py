@@ -22,9 +22,9 @@ import typer
 
 from tilewright.cli import outputs
 
-LAYERS = "stopped: {done} of {all} done, every trial so far is kept"
-AGAIN = "; run it again to go on"
-STOPPED = "stopped before the end; nothing that was stored is lost"
+LAYERS = "stopped: {done} of {all} done; all trials so far are kept"
+AGAIN = "; run the same command again to continue"
+STOPPED = "stopped before the end; what was stored is kept"
 PATIENCE_S = 2.0  # until the second thread takes over, where no signal is heard
 LOST_S = 5.0  # and where one was, but nobody caught what it raised
 

@@ -27,25 +27,30 @@ Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="csg, diannao, im2col-gemm, lenet or toy-cnn.", show_default=False),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Smaller layers: each study under 2 minutes on a CPU.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Use smaller layers: each study takes under 2 minutes on a CPU.")
+]
 Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page of charts; - prints it.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with charts; - prints it.")
 ]
 Markdown = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables; - prints them alone.")
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", help="Write the tables as Markdown; - prints only them."),
 ]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Plot a ladder: a .svg, .png or .pdf file.")
+    Path | None, typer.Option("--plot", metavar="FILE", help="Plot the ladder to a .svg, .png or .pdf file.")
 ]
 Budget = Annotated[
     str | None,
     typer.Option(
-        "--budget", metavar="BUDGET", help="First tune what has no fixed config: 20s for each layer, say."
+        "--budget",
+        metavar="BUDGET",
+        help="First tune each layer that has no fixed config, for this long: 20s, say.",
     ),
 ]
 Part = Annotated[
     list[str] | None,
-    typer.Option("--part", metavar="N", help="Run this part alone, counted from 1; or some: 1,3."),
+    typer.Option("--part", metavar="N", help="Run only this part, counted from 1; or several: 1,3."),
 ]
 
 
@@ -61,9 +66,9 @@ def study(
     html: Html = None,
     plot: Plot = None,
 ) -> None:
-    """Repeat the experiments of a source beside what it published.
+    """Repeat the experiments of a publication beside its figures.
 
-    Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume goes on from them.
+    Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume continues.
     """
     from tilewright.report.plot import drawable
     from tilewright.studies import engine
@@ -121,7 +126,7 @@ def _numbers(given: list[str] | None) -> list[int]:
     """Read --part: numbers, with commas between them."""
     texts = [text.strip() for several in given or () for text in several.split(",")]
     if wrong := [text for text in texts if not text.isdecimal()]:
-        raise options.OptionError(f"--part {wrong[0]!r}: must be the number of a part, or some: 1,3")
+        raise options.OptionError(f"--part {wrong[0]!r}: must be the number of a part, or several: 1,3")
     return [int(text) for text in texts]
 
 
@@ -155,7 +160,7 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     if (plot := files["--plot"]) is not None and any(part.kind in LADDERS for part in result.parts):
         draw_study(result, plot)
     elif plot is not None:
-        remark("no plot: no part with a ladder is done")
+        remark("no plot: no part that has a ladder is done")
     if not quiet:
         print(heading(result))
     wrote(*files.values())

@@ -40,10 +40,10 @@ def tune(
     again: options.Again = False,
     json_file: options.JsonFile = None,
 ) -> None:
-    """Find the fastest right kernel of each layer.
+    """Search for the fastest correct kernel of each layer.
 
-    The winner is remembered. A layer that has one is not tuned again (--again searches on). Ctrl-C keeps
-    every trial so far.
+    The winner is stored, and used from then on. A layer with a known winner is not tuned again, unless
+    --again is given. Ctrl-C keeps all trials so far.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, strategy = options.budget(budget), options.strategy(strategy)

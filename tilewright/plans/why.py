@@ -1,4 +1,4 @@
-"""Why a plan has the config it has: values to decide by, and the one place that puts them into words."""
+"""Why a plan has its config: the reasons as values, and the one place that puts them into words."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tilewright.problem import Problem
 
 
 class Origin(StrEnum):
-    """Where a config comes from, in the words that users read and results files hold: change none."""
+    """Where a config comes from. Users read these words and results files hold them: do not change them."""
 
-    UNSAID = ""  # nothing to choose, or whoever made the plan knows
+    UNSAID = ""  # there was nothing to choose, or the maker of the plan knows
     STORED = "the stored winner"
     SHIPPED = "shipped"
     IMPORTED = "imported"
@@ -30,10 +30,11 @@ FROM_ELSEWHERE = (Origin.SHIPPED, Origin.IMPORTED, Origin.OLDER, Origin.KIN)
 
 @dataclass(frozen=True)
 class Missed:
-    """A winner that could not be used, and the error that said so.
+    """A winner that could not be used, and why.
 
     Attributes:
-        no_room: there was too little memory, and there may be enough at the plan's next use.
+        no_room: there was too little memory; there may be enough at the plan's next use.
+        error: the error's text.
     """
 
     config: Config
@@ -43,14 +44,14 @@ class Missed:
 
 @dataclass(frozen=True)
 class Why:
-    """Why a config was taken.
+    """Why a config was chosen.
 
     Attributes:
         origin: where it comes from.
-        verified: whether its answer was checked here, or whoever named it answers for it. A check takes
-            seconds, since the reference is slow.
+        verified: whether its answer was checked on this device, or the user named it. A check takes seconds,
+            because the reference is slow.
         passed: why other families could not be used.
-        missed: the winner whose place it takes.
+        missed: the winner that it replaces.
         remark: what else a user should know.
     """
 
@@ -61,12 +62,12 @@ class Why:
     remark: str = ""
 
     def note(self, problem: Problem) -> str:
-        """Say what a user should know of the choice in one line; empty where the stored winner runs."""
+        """Return what a user should know about the choice, in one line; empty if the stored winner runs."""
         advice = f"run `tilewright tune {problem}`" if self.origin is Origin.UNTUNED else ""
         return "; ".join(filter(None, (self._whence(), advice, self._instead_of(), self.remark)))
 
     def told(self, problem: Problem) -> str:
-        """Say it where the stored winner is named too."""
+        """Return the note; if it is empty, where the config comes from."""
         return self.note(problem) or self.origin.value or "nothing to choose from"
 
     def _whence(self) -> str:
@@ -79,7 +80,7 @@ class Why:
     def _instead_of(self) -> str:
         if self.missed is None:
             return ""
-        why = "has no room now" if self.missed.no_room else "cannot be used"
+        why = "does not fit into memory now" if self.missed.no_room else "cannot be used"
         return f"the winner {self.missed.config} {why}: {self.missed.error}"
 
 

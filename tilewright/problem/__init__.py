@@ -45,28 +45,35 @@ class Operand:
 class Problem:
     """One layer: y = pool(act(alpha * conv + beta * z + bias)), conv[n,k,p,q] = sum of x * w over c,r,s.
 
-    Sizes are counts of elements. ``c`` and ``k`` count all groups together, so the filter is
-    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right). ``dtype`` is that of x and w:
+    Sizes count elements. ``c`` and ``k`` count the channels of all groups, so the filter has the shape
+    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right). ``dtype`` is the dtype of x and w:
 
-    - f64, f32, f16, bf16: y, the bias and z have it too. i8: they are i32, as its sums are.
-    - f8 is e4m3 (float8_e4m3fn), summed in f32; y, the bias and z are f16.
-    - q8, written ``-i8…+requant``: y is i8, clamp(round(scale[k] * (f32) v), -128, 127) of what i8 alone
-      would give, v; ``scale`` are K f32, the product is rounded to f32, then to the nearest even integer.
+    - f64, f32, f16, bf16: y, the bias and z have the same dtype.
+    - i8: sums are i32, and so are y, the bias and z.
+    - f8 is e4m3 (float8_e4m3fn): sums are f32; y, the bias and z are f16.
+    - q8, written ``-i8…+requant`` in a problem string: the i8 layer with its i32 result v requantised to i8,
+      y = clamp(round(scale[k] * (f32) v), -128, 127). ``scale`` holds K numbers of f32. The product is
+      rounded to f32, then to the nearest integer (ties to even).
 
     ``math`` says how f32 tensors are multiplied:
 
-    - strict: every product and every sum in f32.
-    - tf32, written ``-tf32``: x and w are rounded to tf32 (11 bits) first.
-    - accurate, written ``-accurate``: on tensor cores, each number as the sum of two of 11 bits, three
-      products of these, sums promoted to f32 every 8 to 32 products: an error no larger than that of f32
-      sums, one product after the other. Two of tf32 have the range of f32, but denormals of x and w may
-      count as 0, numbers above 3.401e38 as infinity, and what overflows may be NaN. Two of f16 have less
-      and are guarded: where a number of x is not finite, or is not 0 and below 2^-39 of the largest, or more
-      than 1 + 1/4096 of all are below 2^-28, y is computed in strict f32, on the device in the same run; so
-      are output channels (64 at a time) whose w is like that. Never chosen where it is not asked for.
+    - strict: every product and every sum is f32.
+    - tf32, written ``-tf32``: x and w are first rounded to tf32 (11 significant bits).
+    - accurate, written ``-accurate``: on tensor cores. Each number is split into two parts of 11 bits, three
+      products of the parts stand for one, and partial sums are added in f32 every 8 to 32 products. The error
+      is no larger than that of plain f32 sums, added one product after the other. The parts are tf32 or f16:
+
+      - tf32 parts have the range of f32, but denormals of x and w may count as 0, numbers above 3.401e38 may
+        count as infinity, and a sum that overflows may be NaN.
+      - f16 parts have a smaller range, so every run is guarded: y is recomputed in strict f32, on the device
+        and in the same run, if x holds a number that is not finite, or one that is not 0 and below 2^-39 of
+        the largest, or if more than 1 + 1/4096 of all its numbers are below 2^-28 of it. Output channels
+        whose filter is like that are recomputed too, 64 at a time.
+
+      It is never chosen unless you ask for it.
 
     Raises:
-        ProblemError: if a size is out of range or the output would be empty.
+        ProblemError: a size is out of range, words contradict each other, or the output would be empty.
 
     Example:
         >>> Problem.parse("n1c64h56w56k128r3s3p1u2-f32").q
@@ -113,17 +120,17 @@ class Problem:
 
     @property
     def y_p(self) -> int:
-        """Height of y, behind any pool."""
+        """Height of y, after any pool."""
         return self.epilogue.pool.out(self.p) if self.epilogue.pool else self.p
 
     @property
     def y_q(self) -> int:
-        """Width of y, behind any pool."""
+        """Width of y, after any pool."""
         return self.epilogue.pool.out(self.q) if self.epilogue.pool else self.q
 
     @property
     def stored(self) -> str:
-        """Dtype of the arrays x and w."""
+        """Dtype in which x and w are stored."""
         return KINDS[self.dtype].stored
 
     @property
@@ -143,17 +150,17 @@ class Problem:
 
     @property
     def requantised(self) -> bool:
-        """Whether sums of i8 become i8, by a scale for each output channel."""
+        """Whether the i32 sums of i8 are scaled back to i8, with one scale for each output channel."""
         return self.dtype == "q8"
 
     @property
     def kind(self) -> str:
-        """The dtype, or where it is not strict the math, as the problem string has it: one of NAMES."""
+        """The dtype as NAMES has it; for tf32 and accurate, the math instead."""
         return self.dtype if self.math == "strict" else self.math
 
     @property
     def plain(self) -> Problem:
-        """The same layer of the same numbers in a dtype of DTYPES, strict, not requantised."""
+        """The same layer in a dtype of DTYPES that holds the same numbers, strict, not requantised."""
         return replace(self, dtype=KINDS[self.dtype].plain, math="strict")
 
     @property
@@ -188,7 +195,7 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Multiplies and adds of the convolution itself, padding counted as work."""
+        """Multiplies and adds of the convolution itself; products with padding count."""
         return 2 * self.n * self.k * self.p * self.q * self.cg * self.r * self.s
 
     @property
@@ -218,12 +225,12 @@ class Problem:
 
     @property
     def z_bytes(self) -> int:
-        """Bytes that a residual z has, or would have."""
+        """Size in bytes of the residual z, whether the layer has one or not."""
         return self.z_elements * DTYPE_BYTES[self.dtype_added]
 
     @property
     def operands(self) -> dict[str, Operand]:
-        """The tensors that this layer has, by name: x, w, those of bias, z and scale that it reads, and y."""
+        """The tensors of this layer, by name: x, w, then bias, z and scale where it has them, and y."""
         added = self.dtype_added
         found = [Operand("x", self.x_shape, self.stored), Operand("w", self.w_shape, self.stored)]
         found += [Operand("bias", (self.k,), added)] * self.epilogue.bias
@@ -234,16 +241,16 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """Bytes of every input and of the output, each once."""
+        """Size in bytes of all inputs and the output together."""
         return sum(operand.nbytes for operand in self.operands.values())
 
     def with_dtype(self, name: str) -> Problem:
-        """Return the same layer in another dtype or math; its epilogue has the numbers of its text."""
+        """Return the same layer in another dtype or math (a name of NAMES)."""
         epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
         return replace(self, dtype=name, math="strict", epilogue=epilogue)
 
     def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
-        """Return the same layer with other layouts (the output's defaults to the input's)."""
+        """Return the same layer in other layouts; the output's defaults to the input's."""
         return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
 
     def __str__(self) -> str:
@@ -257,7 +264,7 @@ class Problem:
             text: a string of the grammar ``tilewright.problem.GRAMMAR``.
 
         Raises:
-            ProblemError: names the part that could not be read.
+            ProblemError: the text is malformed; the error names the part.
         """
         return cls(**read(text))  # type: ignore[arg-type]
 
@@ -281,8 +288,9 @@ def _check_sizes(p: Problem) -> None:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
     if p.p < 1 or p.q < 1:
         span_h, span_w = p.dilation[0] * (p.r - 1) + 1, p.dilation[1] * (p.s - 1) + 1
+        spread = " with its dilation" if p.dilation != (1, 1) else ""
         raise ProblemError(
-            f"the filter spans {span_h}x{span_w} but the padded input is "
+            f"the filter spans {span_h}x{span_w}{spread} but the padded input is only "
             f"{p.h + p.pad[0] + p.pad[1]}x{p.w + p.pad[2] + p.pad[3]}: the output would be empty"
         )
 
@@ -299,11 +307,11 @@ def _check_names(p: Problem) -> None:
     if not isinstance(p.epilogue, Epilogue):
         raise ProblemError(f"epilogue={shown(p.epilogue)}: must be an Epilogue, e.g. Epilogue(bias=True)")
     if p.y_p < 1 or p.y_q < 1:
-        raise ProblemError(f"+{p.epilogue.pool}: larger than the {p.p}x{p.q} image: no window fits")
+        raise ProblemError(f"+{p.epilogue.pool}: no window fits into the convolution's {p.p}x{p.q} output")
     if p.math != "strict" and p.dtype != "f32":
-        raise ProblemError(f"math={p.math}: is made of f32 tensors, not {p.dtype}")
+        raise ProblemError(f"math={p.math!r} needs dtype f32, got {p.dtype}")
     if p.whole and not p.epilogue.whole:
-        raise ProblemError(f"{p.epilogue}: sums of i8 stay whole numbers: bias, add, relu, maxpool alone")
+        raise ProblemError(f"{p.epilogue}: i8 layers accept only bias, add (no factor), relu and maxpool")
 
 
 def _pair(values: tuple[int, int]) -> str:

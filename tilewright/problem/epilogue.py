@@ -1,6 +1,6 @@
-"""What follows the sum, fused into its kernel: y = pool(act(alpha * conv + beta * z + bias)).
+"""What a kernel does to its sums before it stores them: y = pool(act(alpha * conv + beta * z + bias)).
 
-Its text is a row of words, each behind a ``+`` of the problem string and in this order:
+In a problem string each step is a word with a ``+`` before it, in this order:
 ``alpha0.5``, ``bias``, ``add`` (or ``add0.5``), an activation, a pool.
 """
 
@@ -34,10 +34,10 @@ _COUNTS = dict(alpha=(1,), bias=(0,), add=(0, 1), relu=(0,), leaky=(0, 1), silu=
 
 @dataclass(frozen=True)
 class Pool:
-    """A window that slides over the output and keeps its largest value, or its mean.
+    """A max or average pool.
 
-    A pad is no value: a window counts only what lies in the image. The last rows and columns that
-    fill no window are dropped.
+    Padding holds no values: a window looks only at what lies in the image. Rows and columns at the end
+    that do not fill a window are dropped.
     """
 
     kind: str
@@ -49,9 +49,9 @@ class Pool:
         whole = all(type(value) is int for value in (self.size, self.stride, self.pad))
         in_range = whole and 1 <= self.size <= MAX_POOL and 1 <= self.stride <= MAX_POOL and self.pad >= 0
         if self.kind not in POOLS or not in_range:
-            raise ProblemError(f"{self}: a pool is max or avg, its size and stride from 1 to {MAX_POOL}")
+            raise ProblemError(f"{self}: must be a max or avg pool, size and stride from 1 to {MAX_POOL}")
         if self.pad and (self.kind != "max" or self.pad > self.size // 2):
-            raise ProblemError(f"{self}: only a maximum is padded, by half its size at most")
+            raise ProblemError(f"{self}: only max pools can be padded, by at most half their size")
 
     def out(self, extent: int) -> int:
         """Windows along one side of an image of ``extent`` values."""
@@ -64,16 +64,16 @@ class Pool:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done to the sum.
+    """What is done to the convolution's sum: scale, bias, residual, activation, pool.
 
-    A Problem takes its numbers ``rounded`` to f32, unless its dtype is f64: no kernel rounds them otherwise.
+    A Problem rounds the numbers in it to f32, unless its dtype is f64.
 
     Attributes:
-        alpha: factor of the sum.
-        bias: whether one number for each output channel is added.
-        beta: factor of the residual z, of the shape of the sum; 0: there is none.
-        act: "", "relu", "leaky" (slope ``low``), "silu", "clamp" (from ``low`` to ``high``).
-        pool: None: no pool.
+        alpha: factor of the convolution.
+        bias: whether a bias, one number for each output channel, is added.
+        beta: factor of the residual z, which has the shape of the convolution; 0: there is no z.
+        act: "" (none), "relu", "leaky" (slope ``low``), "silu" or "clamp" (to ``low`` … ``high``).
+        pool: the pool; None: there is none.
 
     Example:
         >>> str(Epilogue.parse(["bias", "relu", "maxpool2"]))
@@ -94,11 +94,14 @@ class Epilogue:
         if self.act not in ACTIVATIONS:
             raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(ACTIVATIONS[1:])}")
         if self.act == "clamp" and self.low > self.high:
-            raise ProblemError(f"clamp{_text64(self.low)}:{_text64(self.high)}: low is above high")
+            raise ProblemError(f"clamp{_text64(self.low)}:{_text64(self.high)}: low is above high; swap them")
         if self.act != "clamp" and (self.high or (self.low and self.act != "leaky")):
-            raise ProblemError(f"{self.act or 'no activation'}: takes no low={self.low}, high={self.high}")
+            raise ProblemError(
+                f"low={self.low}, high={self.high}: do not fit act={self.act!r}; "
+                "clamp takes both, leaky takes low, the others neither"
+            )
         if self.alpha == 0.0:
-            raise ProblemError("alpha=0: leaves nothing of the sum")
+            raise ProblemError("alpha=0: would discard the convolution; use a factor that is not 0")
 
     def __bool__(self) -> bool:
         return self != NOTHING
@@ -110,13 +113,13 @@ class Epilogue:
 
     @property
     def whole(self) -> bool:
-        """Whether whole numbers stay whole: all that sums of i8 can take."""
+        """Whether integers stay integers, as i8 layers require."""
         mean = self.pool is not None and self.pool.kind == "avg"
         return self.alpha == 1.0 and self.beta in (0.0, 1.0) and self.act in ("", "relu") and not mean
 
     @property
     def exact(self) -> bool:
-        """Whether small integers stay exact in it: then answers are compared bit by bit."""
+        """Whether results on small integers are exact, so that answers can be compared bit by bit."""
         powers = all(math.frexp(f)[0] in (0.0, 0.5, -0.5) for f in (self.alpha, self.beta))
         if self.pool is not None and self.pool.kind == "avg":  # a sum of what the activation gave
             whole = self.act in ("", "relu", "clamp") and self.low.is_integer() and self.high.is_integer()
@@ -124,7 +127,7 @@ class Epilogue:
         return powers and self.act != "silu"
 
     def rounded(self) -> Epilogue:
-        """Return it with the numbers of f32.
+        """Return it with its numbers rounded to f32.
 
         Raises:
             ProblemError: a factor is 0 in f32.
@@ -132,7 +135,7 @@ class Epilogue:
         near = {name: _f32(getattr(self, name)) for name in NUMBERS}
         if self.add and near["beta"] == 0.0:
             beta = _text64(self.beta)
-            raise ProblemError(f"+add{beta}: a factor of 0 in f32: beta={beta}: leaves nothing of z")
+            raise ProblemError(f"+add{beta}: beta={beta} is 0 in f32; use a larger one, or leave z out")
         return replace(self, **near)  # type: ignore[arg-type]
 
     def defines(self, dtype: str) -> dict[str, int]:
@@ -151,7 +154,7 @@ class Epilogue:
         return self.text("f64")
 
     def text(self, dtype: str) -> str:
-        """Return its words, the numbers as the shortest decimals that are these of f64, or else of f32."""
+        """Return its words, with the shortest decimals that give the same numbers in f64 (or else f32)."""
         write = _text64 if dtype == "f64" else _text32
         words = [f"alpha{write(self.alpha)}"] if self.alpha != 1.0 else []
         words += ["bias"] if self.bias else []
@@ -167,7 +170,7 @@ class Epilogue:
         """Read the words of a problem string, without their ``+``.
 
         Raises:
-            ProblemError: names the word that cannot be read, or that is out of order.
+            ProblemError: a word is unknown, malformed or out of order; the error names it.
         """
         values: dict[str, object] = {}
         last = -1
@@ -184,11 +187,11 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
     match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
     if match is None and _is_infinite(word):
-        raise ProblemError(f"+{_shown(word)}: takes a finite number")
+        raise ProblemError(f"+{_shown(word)}: needs a finite number")
     if match is None:
         known = ", ".join([*_COUNTS, "maxpool", "avgpool", "requant (of i8)"])
-        hint = "; the dtype and the layout stand before the first +" if "-" in word else ""
-        raise ProblemError(f"+{_shown(word)}: no such epilogue{hint}; known are {known}")
+        hint = " (the dtype and layout come before the first +)" if "-" in word else ""
+        raise ProblemError(f"+{_shown(word)}: unknown word{hint}; known are {known}")
     if match["pool"]:
         size = int(match["size"])
         return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}
@@ -204,7 +207,7 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
         return 1, {"bias": True}
     value = _finite(name, float(a)) if a is not None else 1.0
     if value == 0.0:
-        raise ProblemError(f"+{_shown(word)}: a factor of 0 leaves nothing; leave the word out")
+        raise ProblemError(f"+{_shown(word)}: the factor must not be 0")
     return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
 
 

@@ -11,7 +11,7 @@ from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
 
 REQUANT = "requant"
 
-# [] may be left out; sizes in any order, then -words, then +words in this order.
+# Parts in [] are optional. Sizes in any order, then -words, then +words in this order.
 GRAMMAR = f"""\
   [n<batch>] c<in channels> h<height> [w<width>] k<out channels>
   r<filter height> [s<filter width>] [u<stride>[x<stride w>]]
@@ -20,7 +20,7 @@ GRAMMAR = f"""\
   -f64 -f32 -tf32 -accurate -f16 -bf16 -f8 -i8
   -nchw -nhwc -nchw2nhwc -nhwc2nchw
 {WORDS}
-  +requant, last, of -i8"""
+  +requant (i8 only, and last)"""
 EXAMPLE = "n1c64h56w56k128r3s3p1u2-f32-nhwc+bias+relu"
 _HINT = f"write it like {EXAMPLE}; 'tilewright --help' has the grammar"
 
@@ -40,11 +40,11 @@ def read(text: str) -> dict[str, object]:
     values = _parse_sizes(text, sizes) | _parse_names(text, names)
     if words[-1:] == [REQUANT]:
         if values.get("dtype") not in ("i8", "q8"):
-            raise _bad(text, "+" + REQUANT, "sums of i8 alone are requantised")
+            raise _bad(text, "+" + REQUANT, "it needs -i8")
         words.pop()
         values["dtype"] = "q8"
     if REQUANT in words:
-        raise _bad(text, "+" + REQUANT, "must come last, and once")
+        raise _bad(text, "+" + REQUANT, "it must be the last word, and stand once")
     try:
         epilogue = Epilogue.parse(words)
     except ProblemError as error:
@@ -60,11 +60,11 @@ def _parse_sizes(text: str, sizes: str) -> dict[str, object]:
             break
         letter, end = match[1], match.end()
         if letter not in "nchwkrspudg" or letter in found:
-            why = "given twice" if letter in found else "no such size"
+            why = "given twice" if letter in found else "unknown letter: sizes are n c h w k r s u p d g"
             raise _bad(text, match[0], why)
         found[letter] = _numbers(text, letter, match[2])
     if end != len(sizes) or not sizes:
-        raise _bad(text, sizes[end:] or text, "expected a letter and a number here")
+        raise _bad(text, sizes[end:] or text, "expected a letter and a number, such as c64")
     missing = [name for name in "chkr" if name not in found]
     if missing:
         raise _bad(text, sizes, f"missing {', '.join(missing)}")
@@ -92,7 +92,7 @@ def _numbers(text: str, letter: str, digits: str) -> list[int]:
 def _number(letter: str, digits: str) -> int:
     if len(digits) > 9:
         given = digits if len(digits) <= 40 else digits[:37] + "..."
-        raise ProblemError(f"{letter}={given}: must be an integer of at most {MAX_EXTENT}")
+        raise ProblemError(f"{letter}={given}: must be an integer no larger than {MAX_EXTENT}")
     return int(digits)
 
 

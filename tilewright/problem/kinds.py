@@ -1,4 +1,4 @@
-"""What a layer is made of: dtypes of its arrays, and how f32 is multiplied."""
+"""Dtypes of a layer's arrays, layouts, and how f32 is multiplied."""
 
 from __future__ import annotations
 

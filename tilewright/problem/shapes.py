@@ -52,8 +52,7 @@ def load(
         batch: replaces the batch of every problem, and the names say so: ``R12 n16``.
 
     Raises:
-        ProblemError: names the spec that could not be resolved, and what is known; or the layer that
-            cannot be as it was wanted.
+        ProblemError: a spec is unknown, or a layer cannot have the dtype, layout or batch asked for.
 
     Example:
         >>> [layer.name for layer in load(["resnet:R2", "R12"])]
@@ -67,7 +66,7 @@ def load(
 
 
 def resolve(spec: str) -> list[Layer]:
-    """The layers that one spec stands for; a plain problem is its own name."""
+    """Return the layers of one spec; a layer given by its problem string is named by it."""
     spec = spec.strip()
     if len(spec) > MAX_SPEC:
         raise ProblemError(f"layer {spec[:40] + '…'!r}: longer than {MAX_SPEC} characters")
@@ -104,7 +103,7 @@ def read_file(path: Path) -> list[Layer]:
             continue
         where = f"shape file {path}, line {number}"
         if len(line) != 2:
-            raise ProblemError(f"{where}: want 'NAME problem-string', got {raw.strip()[:80]!r}")
+            raise ProblemError(f"{where}: expected 'NAME problem-string', got {raw.strip()[:80]!r}")
         if any(layer.name == line[0] for layer in layers):
             raise ProblemError(f"{where}: the name {line[0]!r} is given twice")
         try:
@@ -112,7 +111,7 @@ def read_file(path: Path) -> list[Layer]:
         except ProblemError as error:
             raise ProblemError(f"{where}: {error}") from None
     if not layers:
-        raise ProblemError(f"shape file {path}: holds no layers; want lines of 'NAME problem-string'")
+        raise ProblemError(f"shape file {path}: holds no layers; expected lines of 'NAME problem-string'")
     return layers
 
 
@@ -134,7 +133,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ProblemError(f"shape file {path}: not a text file; want lines of 'NAME problem-string'")
+        raise ProblemError(f"shape file {path}: not a text file; expected lines of 'NAME problem-string'")
     return text
 
 
@@ -143,7 +142,7 @@ def _one_of(suite: str, name: str) -> list[Layer]:
     found = [layer for layer in layers if layer.name == name]
     if not found:
         names = ", ".join(layer.name for layer in layers)
-        raise ProblemError(f"layer {name!r}: suite {suite} has {names}")
+        raise ProblemError(f"layer {name!r}: suite {suite} has no such layer; it has {names}")
     return found
 
 
@@ -163,14 +162,14 @@ def _unknown(spec: str) -> ProblemError:
     lower = spec.lower() if _SIZES_LIKE.match(spec.lower()) else ""
     close = _close(spec, 1.0) or lower
     if "," in spec:
-        hint = "put spaces between layers"
+        hint = "separate layers with spaces, not commas"
     elif siblings := "" if close else _siblings(spec):
         hint = siblings
     elif close := close or _close(spec, 0.6):
         hint = f"did you mean {close}?"
     else:
         hint = f"suites are {', '.join(suites())}; a problem string looks like n1c64h56w56k64r3s3p1-f32"
-    return ProblemError(f"layer {spec!r}: no suite, layer, file or problem string; {hint}")
+    return ProblemError(f"layer {spec!r}: not a suite, layer, shape file or problem string; {hint}")
 
 
 def _siblings(spec: str) -> str:

@@ -1,1 +1,1 @@
-"""Results to people: terminal tables, Markdown, JSON, SVG plots, the tables of the README."""
+"""Results to people: terminal tables, Markdown, JSON, SVG plots, the tables of README.md and docs/."""

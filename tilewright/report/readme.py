@@ -1,9 +1,13 @@
-"""The tables of the README, made from committed results: never edited by hand.
+"""The tables of README.md and docs/*.md, made from committed results: never edited by hand.
 
-Between ``<!-- table: cpu/resnet-f32 -->`` and ``<!-- end -->`` stands a short table of
-``benchmarks/cpu/resnet-f32.json``; between ``<!-- summary: h100 -->`` and ``<!-- end -->`` one line
-for each results file of ``benchmarks/h100``. The long tables, with every peer, go to ``TABLES.md`` beside
-the files.
+What stands between one of these markers and ``<!-- end -->`` is made anew:
+
+- ``<!-- table: cpu/resnet-f32 -->``: a short table of ``benchmarks/cpu/resnet-f32.json``;
+- ``<!-- summary: h100 -->``: one line for each results file of ``benchmarks/h100``, or of several folders;
+- ``<!-- headline: h100/resnet-f32, cpu/resnet-f32 -->``: one line for each of these files, with its layers
+  of the lowest and the highest ratio.
+
+The long tables, with every peer, go to ``TABLES.md`` beside the results files.
 """
 
 from __future__ import annotations
@@ -12,11 +16,29 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tilewright.bench.rows import BenchRow
 from tilewright.errors import StoreError
+from tilewright.problem import Problem
 from tilewright.report.results import Results, geometric_mean, load
-from tilewright.report.table import Table, markdown, ratio_text, results_table, short_table
+from tilewright.report.table import (
+    NONE,
+    Table,
+    markdown,
+    ran_peers,
+    ratio_text,
+    results_table,
+    short_table,
+    time_text,
+)
 
-_MARKED = re.compile(r"(<!-- (table|summary): ([a-z0-9_/.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARKED = re.compile(
+    r"(<!-- (table|summary|headline): ([a-z0-9_/.-]+(?:, [a-z0-9_/.-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL
+)
+
+
+def documents(root: Path) -> list[Path]:
+    """Return the documents of a checkout that may have such tables."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 
 
 def with_tables(text: str, benchmarks: Path) -> str:
@@ -27,13 +49,15 @@ def with_tables(text: str, benchmarks: Path) -> str:
     Raises:
         StoreError: a results file is malformed, or a marker names a path outside ``benchmarks``.
     """
-    make = {"table": _table, "summary": _summary}
+    make = {"table": _table, "summary": _summary, "headline": _headline}
     return _MARKED.sub(lambda match: match[1] + make[match[2]](match[3], benchmarks) + match[4], text)
 
 
-def update(document: Path, benchmarks: Path) -> bool:
-    """Rewrite a document's tables, and the long ones beside the results; say whether anything changed."""
-    changed = _rewrite(document, with_tables(document.read_text(encoding="utf-8"), benchmarks))
+def update(texts: Iterable[Path], benchmarks: Path) -> bool:
+    """Rewrite the tables of documents, and the long ones beside the results; say whether anything changed."""
+    changed = False
+    for document in texts:
+        changed |= _rewrite(document, with_tables(document.read_text(encoding="utf-8"), benchmarks))
     for folder in sorted({path.parent for path in benchmarks.glob("*/*.json")}):
         changed |= _rewrite(folder / "TABLES.md", long_tables(sorted(folder.glob("*.json"))))
     return changed
@@ -65,10 +89,40 @@ def _table(name: str, benchmarks: Path) -> str:
     return markdown(short_table(load(path))) + "\n"
 
 
-def _summary(name: str, benchmarks: Path) -> str:
-    paths = sorted(_path(name, benchmarks).glob("*.json"))
+def _summary(names: str, benchmarks: Path) -> str:
+    folders = names.split(", ")
+    paths = [path for name in folders for path in sorted(_path(name, benchmarks).glob("*.json"))]
     head = ("results", "rows", "peer / ours, geometric mean", "lowest", "floor / ours, geometric mean")
-    return markdown(Table("", head, tuple(_line(path.stem, load(path)) for path in paths))) + "\n"
+    named = [(path.parent.name + "/" if len(folders) > 1 else "") + path.stem for path in paths]
+    body = tuple(_line(name, load(path)) for name, path in zip(named, paths, strict=True))
+    return markdown(Table("", head, body)) + "\n"
+
+
+def _headline(names: str, benchmarks: Path) -> str:
+    head = ("device", "layers", "peers timed", "fastest peer / ours, geometric mean", "lowest", "highest")
+    body = [_told(name, load(_path(name + ".json", benchmarks))) for name in names.split(", ")]
+    return markdown(Table("", head, tuple(body), words=True)) + "\n"
+
+
+def _told(name: str, results: Results) -> tuple[str, ...]:
+    """A line of the headline: a results file of layers of one kind."""
+    problems = [Problem.parse(row.problem) for row in results.rows]
+    suite, kind = name.rpartition("/")[2].partition("-")[0], problems[0].kind
+    batches = sorted({problem.n for problem in problems})
+    layers = f"{suite}, {kind}, batch {', '.join(map(str, batches))} ({len(results.rows)})"
+    rows = sorted((row for row in results.rows if row.ratio), key=lambda row: row.ratio or 0)
+    # cuDNN's engines of one kind ("cudnn-gemm") are cuDNN.
+    ran = dict.fromkeys(peer.partition("-")[0] for row in results.rows for peer in ran_peers(row))
+    ends = (_duel(rows[0]), _duel(rows[-1])) if rows else (NONE, NONE)
+    return (str(results.device["name"]), layers, ", ".join(ran), f"**{ratio_text(results.geomean)}**", *ends)
+
+
+def _duel(row: BenchRow) -> str:
+    """A layer's ratio, and the two times that it is of."""
+    peer = row.best_peer
+    assert peer is not None
+    ours, theirs = time_text(row.ours.compared_us), time_text(row.peers[peer].cold_us)
+    return f"{ratio_text(row.ratio)} ({row.name}: {ours} us, {peer} {theirs})"
 
 
 def _line(name: str, results: Results) -> tuple[str, ...]:

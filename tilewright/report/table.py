@@ -57,16 +57,19 @@ def results_table(results: Results, families: bool = False) -> Table:
 
 def short_table(results: Results) -> Table:
     """Lay out one benchmark with the fastest peer of each layer alone."""
-    ours, theirs = ("family", "ours", "floor", "of floor"), ("fastest peer", "its time", "ratio")
-    head = ("layer", *ours, *theirs, "error/bound")
-    return Table(_title(results), head, tuple(map(_short_cells, results.rows)), tuple(_notes(results)))
+    calls = ("our call",) if any(row.ours.call_us for row in results.rows) else ()
+    ours = ("family", "ours", "floor", "of floor", *calls)
+    head = ("layer", *ours, "fastest peer", "its time", "ratio", "error/bound")
+    body = tuple(_short_cells(row, bool(calls)) for row in results.rows)
+    return Table(_title(results), head, body, tuple(_notes(results)))
 
 
-def _short_cells(row: BenchRow) -> tuple[str, ...]:
+def _short_cells(row: BenchRow, calls: bool) -> tuple[str, ...]:
     name, family, ours, _, floor, share, *rest = _cells(row, {})
     peer = row.best_peer
+    call = (time_text(row.ours.call_us),) if calls else ()
     theirs = time_text(row.peers[peer].cold_us) if peer else NONE
-    return (name, family, ours, floor, share, peer or NONE, theirs, rest[0], rest[1])
+    return (name, family, ours, floor, share, *call, peer or NONE, theirs, rest[0], rest[1])
 
 
 def ran_peers(row: BenchRow) -> list[str]:
@@ -210,8 +213,9 @@ def _absences(results: Results) -> Iterator[str]:
             if figure.cold_us is None:
                 absent.setdefault((name, figure.reason), []).append(row.name)
     for (name, why), layers in absent.items():
-        which = "every layer" if len(layers) == len(results.rows) else ", ".join(layers)
-        yield f"{name} has no time for {which}: {_short(why) or 'no reason recorded'}"
+        which = "any layer" if len(layers) == len(results.rows) else ", ".join(layers)
+        reason = _short(why.removeprefix(f"{name}: ")) or "no reason recorded"
+        yield f"{name} has no time for {which}: {reason}"
 
 
 def _short(why: str) -> str:

@@ -1,0 +1,91 @@
+"""What README.md and docs/ say can be done: links lead somewhere, commands and problem strings are read."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import tilewright
+from tilewright.cli import app
+from tilewright.kernels import FAMILIES
+from tilewright.problem import Problem, shapes
+from tilewright.report.readme import documents
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md"]
+each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def prose(text: str) -> str:
+    """The text without its blocks of code and its generated tables."""
+    for what in (r"<!-- (?:table|summary|headline): .*?^<!-- end -->", r"```.*?^```"):
+        text = re.sub(rf"^{what}$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return text
+
+
+def commands(text: str) -> list[list[str]]:
+    """Every line of a shell block, and every span of code, that begins with ``tilewright``."""
+    lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
+    lines += re.findall(r"`(tilewright [^`]*)`", prose(text))
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [found[1:] for found in words if found[:1] == ["tilewright"] and "…" not in found]
+
+
+def options_of(command: Any) -> set[str]:
+    return {name for parameter in command.params for name in parameter.opts} | {"--help", "--version"}
+
+
+@each_document
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if "://" not in target and not target.startswith("#"):
+            assert (path.parent / target.partition("#")[0]).exists(), target
+
+
+@each_document
+def test_commands_are_known_with_their_options(path: Path) -> None:
+    for words in commands(path.read_text(encoding="utf-8")):
+        command: Any = typer.main.get_command(app)
+        for word in words:
+            if word in getattr(command, "commands", {}):
+                command = command.commands[word]
+            elif word.startswith("--"):
+                assert word in options_of(command), words
+        assert not words or words[0].startswith("-") or command.name != "tilewright", words
+
+
+@each_document
+def test_python_is_python_that_names_what_there_is(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for block in blocks(text, "python"):
+        ast.parse(block)
+    for name in re.findall(r"\btw\.([A-Za-z_0-9]+)", text):
+        assert name in tilewright.__all__, name
+
+
+@each_document
+def test_problem_strings_are_read(path: Path) -> None:
+    like = re.compile(r"\bn[0-9]+c[0-9]+h[0-9]+[a-z0-9.]*(?:-[a-z0-9]+)*(?:\+[a-z0-9.:]+)*")
+    for text in like.findall(path.read_text(encoding="utf-8")):
+        Problem.parse(text.rstrip("."))
+
+
+def test_every_family_suite_and_command_is_told_of() -> None:
+    read = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
+    for family in FAMILIES:
+        assert f"`{family.name}`" in read["families.md"], family.name
+    for suite in shapes.suites():
+        assert suite in read["problems.md"], suite
+    top: Any = typer.main.get_command(app)
+    for name in top.commands:
+        assert f"tilewright {name}" in read["README.md"], name
