@@ -13,6 +13,7 @@
 // every output row b and filter row r with b * STR_H + r * DIL_H = i. Nothing is shared between threads but
 // the cache, and no step waits for another: at batch 1 these layers are one round trip to memory.
 // In a depthwise layer in nhwc the vector lies over the groups (ACROSS): products are element by element.
+// X_QUADS, Y_QUADS (nchw): columns are read and stored four at a time.
 // Example: 3x3, stride 1, TH = 2, TW = 4, VECTOR = 4: 4 x 6 vectors read, 9 taps, 8 x 36 multiply-adds.
 
 #include "loop.h"
@@ -99,9 +100,32 @@ INLINE vec load_input(const GLOBAL in_t *x, Item at, int c, int word, int h, int
 #define held_number(held, u) ((acc_t)((held)[0] >> (u) * 8))  // the lowest byte counts: the tap's others are zeros
 #endif
 
-// Those of a row from column w on. On a CPU a row that lies inside the image, as most do, is asked once.
+// Those of a row from column w on.
+#if X_QUADS  // nchw: four columns at a time, from the first multiple of four on; no four are cut by the edge of the image
+#define LEAD ((4 - PAD_L % 4) % 4)
+#define RUNS ((LEAD + ROW + 3) / 4)
 INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
+    acc_t line[RUNS * 4], one[VECTOR] = {0};
 #if PARTS_WORDS
+    unsigned held[RUNS][2];
+    UNROLL for (int i = 0; i < RUNS; i++) {
+        held[i][0] = held[i][1] = 0;
+        if ((unsigned)h < H && (unsigned)(w - LEAD + 4 * i) < W) hold4(held[i], x + X_AT(at.n, c, h, w - LEAD + 4 * i));
+    }
+    UNROLL for (int j = 0; j < RUNS * 4; j++) line[j] = held_number(held[j / 4], j % 4);
+#else
+    UNROLL for (int i = 0; i < RUNS; i++) {
+        UNROLL for (int j = 0; j < 4; j++) line[4 * i + j] = 0;
+        if ((unsigned)h < H && (unsigned)(w - LEAD + 4 * i) < W) load4(line + 4 * i, x + X_AT(at.n, c, h, w - LEAD + 4 * i));
+    }
+#endif
+    UNROLL for (int j = 0; j < ROW; j++) {
+        one[0] = line[LEAD + j];
+        row[j] = vec_pack(one);
+    }
+}
+#elif PARTS_WORDS
+INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
     unsigned held[ROW][HELD(CV)];
     UNROLL for (int j = 0; j < ROW; j++) {
         UNROLL for (int u = 0; u < HELD(CV); u++) held[j][u] = 0;
@@ -112,9 +136,10 @@ INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int wor
         UNROLL for (int u = 0; u < CV; u++) words[u] = held_number(held[j], u);
         row[j] = vec_pack(words);
     }
-    return;
-#endif
-#if LANES
+}
+#else
+INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
+#if LANES  // a CPU: a row that lies inside the image, as most do, is asked once
     if ((unsigned)h < H && w >= 0 && w + ROW <= W) {
         const GLOBAL in_t *from = x + X_AT(at.n, c, h, w);
         UNROLL for (int j = 0; j < ROW; j++) row[j] = load_inside(from + j * (X_NHWC ? C_ALL : 1), word);
@@ -122,31 +147,52 @@ INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int wor
 #endif
         UNROLL for (int j = 0; j < ROW; j++) row[j] = load_input(x, at, c, word, h, w + j);
 }
+#endif
 
-// acc += the products of one input row, which lies `i` rows below the thread's first.
-INLINE void add_row(vec acc[TH][TW], const vec row[ROW], const GLOBAL acc_t *w, int c, int i) {
-    UNROLL for (int b = 0; b < TH; b++)
-        UNROLL for (int r = 0; r < R; r++)
-            if (b * STR_H + r * DIL_H == i) UNROLL for (int s = 0; s < S; s++) {
+// sums += the products of an input row and row r of the filter.
+INLINE void add_taps(vec sums[TW], const vec row[ROW], const GLOBAL acc_t *w, int c, int r) {
+    UNROLL for (int s = 0; s < S; s++) {
 #if ACROSS
-                vec tap = vec_load(w + (r * S + s) * K);
+        vec tap = vec_load(w + (r * S + s) * K);
 #if NUMBERS
-                tap = tap << 24 >> 24;
-                UNROLL for (int j = 0; j < TW; j++) acc[b][j] += tap * row[j * STR_W + s * DIL_W];
+        tap = tap << 24 >> 24;
+        UNROLL for (int j = 0; j < TW; j++) sums[j] += tap * row[j * STR_W + s * DIL_W];
 #else
-                UNROLL for (int j = 0; j < TW; j++) vec_mul_add(&acc[b][j], tap, row[j * STR_W + s * DIL_W]);
+        UNROLL for (int j = 0; j < TW; j++) vec_mul_add(&sums[j], tap, row[j * STR_W + s * DIL_W]);
 #endif
 #else
-                UNROLL for (int u = 0; u < CV; u++) {
-                    vec tap = vec_load(w + (((c + u) * R + r) * S + s) * K);
-                    UNROLL for (int j = 0; j < TW; j++) {
-                        acc_t one[VECTOR];
-                        vec_unpack(one, row[j * STR_W + s * DIL_W]);
-                        vec_fma(&acc[b][j], tap, one[u]);
-                    }
-                }
-#endif
+        UNROLL for (int u = 0; u < CV; u++) {
+            vec tap = vec_load(w + (((c + u) * R + r) * S + s) * K);
+            UNROLL for (int j = 0; j < TW; j++) {
+                acc_t one[VECTOR];
+                vec_unpack(one, row[j * STR_W + s * DIL_W]);
+                vec_fma(&sums[j], tap, one[u]);
             }
+        }
+#endif
+    }
+}
+
+// acc += the products of a channel (or CV of them): each input row is read once, i rows below the thread's first.
+INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_t *w, Item at, int c0, int c, int h0, int w0) {
+#if ROLLED  // a loop over a large filter's rows, the next row on its way while one is multiplied
+    vec row[2][ROW];
+    load_row(row[0], x, at, c0 + CHANNEL(c), c, h0, w0);
+    NO_UNROLL for (int first = 0; first < R; first += 2)
+        UNROLL for (int turn = 0; turn < 2; turn++) {
+            const int r = first + turn;
+            if (r + 1 < R) load_row(row[1 - turn], x, at, c0 + CHANNEL(c), c, h0 + (r + 1) * DIL_H, w0);
+            if (r < R) add_taps(acc[0], row[turn], w, c, r);
+        }
+#else
+    UNROLL for (int i = 0; i < ROWS; i++) {
+        vec row[ROW];
+        load_row(row, x, at, c0 + CHANNEL(c), c, h0 + i, w0);
+        UNROLL for (int b = 0; b < TH; b++)
+            UNROLL for (int r = 0; r < R; r++)
+                if (b * STR_H + r * DIL_H == i) add_taps(acc[b], row, w, c, r);
+    }
+#endif
 }
 
 // Store the sums of VECTOR channels of a pixel, finished unless a second kernel does that.
@@ -166,10 +212,25 @@ INLINE void store_pixel(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL ou
 #endif
 }
 
+// Store four sums of a row (nchw, one channel).
+INLINE void store_quad(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q, const vec *sums) {
+    const offset_t to = Z_AT(at.n, at.k, p, q);
+    acc_t four[4];
+    UNROLL for (int j = 0; j < 4; j++) {
+        acc_t one[VECTOR];
+        vec_unpack(one, sums[j]);
+        four[j] = epilogue(one[0], bias, at.k, z, to + j);
+    }
+    Y_STORE(4, y + to, four);
+}
+
 INLINE void store_item(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, vec acc[TH][TW]) {
     UNROLL for (int b = 0; b < TH; b++)
-        UNROLL for (int j = 0; j < TW; j++)
-            if (at.p + b < P && at.q + j < Q) store_pixel(y, bias, z, at, at.p + b, at.q + j, acc[b][j]);
+        UNROLL for (int j = 0; j < TW; j += Y_QUADS ? 4 : 1) {
+            if (at.p + b >= P || at.q + j >= Q) continue;
+            if (Y_QUADS) store_quad(y, bias, z, at, at.p + b, at.q + j, &acc[b][j]);
+            else store_pixel(y, bias, z, at, at.p + b, at.q + j, acc[b][j]);
+        }
 }
 
 BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
@@ -180,12 +241,7 @@ BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
         int c0 = ACROSS ? at.k : at.k / KG * CG, h0 = at.p * STR_H - PAD_T, w0 = at.q * STR_W - PAD_L;
         vec acc[TH][TW];
         UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[b][j]);
-        NO_UNROLL for (int c = 0; c < CW; c += ACROSS ? 1 : CV)
-            UNROLL for (int i = 0; i < ROWS; i++) {
-                vec row[ROW];
-                load_row(row, x, at, c0 + CHANNEL(c), c, h0 + i, w0);
-                add_row(acc, row, w + at.k, c, i);
-            }
+        NO_UNROLL for (int c = 0; c < CW; c += ACROSS ? 1 : CV) add_channel(acc, x, w + at.k, at, c0, c, h0, w0);
         store_item(y, bias, z, at, acc);
     }
 }

@@ -56,6 +56,18 @@ def columns(pr: Problem, tw: int) -> int:
     return (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
 
 
+def reads_quads(pr: Problem, cf: Values) -> bool:
+    """Whether a thread of a GPU reads rows four columns at a time: those of nchw, where fours are aligned."""
+    whole = pr.w % 4 == 0 and cf["tw"] * pr.stride[1] % 4 == 0
+    return pr.layout_in == "nchw" and pr.dtype in ("f32", "f16", "bf16") and whole
+
+
+def stores_quads(pr: Problem, cf: Values) -> bool:
+    """Whether it stores four columns at a time."""
+    whole = pr.q % 4 == 0 and cf["tw"] % 4 == 0
+    return pr.layout_out == "nchw" and cf["v"] == 1 and cf["combine"] == NONE and whole
+
+
 class Grouped(Family):
     """Convolutions of many small groups."""
 
@@ -120,6 +132,13 @@ def _body(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
     return pr.r * pr.s * v * th * tw * each
 
 
+def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
+    """Whether the rows of the filter are a loop, of two at a time: a GPU's, where all of them overflow the
+    instruction cache and each row gives a thread enough to do."""
+    body = _body(pr, device, v, th, tw)
+    return device.is_gpu and th == 1 and tw > 1 and body > MOST_BODY >= 2 * body // pr.r
+
+
 def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
     taps = min(pr.r * pr.s, 12) * v
     return (v * (th * tw + 2 * columns(pr, tw)) + taps) * word_registers(pr) + 32
@@ -134,8 +153,8 @@ def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, thread
 RULES = (
     Rule("registers_lane", lambda problem, device, v, th, tw: _registers_fit(problem, device, v, th, tw, 32),
          "more registers than a thread has"),
-    Rule("body", lambda problem, device, v, th, tw:
-         th * tw * v == 1 or _body(problem, device, v, th, tw) <= MOST_BODY,
+    Rule("body", lambda problem, device, v, th, tw: th * tw * v == 1 or
+         _body(problem, device, v, th, tw) <= MOST_BODY or rolled(problem, device, v, th, tw),
          "the loop's body overflows the instruction cache"),
     Rule("registers", lambda problem, device, v, th, tw, threads, mb: _registers_fit(
         problem, device, v, th, tw, threads * mb),
@@ -167,15 +186,18 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     combine = cf["combine"]
     main = Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine))
     return Blueprint(
-        source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks).items()),
+        source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks, aligned).items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
         pack=(("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
         workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, device: Device, cf: Values, blocks: int) -> Values:
+def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool) -> Values:
+    wide = device.is_gpu and aligned
     return dict(
+        ROLLED=int(rolled(pr, device, cf["v"], cf["th"], cf["tw"])),
+        X_QUADS=int(wide and reads_quads(pr, cf)), Y_QUADS=int(wide and stores_quads(pr, cf)),
         VECTOR=cf["v"], TH=cf["th"], TW=cf["tw"], CV=channels_read(pr, cf["v"]),
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
         MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.is_gpu else 1,
@@ -197,11 +219,16 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     items, each = _items(pr, cf), 1 if across(pr) else channels_read(pr, cf["v"])
     blocks = ceil_div(items, cf["threads"])
     inputs = rows(pr, cf["th"]) * columns(pr, cf["tw"])
-    loads, word = inputs * words(pr) / each, float(word_bytes(pr))
+    runs = columns(pr, cf["tw"])  # loads of a row
+    if reads_quads(pr, cf):
+        runs = ceil_div(runs + (-pr.pad[2]) % 4, 4)
+    loads, word = rows(pr, cf["th"]) * runs * words(pr) / each, float(word_bytes(pr))
     outputs = cf["th"] * cf["tw"] * cf["v"]
     inputs *= words(pr) * (cf["v"] if across(pr) else 1)
     fma = words(pr) * pr.r * pr.s * outputs
     sectors = cf["threads"] * outputs / (8.0 if pr.layout_out == "nhwc" and cf["v"] == 4 else 8.0 / cf["tw"])
+    if stores_quads(pr, cf):
+        sectors = cf["threads"] * outputs / (8.0 if cf["tw"] == 4 else 4.0)
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["v"], cf["th"], cf["tw"]),
         resident=cf["mb"], shared_bytes=0, steps=1, buffers=0, fma=float(fma * issue_slots(pr, device)),
