@@ -40,6 +40,19 @@ def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
     return (tw - 1) * v < pr.q and copied_bytes(pr, v, th, tw * v) <= MOST_BYTES
 
 
+def rolled_body(pr: Problem, th: int, tw: int) -> int | None:
+    """Vectors multiplied in the code for a filter whose rows are a loop; None where they cannot be.
+
+    Lines at both ends of a tile lie under some of its output rows only, and are no part of the loop; they are
+    counted for layers of stride and dilation 1.
+    """
+    if th == 1:
+        return pr.s * tw
+    if pr.stride[0] > 1 or pr.dilation[0] > 1 or th > pr.r:
+        return None
+    return pr.s * tw * th * th
+
+
 def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
     """Rows and columns of an item: whole rows, and as many as the first cache and all cores have work for."""
     v, th, tile = cf["v"], cf["th"], cf["tw"] * cf["v"]
@@ -60,14 +73,15 @@ def _items(pr: Problem, rows: int, columns: int) -> int:
     return pr.n * pr.groups * ceil_div(pr.p, rows) * ceil_div(pr.q, columns)
 
 
-def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
-    """Lay out one launch, two where there is a pool."""
+def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprint:
+    """Lay out one launch, two where there is a pool; ``rolled``: the filter's rows are a loop."""
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
     combine = cf["combine"]
     main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), operands(combine))
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
+        ROLLED=int(rolled),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,

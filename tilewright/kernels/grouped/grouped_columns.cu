@@ -92,19 +92,33 @@ INLINE acc_t tap_of(const GLOBAL acc_t *taps, int c, int rs) {
 #endif
 }
 
+// acc += the products of line i of the tile: a loaded vector is multiplied by the taps of all output rows that it lies
+// under. `whole`: that is all of them.
+INLINE void add_line(vec acc[TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c, int i,
+                     int whole) {
+    UNROLL for (int s = 0; s < S; s++) {
+        vec x[TW];
+        UNROLL for (int j = 0; j < TW; j++) x[j] = load_columns(line + i * LINE + columns[j] * STR_W, s);
+        UNROLL for (int b = 0; b < TH; b++) {
+            const int down = i - b * STR_H;
+            if (!whole && (down < 0 || down >= R * DIL_H || down % DIL_H)) continue;
+            acc_t tap = tap_of(taps, c, down / DIL_H * S + s);
+            UNROLL for (int j = 0; j < TW; j++) acc[b][j] += tap * x[j];
+        }
+    }
+}
+
 // acc += the products of channel c; `line` is the tile's first, columns[j] where its vector j begins.
 INLINE void add_channel(vec acc[TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c) {
-    UNROLL for (int i = 0; i < ROWS; i++)
-        UNROLL for (int s = 0; s < S; s++) {
-            vec x[TW];
-            UNROLL for (int j = 0; j < TW; j++) x[j] = load_columns(line + i * LINE + columns[j] * STR_W, s);
-            UNROLL for (int b = 0; b < TH; b++)
-                UNROLL for (int r = 0; r < R; r++)
-                    if (b * STR_H + r * DIL_H == i) {
-                        acc_t tap = tap_of(taps, c, r * S + s);
-                        UNROLL for (int j = 0; j < TW; j++) acc[b][j] += tap * x[j];
-                    }
-        }
+#if !ROLLED
+    UNROLL for (int i = 0; i < ROWS; i++) add_line(acc, line, columns, taps, c, i, 0);
+#elif TH == 1  // a large filter: a loop over its rows
+    NO_UNROLL for (int r = 0; r < R; r++) add_line(acc, line, columns, taps, c, r * DIL_H, 1);
+#else  // of stride 1: a loop over the lines that lie under all output rows, between those at both ends
+    UNROLL for (int i = 0; i < TH - 1; i++) add_line(acc, line, columns, taps, c, i, 0);
+    NO_UNROLL for (int i = TH - 1; i < R; i++) add_line(acc, line, columns, taps, c, i, 1);
+    UNROLL for (int i = R; i < ROWS; i++) add_line(acc, line, columns, taps, c, i, 0);
+#endif
 }
 
 INLINE void store_vector(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to,

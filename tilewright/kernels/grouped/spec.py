@@ -23,6 +23,7 @@ from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
+FEW_OUTPUTS = 4  # channels of a group: they would leave a CPU's vectors half empty, and columns fill them
 # Instructions of a core: of an item, an input, an output. Source: fitted to 127 configs of 19 layers on 4
 # cores of a Sapphire Rapids (PoCL 3).
 ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
@@ -78,7 +79,8 @@ class Grouped(Family):
         """Take layers of several groups of few channels."""
         if reason := super().refuses(problem, device) or no_kernels(device):
             return reason
-        if problem.groups == 1 or problem.cg > MOST_CHANNELS:
+        few = grouped_columns.possible(problem, device) and problem.kg <= FEW_OUTPUTS
+        if not few and (problem.groups == 1 or problem.cg > MOST_CHANNELS):
             return f"it is made for several groups of at most {MOST_CHANNELS} input channels"
         return None
 
@@ -110,7 +112,8 @@ class Grouped(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
         if _over_columns(problem, device, config["v"]):
-            return grouped_columns.blueprint(problem, device, config.values)
+            loop = rolled(problem, device, config["v"], config["th"], config["tw"])
+            return grouped_columns.blueprint(problem, device, config.values, loop)
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
@@ -133,10 +136,17 @@ def _body(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
 
 
 def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
-    """Whether the rows of the filter are a loop, of two at a time: a GPU's, where all of them overflow the
-    instruction cache and each row gives a thread enough to do."""
+    """Whether the rows of the filter are a loop, since all of them would overflow the instruction cache.
+
+    On a GPU two at a time, of an output row that gives a thread enough to do.
+    """
     body = _body(pr, device, v, th, tw)
-    return device.is_gpu and th == 1 and tw > 1 and body > MOST_BODY >= 2 * body // pr.r
+    if body <= MOST_BODY:
+        return False
+    if _over_columns(pr, device, v):
+        loop = grouped_columns.rolled_body(pr, th, tw)
+        return loop is not None and loop <= MOST_BODY
+    return device.is_gpu and th == 1 and tw > 1 and 2 * body // pr.r <= MOST_BODY
 
 
 def _registers(pr: Problem, v: int, th: int, tw: int) -> int:

@@ -1,0 +1,64 @@
+"""The grouped family on a CPU, lanes over columns: few output channels, and large filters row after row."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from test_gpu_path import _agrees
+
+from tilewright.errors import ConfigError
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.kernels.grouped.spec import rolled
+from tilewright.plans.execution import Plan
+from tilewright.problem import Problem
+from tilewright.runtime import Runtime
+from tilewright.search.space import space
+
+GROUPED = family("grouped")
+BASE = dict(combine=0, mb=1, th=1, threads=1, tw=1, v=4)
+FEW = (
+    "n1c70h13w19k3r3s3p1-f32+bias+relu",
+    "n2c33h9w20k1r5s5p2-f32+add0.5",
+    "n1c64h16w33k2r1s1-f16+bias",
+    "n1c21h12w17k4r3s3p1u2-i8+relu",
+    "n1c20h14w18k3r3s3p1-f32+maxpool2",
+    "n1c12h9w11k4r3s3p2d2-bf16+leaky0.5",
+    "n1c10h9w21k3r3s3-f64",
+)
+LARGE = (
+    ("n1c2h40w40k2r31s31p15g2-f32+bias", dict(th=4)),
+    ("n1c2h39w37k4r31s31p15g2-f32", dict(th=3, tw=2)),  # two outputs a group
+    ("n2c3h36w40k3r35s35p17g3-f16", dict(th=1, tw=2)),
+    ("n1c2h50w42k2r25s41p12x20u2g2-f32+add", dict(th=1, tw=2)),
+    ("n1c2h70w34k2r31s31p30x15d2x1g2-f32", dict(th=1, tw=2)),
+    ("n1c4h40w40k2r25s25p12g2-i8+relu", dict(th=2)),
+    ("n1c20h40w40k1r25s25p12-f32", dict(th=3)),  # one group, many channels
+)
+
+
+@pytest.mark.parametrize("text", FEW)
+def test_few_output_channels(text: str, cpu: Runtime) -> None:
+    problem = Problem.parse(text)
+    assert problem.groups == 1 and GROUPED.refuses(problem, cpu.device) is None
+    rng, of = random.Random(text), space(GROUPED, problem, cpu.device)
+    found = {config for config in (of.sample(rng) for _ in range(40)) if config["v"] > 1}
+    assert len(found) >= 3
+    for config in sorted(found, key=str)[:3]:
+        _agrees(Plan.make(cpu, problem, config))
+
+
+@pytest.mark.parametrize(("text", "change"), LARGE)
+def test_large_filters(text: str, change: dict[str, int], cpu: Runtime) -> None:
+    problem, config = Problem.parse(text), Config.make("grouped", BASE | change)
+    GROUPED.check(problem, cpu.device, config)
+    assert rolled(problem, cpu.device, config["v"], config["th"], config["tw"])
+    _agrees(Plan.make(cpu, problem, config))
+
+
+def test_what_cannot_be_rolled_is_refused(cpu: Runtime) -> None:
+    """Outputs or taps that skip lines have no lines under all of them one after the other."""
+    for text in ("n1c2h50w42k2r25s41p12x20u2g2-f32", "n1c2h70w34k2r31s31p30x15d2x1g2-f32"):
+        with pytest.raises(ConfigError, match="rule 'body'"):
+            GROUPED.check(Problem.parse(text), cpu.device, Config.make("grouped", BASE | dict(th=2)))
