@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -205,6 +206,46 @@ def test_killing_from_another_thread_ends_a_question() -> None:
     threading.Timer(0.3, channel.kill).start()
     with pytest.raises(Crashed, match="SIGKILL"):
         channel.ask({}, {"start": 30.0})
+
+
+def test_several_threads_may_kill_at_once() -> None:
+    class Closing:
+        """Stands for a pipe, whose close takes a while and cannot be entered twice, as a file's."""
+
+        busy, closed = False, 0
+
+        def close(self) -> None:
+            if self.busy:
+                raise ValueError("I/O operation on closed file")
+            self.busy = True
+            time.sleep(0.05)
+            self.busy, self.closed = False, self.closed + 1
+
+    channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert channel._child.stdin
+    channel._child.stdin.close()
+    channel._child.stdin = pipe = Closing()  # type: ignore[assignment]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: channel.kill(), range(4))) == [None] * 4
+    assert pipe.closed == 4
+    channel.kill()
+    assert not channel.alive
+
+
+def test_a_question_to_a_killed_child_finds_it_crashed() -> None:
+    channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
+    channel.kill()
+    with pytest.raises(Crashed, match="SIGKILL in stage 'start'"):
+        channel.ask({}, {"start": 30.0})
+
+
+@pytest.mark.parametrize("said", ['{"result": {"rec', "[1]", "\\xff"])
+def test_half_an_answer_is_a_crash(said: str) -> None:
+    dies = f"import os; os.write(1, b'{said}'); os._exit(7)"
+    channel = Channel([sys.executable, "-c", dies])
+    with pytest.raises(Crashed, match="exit status 7 in stage 'start'; its last answer is cut off: b'"):
+        channel.ask({}, {"start": 30.0})
+    assert not channel.alive
 
 
 def test_the_real_child_answers_in_spite_of_the_current_folder(

@@ -15,8 +15,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
+
+from tilewright.errors import shown
 
 Json = dict[str, Any]
 
@@ -59,6 +62,7 @@ class Channel:
             env=dict(environment) if environment is not None else None,
         )
         self._asked = False  # and not answered yet
+        self._ending = threading.Lock()  # who asks and who is done with the child may end it at once
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -95,7 +99,7 @@ class Channel:
                 raise Hung(f"no answer in {allowances_s[stage]:g} s in stage '{stage}'", stage) from None
             if line is None:
                 raise Crashed(self._bury(stage), stage)
-            answer: Json = json.loads(line)
+            answer = self._understood(line, stage)
             if "stage" in answer:
                 stage = answer["stage"]
                 continue
@@ -110,23 +114,30 @@ class Channel:
         return self.alive and not self._asked
 
     def kill(self) -> None:
-        """End the child now."""
-        self._child.kill()
-        self._child.wait()
-        for pipe in (self._child.stdin, self._stderr):
-            try:
+        """End the child now; any thread may, also one that comes second."""
+        with self._ending:
+            self._child.kill()
+            self._child.wait()
+            for pipe in (self._child.stdin, self._stderr):
                 if pipe is not None:
-                    pipe.close()
-            except OSError:
-                pass  # bytes that the dead child never read
+                    with suppress(OSError, ValueError):  # bytes that the dead child never read
+                        pipe.close()
 
     def _send(self, request: Json) -> None:
         assert self._child.stdin is not None
         try:
             self._child.stdin.write(json.dumps(request).encode() + b"\n")
             self._child.stdin.flush()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: another thread killed the child
             raise Crashed(self._bury("start"), "start") from error
+
+    def _understood(self, line: bytes, stage: str) -> Json:
+        """Read a line of the child's; of one that dies in the midst of a line only half comes."""
+        with suppress(ValueError):
+            answer = json.loads(line)
+            if isinstance(answer, dict):
+                return answer
+        raise Crashed(f"{self._bury(stage)}; its last answer is cut off: {shown(line)}", stage)
 
     def _read(self) -> None:
         """Move lines from the pipe to the queue; runs in a thread of its own."""
