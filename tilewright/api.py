@@ -249,7 +249,7 @@ def tune(
 def forget(problem: Problem | str | None = None) -> None:
     """Free the memory of what ``conv2d`` and ``plan`` keep: plans with their workspaces and packed filters.
 
-    Of 256 plans, or of workspaces of more than an eighth of a device's memory together, those that were not
+    Of 256 plans, or of plans that hold more than an eighth of a device's memory together, those that were not
     used for the longest time are let go anyhow. The next use of a layer loads its kernel again. A plan that
     you hold, from ``plan``, stays as it is.
 

@@ -307,10 +307,10 @@ def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Plan, "workspace_bytes", 1)
     plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy")
     packed, run = plan.pack(W), Plan.run
     other = weakref.ref(tw.plan("n2c4h7w9k6r3s2-f32+bias", device="numpy"))
+    plan.plan.held_bytes = other().plan.held_bytes = 1  # type: ignore[union-attr]
 
     def full(self: Plan, *memories: Any, **more: Any) -> None:
         if other() is not None:
@@ -323,6 +323,20 @@ def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.M
     other = weakref.ref(plan)
     with pytest.raises(OutOfMemory, match="no room"):
         plan(X, packed)
+
+
+def test_a_filter_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, pack = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy"), Plan.pack
+    other = weakref.ref(tw.plan("n2c4h7w9k6r3s2-f32+bias", device="numpy"))
+    other().plan.held_bytes = 1  # type: ignore[union-attr]
+
+    def full(self: Plan, *given: Any) -> Any:
+        if other() is not None:
+            raise OutOfMemory("no room")
+        return pack(self, *given)
+
+    monkeypatch.setattr(Plan, "pack", full)
+    near(plan(X, plan.pack(W)), expected("n2c4h7w9k6r3s2-f32", X, W))
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -602,6 +616,49 @@ def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
         layer(cupy.array(X), layer.pack(cupy.array(W)))
     assert len(layer._lanes) == 3
     assert len({id(lane.plan) for lane in layer._lanes.values()}) == 1
+
+
+def packs_w(monkeypatch: pytest.MonkeyPatch, workspace: int) -> None:
+    """Have the reference kernel want a workspace and a filter that is packed, which is to copy it."""
+    plain = AnyReference.blueprint
+
+    def blueprint(family: Any, problem: Problem, *given: Any, aligned: bool = True) -> Any:
+        found = plain(family, problem, *given, aligned)
+        partial = Buffer("partial", workspace)
+        return replace(found, pack=(), packed_bytes=problem.w_bytes, workspace=(partial,))
+
+    def copied(self: Plan, w: Any, packed: Any, stream: int | None = None) -> None:
+        packed.owner[: w.nbytes] = w.owner
+
+    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    monkeypatch.setattr(Plan, "pack_into", copied)
+
+
+def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all streams, packed filters included; where that is too much, other layers are let go."""
+    packs_w(monkeypatch, 1000)
+    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    texts = ("n2c4h7w9k6r3s2-f32", "n2c4h7w9k6r3s2-f32+relu")
+    x, w, packed = cupy.array(X), cupy.array(W), W.nbytes
+    held = []
+    for text in texts:
+        for cupy.stream in (5, 6):
+            tw.conv2d(x, w, activation="relu" if "relu" in text else None)
+        found = {str(key[0]): one for key, one in kept._plans.items()}[text]
+        held.append(weakref.ref(found.layer))
+        assert found.held_bytes == found.layer.held_bytes == 3 * 1000 + 2 * packed
+        del found
+    monkeypatch.setattr(cupy.runtime("cuda"), "memory_bytes", lambda: 8 * (7000 + 5 * packed), raising=False)
+    first, second = (one() for one in held)
+    cupy.stream = 7
+    near(tw.conv2d(x, w, activation="relu").data_, expected(texts[1], X, W))
+    assert second.held_bytes == 4 * 1000 + 3 * packed and len(kept._plans) == 2, "just what may be"
+    del first, second
+    cupy.stream = 8
+    tw.conv2d(x, w, activation="relu")
+    assert held[0]() is None and held[1]() is not None and len(kept._plans) == 1
+    assert not kept.make_room(cupy.runtime("cuda"), held[1]().plan), "it is the one to be kept"
+    assert kept.make_room(cupy.runtime("cuda")) and held[1]() is None
 
 
 # ------------------------------------------------------------------------------- importing

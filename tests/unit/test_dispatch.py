@@ -60,7 +60,7 @@ class FakePlan:
     needs = 0
 
     def __init__(self, config: Config, why: Why) -> None:
-        self.config, self.why, self.note, self.workspace_bytes = config, why, why.note(LAYER), self.needs
+        self.config, self.why, self.note, self.held_bytes = config, why, why.note(LAYER), self.needs
 
     @classmethod
     def make(cls, runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:

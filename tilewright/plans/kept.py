@@ -1,20 +1,24 @@
 """Plans kept for their next use. Those not used for the longest time are let go, where there are too many or
-their workspaces are too large together; and all that have one, where another plan has no room."""
+they hold too much memory together; and all that hold some, where something else has no room."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from traceback import clear_frames
+from typing import Any, TypeVar
 
+from tilewright.errors import OutOfMemory
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
 MOST_PLANS = 256
-OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone
+OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
+T = TypeVar("T")
 Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 
 
@@ -28,6 +32,12 @@ class Entry:
     plan: Plan | None = None
     layer: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def held_bytes(self) -> int:
+        """Device memory that goes with it: of all streams, packed filters included."""
+        held = self.layer or self.plan
+        return held.held_bytes if held is not None else 0
 
 
 _plans: OrderedDict[Key, Entry] = OrderedDict()
@@ -52,7 +62,7 @@ def forget(problem: Problem | None = None) -> None:
 
 
 def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
-    """Let go of the plans on a device that have a workspace, but for one; return whether there were any."""
+    """Let go of the plans on a device that hold memory, but for one; return whether there were any."""
     with _lock:
         theirs = {
             key: one for key, one in _plans.items()
@@ -63,8 +73,26 @@ def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
     return bool(theirs)
 
 
-def let_go_oldest(runtime: Runtime, newest: Entry) -> None:
-    """Let go of the plans on a device that were not used for the longest time, until the others are small."""
+def with_room(runtime: Runtime, keep: Plan | None, make: Callable[..., T], *given: Any) -> T:
+    """Do what needs memory; where there is no room, once more without the plans kept there, but for one.
+
+    Raises:
+        OutOfMemory: there is none then either, or there was nothing to let go of.
+    """
+    try:
+        return make(*given)
+    except OutOfMemory as error:
+        if not make_room(runtime, keep):
+            raise
+        clear_frames(error.__traceback__)  # they hold what it did get
+    return make(*given)
+
+
+def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
+    """Let go of the plans on a device that were not used for the longest time, until the others are small.
+
+    To be called when a plan was made, or has come to hold more: it is the one that stays.
+    """
     let_go = []  # once nobody waits for the lock: to free memory takes a while
     with _lock:
         sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
@@ -72,11 +100,11 @@ def let_go_oldest(runtime: Runtime, newest: Entry) -> None:
         if over:
             over -= runtime.memory_bytes() // OF_MEMORY
         for key, nbytes in sizes.items():
-            if over > 0 and nbytes and _plans[key] is not newest:
+            if over > 0 and nbytes and _plans[key].plan is not newest:
                 let_go.append(_plans.pop(key))
                 over -= nbytes
 
 
 def _bytes_on(runtime: Runtime, key: Key, found: Entry) -> int:
-    """Bytes of workspace that a plan has on a device; 0 if it is on another, or not made yet."""
-    return found.plan.workspace_bytes if found.plan is not None and key[1] == id(runtime) else 0
+    """Bytes that a plan holds on a device; 0 if it is on another, or not made yet."""
+    return found.held_bytes if key[1] == id(runtime) else 0
