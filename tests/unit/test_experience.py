@@ -74,6 +74,16 @@ def test_only_the_nearest_layers_are_looked_at(
     assert not np.allclose(Experience(with_far.lessons[:2]).of(DIRECT, HERE, DEVICE).errors(configs), 0.0)
 
 
+def test_the_layers_asked_for_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.search.experience.MADE", 2)
+    known = Experience([lesson(HERE, 2.0, 2)])
+    first, second = known.of(DIRECT, HERE, DEVICE), known.of(DIRECT, THERE, DEVICE)
+    assert known.of(DIRECT, HERE, DEVICE) is first
+    known.of(family("gemm"), HERE, DEVICE)
+    assert known.of(DIRECT, HERE, DEVICE) is first
+    assert known.of(DIRECT, THERE, DEVICE) is not second
+
+
 def test_a_layer_is_kept_from_its_own_trials_in_any_layout() -> None:
     both = Experience([lesson(HERE.with_layout("nhwc"), 2.0, 2), lesson(THERE, 2.0, 2)])
     assert [e.problem for e in both.besides(HERE).lessons] == [THERE]
