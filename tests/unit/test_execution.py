@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright import runtime as runtimes
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
@@ -278,6 +282,27 @@ def test_devices_are_opened_once_and_unknown_ones_refused() -> None:
     found = list_devices()
     assert any(getattr(d, "backend", "") == "numpy" for d in found)
     assert all(isinstance(d, DeviceError) or d.key for d in found)
+
+
+def test_threads_that_open_a_device_at_once_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are kept by their runtime, and each has a queue of its own."""
+    made: list[NumpyRuntime] = []
+
+    def slow(kind: str, index: int) -> NumpyRuntime:
+        time.sleep(0.1)
+        made.append(NumpyRuntime())
+        if len(made) == 1:
+            raise DeviceError("in other use")
+        return made[-1]
+
+    monkeypatch.setattr(runtimes, "_opened", {})
+    monkeypatch.setattr(runtimes, "_driven", slow)
+    with pytest.raises(DeviceError, match="in other use"):
+        open_runtime("cuda")
+    start = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: (start.wait(), open_runtime("cuda"))[1], range(4)))
+    assert len(made) == 2 and {id(one) for one in found} == {id(made[1])}, "a failure is not remembered"
 
 
 def test_numpy_reference_spreads_nan_as_the_formula_has_it() -> None:
