@@ -110,6 +110,18 @@ def test_what_is_learnt_is_measured_against_the_device_it_was_learnt_on() -> Non
     assert np.allclose(there.of(DIRECT, wide, DEVICE).errors(configs), 0.0)
 
 
+@pytest.mark.parametrize("change", [{"one_that_is_gone": 1}, {"sw": None}])
+def test_trials_of_other_parameters_are_skipped(configs: list[Config], change: dict[str, int | None]) -> None:
+    """They ship; the family may have got or lost a parameter since."""
+    good = lesson(THERE, 2.0)
+    values = [{**config.values, **change} for config, _ in lesson(THERE, 9.0).times_us]
+    others = [Config.make("direct", {n: v for n, v in each.items() if v is not None}) for each in values]
+    old = replace(good, times_us=tuple((config, 5.0) for config in others))
+    want = Experience([good]).of(DIRECT, HERE, DEVICE).errors(configs)
+    assert np.array_equal(Experience([old, good]).of(DIRECT, HERE, DEVICE).errors(configs), want)
+    assert not Experience([old]).of(DIRECT, HERE, DEVICE).errors(configs).any()
+
+
 def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     """A config that was three times slower than estimated on a like layer falls behind."""
     bad = configs[0]

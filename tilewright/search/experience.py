@@ -98,8 +98,10 @@ class Bias:
     """The model's expected error on the configs of one family and layer."""
 
     def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
-        taught = [(e, c, us) for e in lessons for c, us in e.times_us]
         self._params = family.params(problem, device)
+        # Trials from before the family got or lost a parameter say nothing that can be placed or estimated.
+        names = {param.name for param in self._params}
+        taught = [(e, c, us) for e in lessons for c, us in e.times_us if c.values.keys() == names]
         self._empty = not taught
         if not taught:
             return
