@@ -490,6 +490,33 @@ def test_tensors_with_a_residual_in_channels_last() -> None:
         near(tw.conv2d(x, w, z=residual, activation="relu", pool="maxpool2").numpy(), want)
 
 
+@pytest.mark.parametrize("sizes", [(2, 4, 1, 1), (2, 1, 7, 9), (0, 4, 7, 9), (2, 1, 1, 1), (1, 1, 1, 1)])
+def test_tensors_that_lie_both_ways(sizes: tuple[int, ...]) -> None:
+    """A plan for nhwc takes them as (N, C, H, W), like those in channels_last, and as (N, H, W, C)."""
+    torch = pytest.importorskip("torch")
+    n, c, h, w = sizes
+    text = f"n{n}c{c}h{h}w{w}k6r1s1-f32-nhwc+add"
+    x, filters, z = (some(*shape) for shape in (sizes, (6, c, 1, 1), (n, 6, h, w)))
+    want = expected(text.replace("-nhwc", ""), x, filters, z=z)
+    plan = tw.plan(text, device="numpy")
+    last = torch.channels_last
+    given, residual = torch.from_numpy(x), torch.from_numpy(z)
+    packed = plan.pack(torch.from_numpy(filters))
+    as_nhwc = given.permute(0, 2, 3, 1).contiguous(), residual.permute(0, 2, 3, 1).contiguous()
+    near(plan(as_nhwc[0], packed, z=as_nhwc[1]).permute(0, 3, 1, 2).numpy(), want)
+    if plan.problem.x_shape == sizes:  # as nhwc, then: the shape that the plan names
+        return
+    for one in (given, given.contiguous(memory_format=last)):
+        y = plan(one, packed, z=residual.contiguous(memory_format=last))
+        assert y.is_contiguous(memory_format=last)
+        near(y.numpy(), want)
+        out = torch.empty_like(y)
+        assert plan(one, packed, z=residual, out=out) is out
+        near(out.numpy(), want)
+    with pytest.raises(ArrayError, match="shape"):
+        plan(given.reshape(n, h, c, w), packed, z=residual)
+
+
 @pytest.mark.parametrize("sizes", [(2, 4, 4, 4), (2, 7, 9, 4)])
 def test_a_declared_nhwc_is_not_turned(sizes: tuple[int, ...]) -> None:
     """Strides of channels_last make no (N, C, H, W) of what the caller calls (N, H, W, C)."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tilewright import runtime as runtimes
+from tilewright.arrays import Kind, Seen
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
@@ -124,6 +125,26 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
     assert {*plan._unaligned} == {5, 6}
     assert plan._unaligned[5].workspace["copied"] is not plan._unaligned[6].workspace["copied"]
     assert plan.workspace_bytes == 0 and plan.held_bytes == 2 * 64
+
+
+def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
+    """Without PyTorch, which need not be here; test_api has the whole of it."""
+    plan = _made(Problem.parse("n2c1h5w6k3r1s1-f32-nhwc"))
+
+    def given(library: str, *shape: int) -> Seen:
+        array = np.zeros(shape, np.float32)
+        strides = tuple(stride // 4 for stride in array.strides)
+        return Seen("x", array, Kind(library, "cpu", "f32", shape, strides), array.ctypes.data)
+
+    for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
+        array, seen_as_nchw = plan._input(given("torch", *shape), True)
+        assert array.shape == (2, 5, 6, 1) and seen_as_nchw == turned
+    for seen, may_turn in ((given("torch", 2, 1, 5, 6), False), (given("numpy", 2, 1, 5, 6), True)):
+        with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 1\)"):
+            plan._input(seen, may_turn)
+    two = _made(Problem.parse("n2c2h5w6k3r1s1-f32-nhwc"))
+    with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 2\)"):
+        two._input(given("torch", 2, 2, 5, 6), True)
 
 
 class Spilling(NumpyRuntime):

@@ -179,8 +179,9 @@ class LayerPlan:
 
         Args:
             x: input of shape ``problem.x_shape`` in the problem's dtype. For a problem in nhwc a PyTorch
-                tensor may also be (N, C, H, W) in channels_last, and so are z and the answer then. On a
-                CPU an input with gaps is copied first; on a GPU it is refused.
+                tensor may also be (N, C, H, W) in channels_last, and so are z and the answer then. One that
+                lies both ways, of one channel or pixel, is what its shape says. On a CPU an input with gaps
+                is copied first; on a GPU it is refused.
             packed_w: what ``pack`` returned.
             bias: shape (K,) in ``problem.dtype_added``, if and only if the problem has a bias.
             z: residual of shape ``problem.z_shape`` in that dtype, if and only if the problem adds one.
@@ -271,12 +272,18 @@ class LayerPlan:
     def _input(self, x: Seen, may_turn: bool) -> tuple[Array, bool]:
         """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
         pr = self.problem
-        if pr.layout_in == "nhwc" and x.channels_last and may_turn:
+        if pr.layout_in == "nhwc" and may_turn and self._in_channels_last(x):
             shaped(x, (pr.n, pr.c, pr.h, pr.w), self._name + " in channels_last")
             view = to_nhwc(x.array)
             return (on_host(view) if x.place == "cpu" else view), True
         shaped(x, pr.x_shape, self._name)
         return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
+
+    def _in_channels_last(self, x: Seen) -> bool:
+        """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
+        pr = self.problem
+        by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
+        return x.channels_last or (by_shape and x.both_ways)
 
     def _residual(self, z: Seen, turned: bool) -> Array:
         """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
