@@ -59,11 +59,19 @@ def entry(
         if found.plan is None:
             found.plan = _first_that_works(problem, runtime, store, deterministic, families)
             let_go_oldest(runtime, found.plan)
-        elif store is not None and (missed := found.plan.why.missed) and missed.no_room:
+            found.tried()
+        elif store is not None and _had_no_room(found.plan) and found.may_have_room():
             winner = _winner(problem, runtime, store, deterministic, families)
             if winner is not None:
                 found.plan, found.layer = winner, None
+                let_go_oldest(runtime, winner)
+            found.tried()
     return found
+
+
+def _had_no_room(plan: Plan) -> bool:
+    """Whether it stands in for a stored winner that had no room."""
+    return plan.why.missed is not None and plan.why.missed.no_room
 
 
 def _first_that_works(

@@ -4,6 +4,7 @@ they hold too much memory together; and all that hold some, where something else
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
 MOST_PLANS = 256
+RETRY_S = 10.0  # until a winner that had no room is asked for again: somebody else may have freed memory
 OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
 T = TypeVar("T")
@@ -32,6 +34,16 @@ class Entry:
     plan: Plan | None = None
     layer: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _tried: tuple[int, float] = (0, 0.0)  # plans let go, and seconds, when it was last looked for room
+
+    def tried(self) -> None:
+        """Remember that there was no room just now for the plan that it should be."""
+        self._tried = _let_go, time.monotonic()
+
+    def may_have_room(self) -> bool:
+        """Whether plans were let go since, or enough time has gone by: to compile and load takes a while."""
+        let_go, then_s = self._tried
+        return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
 
     @property
     def held_bytes(self) -> int:
@@ -42,6 +54,7 @@ class Entry:
 
 _plans: OrderedDict[Key, Entry] = OrderedDict()
 _lock = threading.Lock()  # of the dict, never held for long
+_let_go = 0  # plans until now
 
 
 def place(key: Key) -> Entry:
@@ -50,7 +63,7 @@ def place(key: Key) -> Entry:
         found = _plans.setdefault(key, Entry())
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
-            _plans.popitem(last=False)
+            _drop(next(iter(_plans)))
     return found
 
 
@@ -58,7 +71,7 @@ def forget(problem: Problem | None = None) -> None:
     """Look a problem (None: all) up again at its next use, since the store has changed."""
     with _lock:
         for key in [key for key in _plans if problem is None or key[0] == problem]:
-            del _plans[key]
+            _drop(key)
 
 
 def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
@@ -69,7 +82,7 @@ def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
             if _bytes_on(runtime, key, one) and one.plan is not keep
         }  # fmt: skip
         for key in theirs:
-            del _plans[key]
+            _drop(key)
     return bool(theirs)
 
 
@@ -101,8 +114,15 @@ def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
             over -= runtime.memory_bytes() // OF_MEMORY
         for key, nbytes in sizes.items():
             if over > 0 and nbytes and _plans[key].plan is not newest:
-                let_go.append(_plans.pop(key))
+                let_go.append(_drop(key))
                 over -= nbytes
+
+
+def _drop(key: Key) -> Entry:
+    """Take a plan out of the dict; it is freed when nobody has it any more."""
+    global _let_go
+    _let_go += 1
+    return _plans.pop(key)
 
 
 def _bytes_on(runtime: Runtime, key: Key, found: Entry) -> int:
