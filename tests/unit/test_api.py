@@ -691,12 +691,12 @@ def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.Monke
 # ------------------------------------------------------------------------------- importing
 
 
-def test_import_is_fast_and_loads_no_library() -> None:
+def test_names_load_what_they_need_and_no_device() -> None:
+    """How long an import takes, and that it loads no GPU library, test_imports has."""
     script = (
-        "import sys, time; start = time.perf_counter(); import tilewright as tw; tw.__version__;"
-        "took = time.perf_counter() - start; loaded = {m.partition('.')[0] for m in sys.modules};"
-        "bad = loaded & {'numpy', 'torch', 'cupy', 'cuda', 'pyopencl', 'rich', 'typer', 'sqlite3'};"
-        "assert not bad, bad; assert took < 0.2, took; import tilewright.plans.execution;"
+        "import sys; import tilewright as tw; tw.__version__;"
+        "bad = {m.partition('.')[0] for m in sys.modules} & {'numpy', 'sqlite3'};"
+        "assert not bad, bad; import tilewright.plans.execution;"
         "assert callable(tw.plan); from tilewright.plans.execution import Plan;"
         "tw.conv2d, tw.tune, tw.Problem, tw.Store;"
         "bad = {m.partition('.')[0] for m in sys.modules} & {'torch', 'cupy', 'cuda', 'pyopencl'};"
