@@ -37,7 +37,7 @@ class Entry:
     _tried: tuple[int, float] = (0, 0.0)  # plans let go, and seconds, when it was last looked for room
 
     def tried(self) -> None:
-        """Remember that there was no room just now for the plan that it should be."""
+        """Remember that it was looked just now whether the plan that it should be has room."""
         self._tried = _let_go, time.monotonic()
 
     def may_have_room(self) -> bool:

@@ -154,7 +154,7 @@ class _Answers:
 
     def one_more(self) -> None:
         """Make room for an answer."""
-        if not self._left:
+        if self._left <= 0:  # below: threads that look at one space may count at once
             self._left = REMEMBERED
             for said in self._of_rules:
                 said.clear()
