@@ -252,9 +252,9 @@ def tune(
 def forget(problem: Problem | str | None = None) -> None:
     """Free what ``conv2d`` and ``plan`` keep in memory: plans with their workspaces and packed filters.
 
-    At most 256 plans are kept, and their workspaces take at most an eighth of a device's memory; beyond that
-    the least recently used are freed anyway. The next use of a freed layer loads its kernel again. A plan
-    that you got from ``plan`` and still hold keeps working.
+    At most 256 plans are kept, and together they hold at most an eighth of a device's memory (workspaces and
+    packed filters, of all streams); beyond that the least recently used are freed anyway. The next use of a
+    freed layer loads its kernel again. A plan that you got from ``plan`` and still hold keeps working.
 
     Args:
         problem: the layer: a Problem, a problem string, or the name of a shipped layer; None: all layers.

@@ -27,6 +27,7 @@ _COPY = {
     "torch": "{}.contiguous()",
     "cupy": "cupy.ascontiguousarray({})",
 }
+_NHWC = (0, 2, 3, 1)  # of dimensions seen as (N, C, H, W)
 _MOST_KINDS, _MOST_TYPES = 4096, 64  # that are remembered
 _kinds: dict[tuple[Any, ...], Kind] = {}
 _looks: dict[type, Callable[[str, Array], Seen]] = {}  # by the types of arrays that were met
@@ -61,7 +62,14 @@ class Kind:
         """A tensor seen as (N, C, H, W) that lies as (N, H, W, C), and not also as the former."""
         if self.library != "torch" or len(self.shape) != 4 or self.contiguous:
             return False
-        return _dense(self.shape, self.strides, (0, 2, 3, 1))
+        return _dense(self.shape, self.strides, _NHWC)
+
+    @cached_property
+    def both_ways(self) -> bool:
+        """A tensor that lies as (N, C, H, W) and as (N, H, W, C): of C and H x W one is 1, or it is empty."""
+        if self.library != "torch" or len(self.shape) != 4 or not self.contiguous:
+            return False
+        return _dense(self.shape, self.strides, _NHWC)
 
     @cached_property
     def reach(self) -> tuple[int, int]:
@@ -113,6 +121,11 @@ class Seen:
     def channels_last(self) -> bool:
         """A tensor seen as (N, C, H, W) that lies as (N, H, W, C), and not also as the former."""
         return self.kind.channels_last
+
+    @property
+    def both_ways(self) -> bool:
+        """A tensor that lies as (N, C, H, W) and as (N, H, W, C)."""
+        return self.kind.both_ways
 
     @property
     def span(self) -> tuple[int, int]:

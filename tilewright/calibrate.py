@@ -23,6 +23,10 @@ READ_BYTES = 256 << 20  # on a GPU: of a shorter read, starting it is a part
 CPU_READ_BYTES = 64 << 20  # 3 ms at 20 GB/s: a busy machine may be quiet that long
 _SECONDS = 0.5  # of the empty kernel and the read; and again of the multiply-adds
 _LEAST_RUNS = 5
+# The most that faster kernels can make of what was measured, which on a busy machine is too low by about that
+# much. What is faster still says nothing of the device: a time that is little more than an empty kernel's, or
+# one taken wrong; and only ``calibrate --anew`` would ever lower the rates again.
+_MOST_RAISED = 1.3
 
 Run = Callable[[], None]
 
@@ -59,16 +63,18 @@ def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
         f32_tflops=round(rate / 1e6, 4),
         source="calibrated",
     )
-    held = rates.calibrated(runtime.device).rates
+    measured, held = found, rates.calibrated(runtime.device).rates
     if held.source == "calibrated" and not anew:
-        found = _better(found, held)
-    rates.keep(runtime.device, found)
+        measured, found = _better(found, rates.measured(runtime.device)), _better(found, held)
+    rates.keep(runtime.device, found, measured)
     runtime.device = replace(runtime.device, rates=found)
     return found
 
 
 def outdone(runtime: Runtime, problem: Problem, us: float, multiplies: float = 1.0) -> float:
     """Return a layer's floor in us; first raise the rates if a kernel was faster than they allow.
+
+    They rise to 1.3 times what was measured at most; a floor may be longer than the kernel took then.
 
     Args:
         runtime: where it ran; its ``device`` has the new rates afterwards.
@@ -83,12 +89,14 @@ def outdone(runtime: Runtime, problem: Problem, us: float, multiplies: float = 1
     read_more = least.memory_us / max(took_us, 1e-9)
     if device.rates.source != "calibrated" or took_us <= 0 or max(f32_more, read_more) <= 1.0:
         return least.us
+    measured, before = rates.measured(device), _better(device.rates, rates.calibrated(device).rates)
     found = replace(
-        device.rates, f32_tflops=device.rates.f32_tflops * max(1.0, f32_more),
-        read_gbs=device.rates.read_gbs * max(1.0, read_more),
+        device.rates, f32_tflops=min(device.rates.f32_tflops * f32_more, _MOST_RAISED * measured.f32_tflops),
+        read_gbs=min(device.rates.read_gbs * read_more, _MOST_RAISED * measured.read_gbs),
     )  # fmt: skip
-    found = _better(found, rates.calibrated(device).rates)
-    rates.keep(device, found)
+    found = _better(found, before)
+    if found != before:
+        rates.keep(device, found, measured)
     runtime.device = replace(device, rates=found)
     return floor_us(problem, runtime.device)
 

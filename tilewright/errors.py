@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+
+# "error:", "error #20-D:", "ptxas error   :"; not "NVRTC_ERROR_COMPILATION:", which says nothing more.
+_TELLS_ERROR = re.compile(r"\berror\b[^:]*:")
 
 
 def how_to_get(extra: str) -> str:
@@ -19,6 +23,13 @@ def shown(value: object) -> str:
     """A value as part of one line of bearable length."""
     text = " ".join(line.strip() for line in repr(value).splitlines())
     return text if len(text) <= 100 else text[:97] + "..."
+
+
+def first_error(log: str) -> str:
+    """Return the first line of a compiler's or driver's words that tells an error, else the first of all."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    told = (line for line in lines if _TELLS_ERROR.search(line))
+    return next(told, lines[0] if lines else "it failed and did not say why")
 
 
 class TilewrightError(Exception):

@@ -307,10 +307,10 @@ def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Plan, "workspace_bytes", 1)
     plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy")
     packed, run = plan.pack(W), Plan.run
     other = weakref.ref(tw.plan("n2c4h7w9k6r3s2-f32+bias", device="numpy"))
+    plan.plan.held_bytes = other().plan.held_bytes = 1  # type: ignore[union-attr]
 
     def full(self: Plan, *memories: Any, **more: Any) -> None:
         if other() is not None:
@@ -323,6 +323,20 @@ def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.M
     other = weakref.ref(plan)
     with pytest.raises(OutOfMemory, match="no room"):
         plan(X, packed)
+
+
+def test_a_filter_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, pack = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy"), Plan.pack
+    other = weakref.ref(tw.plan("n2c4h7w9k6r3s2-f32+bias", device="numpy"))
+    other().plan.held_bytes = 1  # type: ignore[union-attr]
+
+    def full(self: Plan, *given: Any) -> Any:
+        if other() is not None:
+            raise OutOfMemory("no room")
+        return pack(self, *given)
+
+    monkeypatch.setattr(Plan, "pack", full)
+    near(plan(X, plan.pack(W)), expected("n2c4h7w9k6r3s2-f32", X, W))
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -476,6 +490,33 @@ def test_tensors_with_a_residual_in_channels_last() -> None:
         near(tw.conv2d(x, w, z=residual, activation="relu", pool="maxpool2").numpy(), want)
 
 
+@pytest.mark.parametrize("sizes", [(2, 4, 1, 1), (2, 1, 7, 9), (0, 4, 7, 9), (2, 1, 1, 1), (1, 1, 1, 1)])
+def test_tensors_that_lie_both_ways(sizes: tuple[int, ...]) -> None:
+    """A plan for nhwc takes them as (N, C, H, W), like those in channels_last, and as (N, H, W, C)."""
+    torch = pytest.importorskip("torch")
+    n, c, h, w = sizes
+    text = f"n{n}c{c}h{h}w{w}k6r1s1-f32-nhwc+add"
+    x, filters, z = (some(*shape) for shape in (sizes, (6, c, 1, 1), (n, 6, h, w)))
+    want = expected(text.replace("-nhwc", ""), x, filters, z=z)
+    plan = tw.plan(text, device="numpy")
+    last = torch.channels_last
+    given, residual = torch.from_numpy(x), torch.from_numpy(z)
+    packed = plan.pack(torch.from_numpy(filters))
+    as_nhwc = given.permute(0, 2, 3, 1).contiguous(), residual.permute(0, 2, 3, 1).contiguous()
+    near(plan(as_nhwc[0], packed, z=as_nhwc[1]).permute(0, 3, 1, 2).numpy(), want)
+    if plan.problem.x_shape == sizes:  # as nhwc, then: the shape that the plan names
+        return
+    for one in (given, given.contiguous(memory_format=last)):
+        y = plan(one, packed, z=residual.contiguous(memory_format=last))
+        assert y.is_contiguous(memory_format=last)
+        near(y.numpy(), want)
+        out = torch.empty_like(y)
+        assert plan(one, packed, z=residual, out=out) is out
+        near(out.numpy(), want)
+    with pytest.raises(ArrayError, match="shape"):
+        plan(given.reshape(n, h, c, w), packed, z=residual)
+
+
 @pytest.mark.parametrize("sizes", [(2, 4, 4, 4), (2, 7, 9, 4)])
 def test_a_declared_nhwc_is_not_turned(sizes: tuple[int, ...]) -> None:
     """Strides of channels_last make no (N, C, H, W) of what the caller calls (N, H, W, C)."""
@@ -604,15 +645,58 @@ def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
     assert len({id(lane.plan) for lane in layer._lanes.values()}) == 1
 
 
+def packs_w(monkeypatch: pytest.MonkeyPatch, workspace: int) -> None:
+    """Have the reference kernel want a workspace and a filter that is packed, which is to copy it."""
+    plain = AnyReference.blueprint
+
+    def blueprint(family: Any, problem: Problem, *given: Any, aligned: bool = True) -> Any:
+        found = plain(family, problem, *given, aligned)
+        partial = Buffer("partial", workspace)
+        return replace(found, pack=(), packed_bytes=problem.w_bytes, workspace=(partial,))
+
+    def copied(self: Plan, w: Any, packed: Any, stream: int | None = None) -> None:
+        packed.owner[: w.nbytes] = w.owner
+
+    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    monkeypatch.setattr(Plan, "pack_into", copied)
+
+
+def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all streams, packed filters included; where that is too much, other layers are let go."""
+    packs_w(monkeypatch, 1000)
+    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    texts = ("n2c4h7w9k6r3s2-f32", "n2c4h7w9k6r3s2-f32+relu")
+    x, w, packed = cupy.array(X), cupy.array(W), W.nbytes
+    held = []
+    for text in texts:
+        for cupy.stream in (5, 6):
+            tw.conv2d(x, w, activation="relu" if "relu" in text else None)
+        found = {str(key[0]): one for key, one in kept._plans.items()}[text]
+        held.append(weakref.ref(found.layer))
+        assert found.held_bytes == found.layer.held_bytes == 3 * 1000 + 2 * packed
+        del found
+    monkeypatch.setattr(cupy.runtime("cuda"), "memory_bytes", lambda: 8 * (7000 + 5 * packed), raising=False)
+    first, second = (one() for one in held)
+    cupy.stream = 7
+    near(tw.conv2d(x, w, activation="relu").data_, expected(texts[1], X, W))
+    assert second.held_bytes == 4 * 1000 + 3 * packed and len(kept._plans) == 2, "just what may be"
+    del first, second
+    cupy.stream = 8
+    tw.conv2d(x, w, activation="relu")
+    assert held[0]() is None and held[1]() is not None and len(kept._plans) == 1
+    assert not kept.make_room(cupy.runtime("cuda"), held[1]().plan), "it is the one to be kept"
+    assert kept.make_room(cupy.runtime("cuda")) and held[1]() is None
+
+
 # ------------------------------------------------------------------------------- importing
 
 
-def test_import_is_fast_and_loads_no_library() -> None:
+def test_names_load_what_they_need_and_no_device() -> None:
+    """How long an import takes, and that it loads no GPU library, test_imports has."""
     script = (
-        "import sys, time; start = time.perf_counter(); import tilewright as tw; tw.__version__;"
-        "took = time.perf_counter() - start; loaded = {m.partition('.')[0] for m in sys.modules};"
-        "bad = loaded & {'numpy', 'torch', 'cupy', 'cuda', 'pyopencl', 'rich', 'typer', 'sqlite3'};"
-        "assert not bad, bad; assert took < 0.2, took; import tilewright.plans.execution;"
+        "import sys; import tilewright as tw; tw.__version__;"
+        "bad = {m.partition('.')[0] for m in sys.modules} & {'numpy', 'sqlite3'};"
+        "assert not bad, bad; import tilewright.plans.execution;"
         "assert callable(tw.plan); from tilewright.plans.execution import Plan;"
         "tw.conv2d, tw.tune, tw.Problem, tw.Store;"
         "bad = {m.partition('.')[0] for m in sys.modules} & {'torch', 'cupy', 'cuda', 'pyopencl'};"

@@ -85,6 +85,16 @@ def test_the_best_of_all_times_counts_unless_it_is_forgotten() -> None:
     assert calibrate(Pretended()) == best  # type: ignore[arg-type]
 
 
+def test_what_was_measured_is_remembered_beside_what_kernels_made_of_it() -> None:
+    best = calibrate(Pretended())  # type: ignore[arg-type]
+    raised = replace(best, f32_tflops=1.2 * best.f32_tflops)
+    rates.keep(GPU, raised, rates.measured(GPU))
+    busy: Any = Pretended(slowdown=1.4)
+    assert calibrate(busy) == raised and rates.measured(GPU) == best
+    slow = calibrate(busy, anew=True)
+    assert slow.f32_tflops < best.f32_tflops and rates.measured(GPU) == slow == rates.calibrated(GPU).rates
+
+
 def test_rates_that_cannot_be_kept_are_told_and_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(errors, "_warned", set())
     (tmp_path / "rates").touch()

@@ -263,14 +263,13 @@ def test_peers_and_the_file_to_resume_are_read_before_anything_is_measured(
 def test_missing_libraries(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runtime._open.cache_clear()
+    monkeypatch.setattr(runtime, "_opened", {})
     for name in ("pyopencl", "cuda", "cuda.core", "matplotlib"):
         monkeypatch.setitem(sys.modules, name, None)
     check(["tune", GOOD, "--device", "opencl:0"], capsys, "pip install")
     check(["tune", GOOD, "--device", "cuda"], capsys, "pip install")
     check(["run", GOOD, "--device", "numpy"], capsys, "NumPy", "pip install -e '.[opencl]'")
     check(["bench", GOOD, "--device", "numpy", "--plot", "x.svg"], capsys, "pip install -e '.[plot]'")
-    runtime._open.cache_clear()
 
 
 def test_a_number_that_no_device_has(

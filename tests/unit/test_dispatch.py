@@ -60,7 +60,7 @@ class FakePlan:
     needs = 0
 
     def __init__(self, config: Config, why: Why) -> None:
-        self.config, self.why, self.note, self.workspace_bytes = config, why, why.note(LAYER), self.needs
+        self.config, self.why, self.note, self.held_bytes = config, why, why.note(LAYER), self.needs
 
     @classmethod
     def make(cls, runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
@@ -168,17 +168,40 @@ def test_a_winner_that_does_not_compile_falls_to_what_others_found(
     assert judge.asked == [6, 2] and FakePlan.made == ["tiles:t=4", "tiles:t=2"]
 
 
-def test_a_winner_without_room_is_told_and_asked_for_again(box: Store) -> None:
+def test_a_winner_without_room_is_told_and_asked_for_again(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     box.add(record(4))
     FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
     said = "the model's choice (not verified); the winner tiles:t=4 does not fit into memory now: 5 GB needed"
     instead = dispatch.dispatch(LAYER, RUNTIME, box)
     assert (str(instead.config), instead.note) == ("tiles:t=1", said)
     FakePlan.made.clear()
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is instead and FakePlan.made == ["tiles:t=4"]
+    for now in (100.0, 100.0 + 0.9 * kept.RETRY_S):
+        clock[0] = now
+        assert dispatch.dispatch(LAYER, RUNTIME, box) is instead and not FakePlan.made, "not in each call"
+    for _ in range(2):
+        clock[0] += kept.RETRY_S
+        assert [dispatch.dispatch(LAYER, RUNTIME, box) for _ in range(3)] == [instead] * 3
+    assert FakePlan.made == ["tiles:t=4"] * 2
     FakePlan.fails = {}
+    clock[0] += kept.RETRY_S
     assert choose(box) == ("tiles:t=4", "") == choose(box)
-    assert FakePlan.made == ["tiles:t=4", "tiles:t=4"]
+    assert FakePlan.made == ["tiles:t=4"] * 3
+
+
+def test_a_winner_without_room_is_asked_for_at_once_where_plans_were_let_go(box: Store) -> None:
+    box.add(record(4))
+    other = Problem.parse("c1h8k8r1")
+    dispatch.dispatch(other, RUNTIME)
+    FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
+    instead = dispatch.dispatch(LAYER, RUNTIME, box)
+    FakePlan.fails = {}
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is instead
+    kept.forget(other)
+    assert choose(box) == ("tiles:t=4", "")
 
 
 def test_only_a_winner_without_room_is_asked_for_again(box: Store) -> None:

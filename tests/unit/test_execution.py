@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright import runtime as runtimes
+from tilewright.arrays import Kind, Seen
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
@@ -95,6 +100,7 @@ def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
     first, second = plan.plan._aligned.workspace, plan.plan._unaligned[None].workspace
     assert set(second) == {"partial", "copied", "counts"} and second["partial"] is first["partial"]
     assert second["counts"] is not first["counts"], "that one need not hold zeros"
+    assert plan.workspace_bytes == 64 + 8 and plan.held_bytes == 64 + 8 + 8 + 64
 
 
 def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +124,27 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
         np.testing.assert_array_equal(y, _made()(x, _made().pack(w), b))
     assert {*plan._unaligned} == {5, 6}
     assert plan._unaligned[5].workspace["copied"] is not plan._unaligned[6].workspace["copied"]
+    assert plan.workspace_bytes == 0 and plan.held_bytes == 2 * 64
+
+
+def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
+    """Without PyTorch, which need not be here; test_api has the whole of it."""
+    plan = _made(Problem.parse("n2c1h5w6k3r1s1-f32-nhwc"))
+
+    def given(library: str, *shape: int) -> Seen:
+        array = np.zeros(shape, np.float32)
+        strides = tuple(stride // 4 for stride in array.strides)
+        return Seen("x", array, Kind(library, "cpu", "f32", shape, strides), array.ctypes.data)
+
+    for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
+        array, seen_as_nchw = plan._input(given("torch", *shape), True)
+        assert array.shape == (2, 5, 6, 1) and seen_as_nchw == turned
+    for seen, may_turn in ((given("torch", 2, 1, 5, 6), False), (given("numpy", 2, 1, 5, 6), True)):
+        with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 1\)"):
+            plan._input(seen, may_turn)
+    two = _made(Problem.parse("n2c2h5w6k3r1s1-f32-nhwc"))
+    with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 2\)"):
+        two._input(given("torch", 2, 2, 5, 6), True)
 
 
 class Spilling(NumpyRuntime):
@@ -276,6 +303,27 @@ def test_devices_are_opened_once_and_unknown_ones_refused() -> None:
     found = list_devices()
     assert any(getattr(d, "backend", "") == "numpy" for d in found)
     assert all(isinstance(d, DeviceError) or d.key for d in found)
+
+
+def test_threads_that_open_a_device_at_once_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are kept by their runtime, and each has a queue of its own."""
+    made: list[NumpyRuntime] = []
+
+    def slow(kind: str, index: int) -> NumpyRuntime:
+        time.sleep(0.1)
+        made.append(NumpyRuntime())
+        if len(made) == 1:
+            raise DeviceError("in other use")
+        return made[-1]
+
+    monkeypatch.setattr(runtimes, "_opened", {})
+    monkeypatch.setattr(runtimes, "_driven", slow)
+    with pytest.raises(DeviceError, match="in other use"):
+        open_runtime("cuda")
+    start = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: (start.wait(), open_runtime("cuda"))[1], range(4)))
+    assert len(made) == 2 and {id(one) for one in found} == {id(made[1])}, "a failure is not remembered"
 
 
 def test_numpy_reference_spreads_nan_as_the_formula_has_it() -> None:

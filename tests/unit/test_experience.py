@@ -74,6 +74,16 @@ def test_only_the_nearest_layers_are_looked_at(
     assert not np.allclose(Experience(with_far.lessons[:2]).of(DIRECT, HERE, DEVICE).errors(configs), 0.0)
 
 
+def test_the_layers_asked_for_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.search.experience.MADE", 2)
+    known = Experience([lesson(HERE, 2.0, 2)])
+    first, second = known.of(DIRECT, HERE, DEVICE), known.of(DIRECT, THERE, DEVICE)
+    assert known.of(DIRECT, HERE, DEVICE) is first
+    known.of(family("gemm"), HERE, DEVICE)
+    assert known.of(DIRECT, HERE, DEVICE) is first
+    assert known.of(DIRECT, THERE, DEVICE) is not second
+
+
 def test_a_layer_is_kept_from_its_own_trials_in_any_layout() -> None:
     both = Experience([lesson(HERE.with_layout("nhwc"), 2.0, 2), lesson(THERE, 2.0, 2)])
     assert [e.problem for e in both.besides(HERE).lessons] == [THERE]
@@ -98,6 +108,18 @@ def test_what_is_learnt_is_measured_against_the_device_it_was_learnt_on() -> Non
     assert any(us < model.estimate(DIRECT, wide, DEVICE, c).total_us for c, us in times.items())
     there = Experience([Lesson(fast, wide, "direct", tuple(times.items()))])
     assert np.allclose(there.of(DIRECT, wide, DEVICE).errors(configs), 0.0)
+
+
+@pytest.mark.parametrize("change", [{"one_that_is_gone": 1}, {"sw": None}])
+def test_trials_of_other_parameters_are_skipped(configs: list[Config], change: dict[str, int | None]) -> None:
+    """They ship; the family may have got or lost a parameter since."""
+    good = lesson(THERE, 2.0)
+    values = [{**config.values, **change} for config, _ in lesson(THERE, 9.0).times_us]
+    others = [Config.make("direct", {n: v for n, v in each.items() if v is not None}) for each in values]
+    old = replace(good, times_us=tuple((config, 5.0) for config in others))
+    want = Experience([good]).of(DIRECT, HERE, DEVICE).errors(configs)
+    assert np.array_equal(Experience([old, good]).of(DIRECT, HERE, DEVICE).errors(configs), want)
+    assert not Experience([old]).of(DIRECT, HERE, DEVICE).errors(configs).any()
 
 
 def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:

@@ -74,6 +74,22 @@ def test_a_kernel_that_beats_the_floor_raises_the_rates(runtime: Any) -> None:
     assert runtime.device.rates.read_gbs == CPU.rates.read_gbs and runtime.device.rates.f32_tflops > 0.48
 
 
+def test_rates_are_raised_so_far_and_no_further(runtime: Any) -> None:
+    """However often: of a layer that takes as long as an empty kernel, nothing is left to divide by."""
+    measured, reads = CPU.rates, Problem.parse("n1c4096h1w1k4096r1s1-f32")
+    for problem in (LAYER, reads, LAYER, reads):
+        least = floor(problem, CPU)
+        for share in (1e-6, 0.6):
+            outdone(runtime, problem, least.empty_us + share * (least.us - least.empty_us))
+    raised = runtime.device.rates
+    assert raised.f32_tflops == pytest.approx(1.3 * measured.f32_tflops)
+    assert raised.read_gbs == pytest.approx(1.3 * measured.read_gbs)
+    later = SimpleNamespace(device=rates.calibrated(CPU))  # a process that comes later
+    assert later.device.rates == raised and rates.measured(CPU) == measured
+    assert outdone(later, LAYER, CPU.rates.empty_us + 1e-6) == floor_us(LAYER, later.device)  # type: ignore[arg-type]
+    assert later.device.rates == raised
+
+
 def test_fewer_multiplications_prove_nothing(runtime: Any) -> None:
     fast = 0.8 * floor_us(LAYER, CPU)
     assert outdone(runtime, LAYER, fast, 16 / 36) > fast and runtime.device is CPU

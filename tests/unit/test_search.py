@@ -7,9 +7,11 @@ import os
 import random
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +22,12 @@ from tilewright.device import for_architecture
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
+from tilewright.search import space
 from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates
 from tilewright.search.experience import Bias, Lesson
 from tilewright.search.proposals import Proposals
+from tilewright.search.space import Space
 
 DEVICE = for_architecture("sm_90")
 LAYER = Problem.parse("n1c64h14w14k64r3s3p1-f32")
@@ -144,6 +148,38 @@ def several_blas_threads() -> Iterator[None]:
         if set(blas_threads()) != {2}:
             pytest.skip("no BLAS whose threads can be set")
         yield
+
+
+def test_a_search_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its space remembers is tens of megabytes for each layer that is not tuned."""
+    spaces: list[weakref.ref[Space]] = []
+
+    class Noted(Space):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            spaces.append(weakref.ref(self))
+
+    monkeypatch.setattr(search, "Space", Noted)
+    assert search.rank(LAYER, DEVICE, Direct(), 10)
+    assert len(spaces) == 1 and spaces[0]() is None
+
+
+def test_a_space_remembers_so_many_answers_of_all_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn() -> list[Config]:
+        rng, configs = random.Random(1), []
+        for _ in range(40):
+            configs += [(config := legal.sample(rng)), *legal.neighbours(config)[:5]]
+            held = [len(asked._said) for rules in legal._checks for asked in rules]
+            assert 0 < sum(held) <= space.REMEMBERED and len(legal._neighbours) <= space.NEIGHBOURS
+        return configs
+
+    legal = Space(Direct(), LAYER, DEVICE)
+    wanted = drawn()
+    monkeypatch.setattr(space, "REMEMBERED", 50)
+    monkeypatch.setattr(space, "NEIGHBOURS", 2)
+    legal = Space(Direct(), LAYER, DEVICE)
+    assert drawn() == wanted
+    assert all(config == Config.make("direct", config.values) for config in wanted)
 
 
 def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

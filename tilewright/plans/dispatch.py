@@ -13,7 +13,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.choices import choices, stored
 from tilewright.plans.execution import Plan
-from tilewright.plans.kept import Entry, let_go_oldest, make_room, place
+from tilewright.plans.kept import Entry, let_go_oldest, place, with_room
 from tilewright.plans.why import Missed, Origin, Why
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
@@ -58,23 +58,20 @@ def entry(
     with found.lock:
         if found.plan is None:
             found.plan = _first_that_works(problem, runtime, store, deterministic, families)
-            let_go_oldest(runtime, found)
-        elif store is not None and (missed := found.plan.why.missed) and missed.no_room:
+            let_go_oldest(runtime, found.plan)
+            found.tried()
+        elif store is not None and _had_no_room(found.plan) and found.may_have_room():
             winner = _winner(problem, runtime, store, deterministic, families)
             if winner is not None:
                 found.plan, found.layer = winner, None
+                let_go_oldest(runtime, winner)
+            found.tried()
     return found
 
 
-def _made(runtime: Runtime, problem: Problem, config: Config, why: Why) -> Plan:
-    """Make a plan; where it has no room, once more in place of the others."""
-    try:
-        return Plan.make(runtime, problem, config, why)
-    except OutOfMemory as error:
-        if not make_room(runtime):
-            raise
-        clear_frames(error.__traceback__)  # they hold what it did get
-    return Plan.make(runtime, problem, config, why)
+def _had_no_room(plan: Plan) -> bool:
+    """Whether it stands in for a stored winner that had no room."""
+    return plan.why.missed is not None and plan.why.missed.no_room
 
 
 def _first_that_works(
@@ -85,7 +82,7 @@ def _first_that_works(
     for config, why in choices(problem, runtime, store, deterministic, families):
         try:
             why = replace(why, missed=missed, remark=_instead(problem, config))
-            return _made(runtime, problem, config, why)
+            return with_room(runtime, None, Plan.make, runtime, problem, config, why)
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error

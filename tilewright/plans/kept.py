@@ -1,20 +1,26 @@
 """Plans kept for their next use. Those not used for the longest time are let go, where there are too many or
-their workspaces are too large together; and all that have one, where another plan has no room."""
+they hold too much memory together; and all that hold some, where something else has no room."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from traceback import clear_frames
+from typing import Any, TypeVar
 
+from tilewright.errors import OutOfMemory
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
 MOST_PLANS = 256
-OF_MEMORY = 8  # all workspaces together are 1/8 of the device's memory at most, or one plan has more alone
+RETRY_S = 10.0  # until a winner that had no room is asked for again: somebody else may have freed memory
+OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
+T = TypeVar("T")
 Key = tuple[Problem, int, str, bool, tuple[str, ...]]
 
 
@@ -28,10 +34,27 @@ class Entry:
     plan: Plan | None = None
     layer: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _tried: tuple[int, float] = (0, 0.0)  # plans let go, and seconds, when it was last looked for room
+
+    def tried(self) -> None:
+        """Remember that it was looked just now whether the plan that it should be has room."""
+        self._tried = _let_go, time.monotonic()
+
+    def may_have_room(self) -> bool:
+        """Whether plans were let go since, or enough time has gone by: to compile and load takes a while."""
+        let_go, then_s = self._tried
+        return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
+
+    @property
+    def held_bytes(self) -> int:
+        """Device memory that goes with it: of all streams, packed filters included."""
+        held = self.layer or self.plan
+        return held.held_bytes if held is not None else 0
 
 
 _plans: OrderedDict[Key, Entry] = OrderedDict()
 _lock = threading.Lock()  # of the dict, never held for long
+_let_go = 0  # plans until now
 
 
 def place(key: Key) -> Entry:
@@ -40,7 +63,7 @@ def place(key: Key) -> Entry:
         found = _plans.setdefault(key, Entry())
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
-            _plans.popitem(last=False)
+            _drop(next(iter(_plans)))
     return found
 
 
@@ -48,23 +71,41 @@ def forget(problem: Problem | None = None) -> None:
     """Look a problem (None: all) up again at its next use, since the store has changed."""
     with _lock:
         for key in [key for key in _plans if problem is None or key[0] == problem]:
-            del _plans[key]
+            _drop(key)
 
 
 def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
-    """Let go of the plans on a device that have a workspace, but for one; return whether there were any."""
+    """Let go of the plans on a device that hold memory, but for one; return whether there were any."""
     with _lock:
         theirs = {
             key: one for key, one in _plans.items()
             if _bytes_on(runtime, key, one) and one.plan is not keep
         }  # fmt: skip
         for key in theirs:
-            del _plans[key]
+            _drop(key)
     return bool(theirs)
 
 
-def let_go_oldest(runtime: Runtime, newest: Entry) -> None:
-    """Let go of the plans on a device that were not used for the longest time, until the others are small."""
+def with_room(runtime: Runtime, keep: Plan | None, make: Callable[..., T], *given: Any) -> T:
+    """Do what needs memory; where there is no room, once more without the plans kept there, but for one.
+
+    Raises:
+        OutOfMemory: there is none then either, or there was nothing to let go of.
+    """
+    try:
+        return make(*given)
+    except OutOfMemory as error:
+        if not make_room(runtime, keep):
+            raise
+        clear_frames(error.__traceback__)  # they hold what it did get
+    return make(*given)
+
+
+def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
+    """Let go of the plans on a device that were not used for the longest time, until the others are small.
+
+    To be called when a plan was made, or has come to hold more: it is the one that stays.
+    """
     let_go = []  # once nobody waits for the lock: to free memory takes a while
     with _lock:
         sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
@@ -72,11 +113,18 @@ def let_go_oldest(runtime: Runtime, newest: Entry) -> None:
         if over:
             over -= runtime.memory_bytes() // OF_MEMORY
         for key, nbytes in sizes.items():
-            if over > 0 and nbytes and _plans[key] is not newest:
-                let_go.append(_plans.pop(key))
+            if over > 0 and nbytes and _plans[key].plan is not newest:
+                let_go.append(_drop(key))
                 over -= nbytes
 
 
+def _drop(key: Key) -> Entry:
+    """Take a plan out of the dict; it is freed when nobody has it any more."""
+    global _let_go
+    _let_go += 1
+    return _plans.pop(key)
+
+
 def _bytes_on(runtime: Runtime, key: Key, found: Entry) -> int:
-    """Bytes of workspace that a plan has on a device; 0 if it is on another, or not made yet."""
-    return found.plan.workspace_bytes if found.plan is not None and key[1] == id(runtime) else 0
+    """Bytes that a plan holds on a device; 0 if it is on another, or not made yet."""
+    return found.held_bytes if key[1] == id(runtime) else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from traceback import clear_frames
 
 from tilewright.arrays import (
     Array,
@@ -25,10 +24,10 @@ from tilewright.arrays import (
     writable,
 )
 from tilewright.device import Device
-from tilewright.errors import ArrayError, OutOfMemory
+from tilewright.errors import ArrayError
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan, unlike
-from tilewright.plans.kept import make_room
+from tilewright.plans.kept import let_go_oldest, with_room
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
 
@@ -62,6 +61,11 @@ class _Lane:
 
     plan: Plan
     packed: Memory | None = None
+    counted_bytes: int = 0  # when it was last looked whether all plans together hold too much
+
+    @property
+    def held_bytes(self) -> int:
+        return self.plan.held_bytes + (self.packed.nbytes if self.packed else 0)
 
 
 class LayerPlan:
@@ -89,7 +93,7 @@ class LayerPlan:
         self._home = f"cuda:{plan.device.index}" if plan.device.is_cuda else "cpu"
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._operands = plan.problem.operands
-        self._lanes: dict[int, _Lane] = {0: _Lane(plan)}
+        self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.held_bytes)}
         self._lock = threading.RLock()
         self._fitting: set[tuple[str | Kind, ...]] = set()  # arrays that are what the layer takes
 
@@ -126,6 +130,16 @@ class LayerPlan:
         """
         return self.plan.workspace_bytes
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of device memory that it holds by now, of all streams that it ran on.
+
+        Workspaces, filters that calls have packed, and what arrays that are not aligned have needed.
+        """
+        lanes = list(self._lanes.values())
+        packed = sum(lane.packed.nbytes for lane in lanes if lane.packed)
+        return packed + sum(plan.held_bytes for plan in {lane.plan for lane in lanes})
+
     def __repr__(self) -> str:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
 
@@ -148,7 +162,8 @@ class LayerPlan:
         typed(seen, self.problem.stored, f" for {self._name}")
         shaped(seen, self.problem.w_shape, self._name)
         with self._lock:
-            memory = self.plan.pack(self.plan.runtime.wrap(in_place(seen)), current_stream(seen))
+            given = self.plan.runtime.wrap(in_place(seen)), current_stream(seen)
+            memory = with_room(self.plan.runtime, self.plan, self.plan.pack, *given)
         return Packed(memory, self.problem, self.config, self._where)
 
     def __call__(
@@ -164,8 +179,9 @@ class LayerPlan:
 
         Args:
             x: input of shape ``problem.x_shape`` in the problem's dtype. For a problem in nhwc a PyTorch
-                tensor may also be (N, C, H, W) in channels_last, and so are z and the answer then. On a
-                CPU an input with gaps is copied first; on a GPU it is refused.
+                tensor may also be (N, C, H, W) in channels_last, and so are z and the answer then. One that
+                lies both ways, of one channel or pixel, is what its shape says. On a CPU an input with gaps
+                is copied first; on a GPU it is refused.
             packed_w: what ``pack`` returned.
             bias: shape (K,) in ``problem.dtype_added``, if and only if the problem has a bias.
             z: residual of shape ``problem.z_shape`` in that dtype, if and only if the problem adds one.
@@ -202,13 +218,7 @@ class LayerPlan:
         nchw a tensor in channels_last is (N, C, H, W). What has no room runs once more without the plans
         that other layers have kept.
         """
-        try:
-            return self._run(x, w, beside, layout)
-        except OutOfMemory as error:
-            if not make_room(self.plan.runtime, self.plan):
-                raise
-            clear_frames(error.__traceback__)  # they hold what it did get
-        return self._run(x, w, beside, layout)
+        return with_room(self.plan.runtime, self.plan, self._run, x, w, beside, layout)
 
     def _run(self, x: Seen, w: Seen | Memory, beside: Mapping[str, Seen], layout: str) -> Array:
         filters = (w,) if isinstance(w, Seen) else ()
@@ -238,6 +248,9 @@ class LayerPlan:
                 runtime.synchronize()
                 if not runtime.unified:
                     runtime.download(memories["y"], target)
+            before, lane.counted_bytes = lane.counted_bytes, lane.held_bytes
+        if lane.counted_bytes > before:
+            let_go_oldest(runtime, self.plan)
         return result
 
     def _fit(self, x: Seen, filters: tuple[Seen, ...], beside: Mapping[str, Seen]) -> None:
@@ -259,12 +272,18 @@ class LayerPlan:
     def _input(self, x: Seen, may_turn: bool) -> tuple[Array, bool]:
         """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
         pr = self.problem
-        if pr.layout_in == "nhwc" and x.channels_last and may_turn:
+        if pr.layout_in == "nhwc" and may_turn and self._in_channels_last(x):
             shaped(x, (pr.n, pr.c, pr.h, pr.w), self._name + " in channels_last")
             view = to_nhwc(x.array)
             return (on_host(view) if x.place == "cpu" else view), True
         shaped(x, pr.x_shape, self._name)
         return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
+
+    def _in_channels_last(self, x: Seen) -> bool:
+        """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
+        pr = self.problem
+        by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
+        return x.channels_last or (by_shape and x.both_ways)
 
     def _residual(self, z: Seen, turned: bool) -> Array:
         """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import threading
 
 from tilewright.device import Device
-from tilewright.errors import DeviceError, StoreError, how_to_get
+from tilewright.errors import DeviceError, RunError, TilewrightError, first_error, how_to_get
 from tilewright.runtime import forked
 from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 
@@ -14,6 +14,8 @@ __all__ = [
 ]  # fmt: skip
 
 KINDS = ("cpu", "cuda", "opencl", "numpy")
+_opened: dict[tuple[str, int], Runtime] = {}
+_opening = threading.Lock()  # plans are kept by their runtime: of a device there may be one only
 
 
 def open_runtime(kind: str | None = None, index: int = 0) -> Runtime:
@@ -27,6 +29,7 @@ def open_runtime(kind: str | None = None, index: int = 0) -> Runtime:
     Raises:
         DeviceError: there is no such device; says what was looked for and what to install. Or this process
             was forked from one that had opened a device.
+        RunError: it is there and cannot be opened; the text has the driver's words.
     """
     if kind != "numpy":
         forked.refuse()
@@ -45,8 +48,17 @@ def open_runtime(kind: str | None = None, index: int = 0) -> Runtime:
     return _open(kind, index)
 
 
-@lru_cache(maxsize=32)
 def _open(kind: str, index: int) -> Runtime:
+    """Return the runtime of a device; threads that want it first wait for the one that opens it."""
+    if (found := _opened.get((kind, index))) is not None:
+        return found
+    with _opening:
+        if (kind, index) not in _opened:
+            _opened[kind, index] = _anew(kind, index)
+        return _opened[kind, index]
+
+
+def _anew(kind: str, index: int) -> Runtime:
     if kind in ("cuda", "cpu", "opencl"):
         found = _driven(kind, index)
         forked.opened()
@@ -59,14 +71,22 @@ def _open(kind: str, index: int) -> Runtime:
 
 
 def _driven(kind: str, index: int) -> Runtime:
-    """Open a device that has a driver."""
-    if kind == "cuda":
-        from tilewright.runtime.cuda import CudaRuntime
+    """Open a device that has a driver, whose errors come in our words."""
+    try:
+        if kind == "cuda":
+            from tilewright.runtime.cuda import CudaRuntime
 
-        return CudaRuntime(index)
-    from tilewright.runtime.opencl import OpenclRuntime
+            return CudaRuntime(index)
+        from tilewright.runtime.opencl import OpenclRuntime
 
-    return OpenclRuntime(index, cpu=kind == "cpu")
+        return OpenclRuntime(index, cpu=kind == "cpu")
+    except TilewrightError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_error(str(error))}"
+        raise RunError(
+            f"{kind}:{index}: cannot be opened ({said}); choose another device, see 'tilewright doctor'"
+        ) from error
 
 
 def instead_of_numpy(option: str) -> str:
@@ -78,17 +98,25 @@ def instead_of_numpy(option: str) -> str:
 
 
 def list_devices() -> list[Device | DeviceError]:
-    """Return every device that can be opened, and for each backend that has none the reason."""
+    """Return every device that can be opened; of the others, and of a backend that has none, the reason."""
     found: list[Device | DeviceError] = []
     for kind in ("cuda", "opencl", "numpy"):
         try:
             count = _count(kind)
-            found += [_open(kind, index).device for index in range(count)]
-            if not count:
-                found.append(DeviceError(f"{kind}: the driver has no device"))
-        except (DeviceError, StoreError) as error:  # OpenCL needs a folder to write to
+        except TilewrightError as error:  # OpenCL needs a folder to write to, too
             found.append(DeviceError(f"{kind}: {error}"))
+            continue
+        found += [_device(kind, index) for index in range(count)]
+        if not count:
+            found.append(DeviceError(f"{kind}: the driver has no device"))
     return found
+
+
+def _device(kind: str, index: int) -> Device | DeviceError:
+    try:
+        return _open(kind, index).device
+    except TilewrightError as error:  # one that is broken hides none of the others
+        return DeviceError(f"{kind}: {error}")
 
 
 def _count(kind: str) -> int:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from tilewright.device.architectures import capability
-from tilewright.errors import CompileError, DeviceError, how_to_get
+from tilewright.errors import CompileError, DeviceError, first_error, how_to_get
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache
@@ -98,7 +98,7 @@ def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
     try:
         code = core.Program(source, "c++", options).compile("cubin", logs=log)
     except Exception as error:
-        raise CompileError(f"{arch}: {_first_error(str(error))}") from error
+        raise CompileError(f"{arch}: {first_error(str(error))}") from error
     if lost := _LOST.search(log.getvalue()):
         raise CompileError(f"{arch}: {lost[0]}")
     resources = read_log(log.getvalue())
@@ -121,9 +121,3 @@ def _resources(text: str) -> Resources:
     return Resources(
         registers=value["registers"], local_bytes=max(spilled, value["stack"]), shared_bytes=value["shared"]
     )
-
-
-def _first_error(log: str) -> str:
-    """Return the first line of a compiler's log that says error, else the first line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line and "NVRTC_ERROR" not in line), lines[0])

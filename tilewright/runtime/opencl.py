@@ -18,8 +18,8 @@ from tilewright.errors import (
     CompileError,
     DeviceError,
     OutOfMemory,
-    RunError,
     StoreError,
+    first_error,
     how_to_get,
 )
 from tilewright.kernels.family import CONSTANT, ZERO, Blueprint, Launch
@@ -29,6 +29,7 @@ from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Reso
 from tilewright.runtime.capacity import cores
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
+from tilewright.runtime.opencl_errors import in_our_words, in_words
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.opencl_vectors import PRELUDE
 
@@ -67,12 +68,20 @@ def devices() -> list[Any]:
         DeviceError: no OpenCL, or no driver.
     """
     cl = import_opencl()
+    found: list[Any] = []
+    failed: Exception | None = None
     try:
-        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+        for platform in cl.get_platforms():
+            try:
+                found += platform.get_devices()
+            except cl.Error as error:  # a driver that is broken is no reason to do without the others
+                failed = error
     except cl.Error as error:
+        failed = error
+    if failed is not None and not found:
         raise DeviceError(
-            f"no OpenCL driver: {error}; {how_to_get('opencl')}, or install your vendor's"
-        ) from error
+            f"no OpenCL driver: {failed}; {how_to_get('opencl')}, or install your vendor's"
+        ) from failed
     return sorted(found, key=lambda d: not d.type & cl.device_type.CPU)
 
 
@@ -134,7 +143,7 @@ class OpenclRuntime:
         try:
             program = self._built(source, options)
         except self.cl.Error as error:
-            raise CompileError(f"{self.device.name}: {_first_error(str(error))}{cache.no_room()}") from error
+            raise CompileError(f"{self.device.name}: {first_error(str(error))}{cache.no_room()}") from error
         self.quick = False
         return program
 
@@ -142,6 +151,7 @@ class OpenclRuntime:
         _keep_folder()
         return self.cl.Program(self._context, source).build(options=list(options))
 
+    @in_our_words
     def load(self, built: Built) -> Loaded:
         """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
         program = self._program(built.binary.decode(), OPTIONS)
@@ -165,6 +175,7 @@ class OpenclRuntime:
         buffer = self.cl.Buffer(self._context, flags, hostbuf=flat)
         return Memory(flat.nbytes, flat.ctypes.data, buffer, flat, keep)
 
+    @in_our_words
     def wrap(self, array: Array) -> Memory:
         """Use a NumPy array in place on a CPU; copy it to other devices."""
         if array.nbytes == 0:
@@ -175,6 +186,7 @@ class OpenclRuntime:
         self.upload(memory, array)
         return memory
 
+    @in_our_words
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
         """Return a part of memory."""
         if nbytes == 0:
@@ -183,6 +195,7 @@ class OpenclRuntime:
             return self._host(memory.owner[offset : offset + nbytes])
         return Memory(nbytes, 0, memory.handle.get_sub_region(offset, nbytes), memory)
 
+    @in_our_words
     def upload(self, memory: Memory, array: Array) -> None:
         """Copy a NumPy array to the device and wait."""
         self.synchronize()
@@ -191,6 +204,7 @@ class OpenclRuntime:
         else:
             self.cl.enqueue_copy(self._queue, memory.handle, np.ascontiguousarray(array), is_blocking=True)
 
+    @in_our_words
     def download(self, memory: Memory, array: Array) -> None:
         """Wait for the device, then copy to a contiguous NumPy array."""
         self.synchronize()
@@ -199,6 +213,7 @@ class OpenclRuntime:
         else:
             self.cl.enqueue_copy(self._queue, array, memory.handle, is_blocking=True)
 
+    @in_our_words
     def fill(self, memory: Memory, byte: int) -> None:
         """Set every byte, in order with launches."""
         if not memory.nbytes:
@@ -226,7 +241,7 @@ class OpenclRuntime:
                 self._pending.append(memories)
                 self._events.append(self._enqueue(self._queue, kernel, work_items, launch.block))
         except self.cl.Error as error:
-            raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
+            raise in_words(self, launch.kernel, error) from error
 
     def synchronize(self) -> None:
         """Wait for all that was enqueued; what another thread enqueues meanwhile stays pending."""
@@ -236,8 +251,9 @@ class OpenclRuntime:
             self._queue.finish()
             del done
         except self.cl.Error as error:
-            raise RunError(f"{self.device.name}: {error}") from error
+            raise in_words(self, "what was enqueued", error) from error
 
+    @in_our_words
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
         """Return the time of one run in us.
 
@@ -288,12 +304,6 @@ def _keep_folder() -> None:
     with suppress(StoreError, OSError):
         if not place.is_dir() and place.parent == cache.folder():
             place.mkdir(mode=0o700)
-
-
-def _first_error(log: str) -> str:
-    """Return the first line that says error, else the first line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if "error:" in line), lines[0] if lines else "build failed")
 
 
 def _bytes_of(array: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.device import Device, Rates
 from tilewright.device.architectures import WARP
 
+_UNKNOWN_GHZ = 2.0  # a guess: what cores of servers run at when all are busy, or a little less
 _AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
 
 
@@ -21,7 +22,8 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
     """
     lanes = _lanes(device) if cpu else WARP
     registers = (32 if lanes >= 16 else 16) * lanes if cpu else 255
-    units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3
+    # 0 where the driver does not know the clock, as PoCL in many virtual machines; the model divides by it.
+    units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3 or _UNKNOWN_GHZ
     peak = units * min(lanes, 8) * 4 * ghz / 1e3  # 16 multiply-adds a cycle, as most cores with AVX do
     most, shared = int(device.max_work_group_size), int(device.local_mem_size)
     return Device(

@@ -16,18 +16,29 @@ from tilewright.runtime import cache
 
 def calibrated(device: Device) -> Device:
     """Return the device with the rates that were calibrated for it, if there are any."""
+    found = _kept(device, "rates")
+    return device if found is None else replace(device, rates=found)
+
+
+def measured(device: Device) -> Rates:
+    """Return what calibrations themselves have measured of a device, before any kernel did better."""
+    return _kept(device, "measured") or calibrated(device).rates
+
+
+def _kept(device: Device, which: str) -> Rates | None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, StoreError):
         held = read_json(_path(device))
         if held["device"] == device.key:
-            figures = {n: float(held["rates"][n]) for n in ("empty_us", "read_gbs", "f32_tflops")}
+            figures = {n: float(held[which][n]) for n in ("empty_us", "read_gbs", "f32_tflops")}
             if all(0 < value < 1e9 for value in figures.values()):
-                return replace(device, rates=Rates(**figures, source="calibrated"))
-    return device
+                return Rates(**figures, source="calibrated")
+    return None
 
 
-def keep(device: Device, rates: Rates) -> None:
-    """Keep calibrated rates for later processes."""
-    text = json.dumps({"device": device.key, "driver": device.driver, "rates": asdict(rates)})
+def keep(device: Device, rates: Rates, measured: Rates | None = None) -> None:
+    """Keep calibrated rates for later processes, and what of them was measured (None: all)."""
+    held = {"rates": asdict(rates), "measured": asdict(measured or rates)}
+    text = json.dumps({"device": device.key, "driver": device.driver, **held})
     try:
         path = _path(device)
         path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -11,6 +11,7 @@ which there are none is left to the model. An estimate is for the device that th
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ REACH = 8.0  # octaves of parameters, summed, over which the likeness of two err
 LAYER_REACH = 12.0  # octaves of sizes, likewise
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
+MADE = 32  # biases that are remembered, 0.15 MB each: all of a layer that is looked at again
 _reading = threading.Lock()
 
 
@@ -56,7 +58,8 @@ class Experience:
 
     def __init__(self, lessons: Iterable[Lesson] = ()) -> None:
         self.lessons = tuple(lessons)
-        self._made: dict[tuple[str, Problem, str], Bias] = {}
+        self._made: OrderedDict[tuple[str, Problem, str], Bias] = OrderedDict()
+        self._lock = threading.Lock()  # of what was made, never held for long
 
     def besides(self, problem: Problem) -> Experience:
         """Leave out what was learnt of a layer itself, in any layout."""
@@ -66,9 +69,15 @@ class Experience:
     def of(self, family: Family, problem: Problem, device: Device) -> Bias:
         """Return what is known of a family's error on a layer."""
         asked = (family.name, problem, device.key)
-        if asked not in self._made:
-            self._made[asked] = Bias(family, problem, device, self._near(family, problem))
-        return self._made[asked]
+        with self._lock:
+            found = self._made.get(asked)
+        found = found or Bias(family, problem, device, self._near(family, problem))
+        with self._lock:
+            self._made[asked] = found
+            self._made.move_to_end(asked)
+            while len(self._made) > MADE:
+                self._made.popitem(last=False)
+        return found
 
     def _near(self, family: Family, problem: Problem) -> list[Lesson]:
         """Return the lessons of the nearest layers, whatever device they are of."""
@@ -89,8 +98,10 @@ class Bias:
     """The model's expected error on the configs of one family and layer."""
 
     def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
-        taught = [(e, c, us) for e in lessons for c, us in e.times_us]
         self._params = family.params(problem, device)
+        # Trials from before the family got or lost a parameter say nothing that can be placed or estimated.
+        names = {param.name for param in self._params}
+        taught = [(e, c, us) for e in lessons for c, us in e.times_us if c.values.keys() == names]
         self._empty = not taught
         if not taught:
             return

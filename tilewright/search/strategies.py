@@ -20,7 +20,7 @@ from tilewright.search import model
 from tilewright.search.correction import Correction
 from tilewright.search.experience import Bias, Experience, shipped
 from tilewright.search.proposals import Strategy
-from tilewright.search.space import Held, Space, space
+from tilewright.search.space import Held, Space
 
 Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
@@ -46,7 +46,7 @@ class Ranked:
         experience: Experience | None = None, held: Held | None = None,
     ) -> None:  # fmt: skip
         self._family, self._problem, self._device, self._among = family, problem, device, among
-        self.space: Space = Space(family, problem, device, held) if held else space(family, problem, device)
+        self.space = Space(family, problem, device, held)
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()
@@ -132,7 +132,7 @@ class All(Blind):
     def __init__(
         self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
     ) -> None:
-        every = space(family, problem, device).every() if among is None else iter(among)
+        every = Space(family, problem, device).every() if among is None else iter(among)
         self._configs: Iterator[Config] = every
 
     def propose(self, count: int) -> list[Config]:
@@ -146,7 +146,7 @@ class Random(Blind):
     def __init__(
         self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
     ) -> None:
-        self._space, self._rng = space(family, problem, device), rng
+        self._space, self._rng = Space(family, problem, device), rng
         self._given = None if among is None else rng.sample(among, len(among))
         self._seen: set[Config] = set()
 

@@ -125,8 +125,9 @@ class Channel:
 
     def _send(self, request: Json) -> None:
         assert self._child.stdin is not None
+        line = json.dumps(request).encode() + b"\n"
         try:
-            self._child.stdin.write(json.dumps(request).encode() + b"\n")
+            self._child.stdin.write(line)
             self._child.stdin.flush()
         except (OSError, ValueError) as error:  # ValueError: another thread killed the child
             raise Crashed(self._bury("start"), "start") from error

@@ -1,0 +1,132 @@
+"""OpenCL devices that are broken, and drivers that fail: in our words, and none hides the others."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import runtime
+from tilewright.device import Device
+from tilewright.errors import DeviceError, OutOfMemory, RunError
+from tilewright.kernels import family
+from tilewright.problem import Problem
+from tilewright.runtime import opencl
+from tilewright.runtime.base import Memory
+from tilewright.runtime.opencl_facts import facts
+from tilewright.search import model
+from tilewright.search.space import sample
+
+
+class Error(Exception):
+    """Stands for pyopencl's."""
+
+
+class NoMemory(Error):
+    """Stands for pyopencl's MemoryError."""
+
+
+def failing(error: Exception) -> Callable[..., Any]:
+    def fail(*given: Any, **more: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def broken(error: Exception, unified: bool = False) -> Any:
+    """A runtime whose driver fails in whatever it is asked."""
+    fail = failing(error)
+    flags = SimpleNamespace(READ_WRITE=1, USE_HOST_PTR=2)
+    made: Any = object.__new__(opencl.OpenclRuntime)
+    made.cl = SimpleNamespace(
+        Error=Error, MemoryError=NoMemory, enqueue_copy=fail, enqueue_fill_buffer=fail, Buffer=fail,
+        mem_flags=flags,
+    )  # fmt: skip
+    made._queue = SimpleNamespace(finish=lambda: None)
+    made._context, made._pending, made._events, made._lock = None, [], [], threading.Lock()
+    made.device, made.unified = SimpleNamespace(name="a device"), unified
+    return made
+
+
+USES: list[Callable[[Any], Any]] = [
+    lambda its: its.upload(memory(its), np.zeros(4, "f")),
+    lambda its: its.download(memory(its), np.zeros(4, "f")),
+    lambda its: its.fill(memory(its), 0),
+    lambda its: its.slice(memory(its), 128, 4),
+]
+
+
+def memory(its: Any) -> Memory:
+    return Memory(16, 0, SimpleNamespace(get_sub_region=its.cl.enqueue_copy))
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_a_driver_fails_in_is_told_in_our_words(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(RunError, match="^a device: .*: INVALID_VALUE$"):
+        use(broken(Error("INVALID_VALUE")))
+    with pytest.raises(OutOfMemory, match="^a device: no room for .*: MEM_OBJECT_ALLOCATION_FAILURE$"):
+        use(broken(NoMemory("MEM_OBJECT_ALLOCATION_FAILURE")))
+
+
+def test_an_array_that_cannot_be_used_in_place_is_told() -> None:
+    with pytest.raises(RunError, match="^a device: wrap: INVALID_HOST_PTR$"):
+        broken(Error("INVALID_HOST_PTR"), unified=True).wrap(np.zeros(4, "f"))
+    with pytest.raises(OutOfMemory, match="no room for 64 bytes"):
+        broken(NoMemory("MEM_OBJECT_ALLOCATION_FAILURE"), unified=True).alloc(64)
+
+
+def test_a_broken_device_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``doctor`` asks for them all."""
+
+    class Second:
+        def __init__(self, index: int, cpu: bool) -> None:
+            if index == 1:
+                raise Error("clCreateContext: DEVICE_NOT_AVAILABLE\nmore")
+            self.device = SimpleNamespace(backend="opencl", index=index)
+
+    monkeypatch.setattr(runtime, "_opened", {})
+    monkeypatch.setattr(opencl, "OpenclRuntime", Second)
+    monkeypatch.setattr(runtime, "_count", lambda kind: {"opencl": 3, "numpy": 1}.get(kind, 0))
+    found = runtime.list_devices()
+    assert [getattr(one, "index", None) for one in found if not isinstance(one, DeviceError)] == [0, 2, 0]
+    told = [str(one) for one in found if isinstance(one, DeviceError)]
+    assert len(told) == 2 and "opencl:1: cannot be opened (Error: clCreateContext: DEVICE_NOT" in told[1]
+    with pytest.raises(RunError, match="opencl:1: cannot be opened .*choose another device"):
+        runtime.open_runtime("opencl", 1)
+
+
+def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = [SimpleNamespace(type=2), SimpleNamespace(type=1)]
+    bad = SimpleNamespace(get_devices=failing(Error("INVALID_PLATFORM")))
+    platforms = [bad, SimpleNamespace(get_devices=lambda: good)]
+    fake = SimpleNamespace(
+        Error=Error, get_platforms=lambda: platforms, device_type=SimpleNamespace(CPU=1)
+    )
+    monkeypatch.setattr(opencl, "import_opencl", lambda: fake)
+    assert opencl.devices() == good[::-1]
+    platforms.pop()
+    with pytest.raises(DeviceError, match="no OpenCL driver: INVALID_PLATFORM; "):
+        opencl.devices()
+    fake.get_platforms = failing(Error("PLATFORM_NOT_FOUND_KHR"))
+    with pytest.raises(DeviceError, match="no OpenCL driver: PLATFORM_NOT_FOUND_KHR; "):
+        opencl.devices()
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+def test_a_clock_that_the_driver_does_not_know(cpu: bool) -> None:
+    """The model divides by it."""
+    said = SimpleNamespace(
+        max_compute_units=4, max_clock_frequency=0, max_work_group_size=1024, local_mem_size=65536,
+        name="cpu-x", version="OpenCL 3.0 PoCL HSTR: cpu-x", opencl_c_version="OpenCL C 1.2",
+        global_mem_cache_size=1 << 20, native_vector_width_float=8, driver_version="1",
+        platform=SimpleNamespace(version="3"),
+    )  # fmt: skip
+    device: Device = facts(said, 0, cpu)
+    layer, direct = Problem.parse("n1c8h8w8k8r3s3-f32"), family("direct")
+    config = sample(direct, layer, device, random.Random(0))
+    assert model.estimate(direct, layer, device, config).total_us > 0
