@@ -24,7 +24,7 @@ PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
-    """How the input can be read: whole pieces of channels as they are; else copied, or, if few, gathered.
+    """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered.
 
     Numbers that are split are so by whoever copies them, and then the copy engine can copy patches.
     """
@@ -33,7 +33,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     split = pr.math == "accurate"
     copied = (COPIED,) if not whole or split else ()
     few = pr.cg * pr.r * pr.s <= MOST_GATHERED and max(pr.r, pr.s) <= MOST_BITS
-    gathered = (GATHERED,) if few and not whole else ()
+    gathered = (GATHERED,) if few else ()
     return whole + copied + gathered + ((HALVED,) if split else ())
 
 
