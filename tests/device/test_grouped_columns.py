@@ -57,6 +57,24 @@ def test_large_filters(text: str, change: dict[str, int], cpu: Runtime) -> None:
     _agrees(Plan.make(cpu, problem, config))
 
 
+@pytest.mark.parametrize(
+    ("text", "change"),
+    (
+        ("n1c8h40w40k8r31s31p15g8-f32-nhwc+bias", dict(tw=3)),
+        ("n2c8h12w11k8r5s5p2u2g8-f32-nhwc+relu", dict(tw=2)),
+        ("n1c16h9w13k16r3s3p2d2g16-f16-nhwc", dict(tw=7)),
+        ("n1c8h11w12k8r7s3p3x1g8-i8-nhwc+add", dict(tw=4)),
+        ("n1c16h9w13k32r3s3p1g4-f32-nhwc+maxpool2", dict(tw=2, combine=2)),
+    ),
+)
+def test_a_loop_over_rows_in_nhwc(text: str, change: dict[str, int], cpu: Runtime) -> None:
+    problem, config = Problem.parse(text), Config.make("grouped", BASE | change)
+    GROUPED.check(problem, cpu.device, config)
+    plan = Plan.make(cpu, problem, config)
+    assert dict(plan.blueprint.defines)["ROLLED"] == 1
+    _agrees(plan)
+
+
 def test_what_cannot_be_rolled_is_refused(cpu: Runtime) -> None:
     """Outputs or taps that skip lines have no lines under all of them one after the other."""
     for text in ("n1c2h50w42k2r25s41p12x20u2g2-f32", "n1c2h70w34k2r31s31p30x15d2x1g2-f32"):

@@ -175,7 +175,13 @@ INLINE void add_taps(vec sums[TW], const vec row[ROW], const GLOBAL acc_t *w, in
 
 // acc += the products of a channel (or CV of them): each input row is read once, i rows below the thread's first.
 INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_t *w, Item at, int c0, int c, int h0, int w0) {
-#if ROLLED  // a loop over a large filter's rows, the next row on its way while one is multiplied
+#if ROLLED && LANES  // a loop over a large filter's rows
+    NO_UNROLL for (int r = 0; r < R; r++) {
+        vec row[ROW];
+        load_row(row, x, at, c0 + CHANNEL(c), c, h0 + r * DIL_H, w0);
+        add_taps(acc[0], row, w, c, r);
+    }
+#elif ROLLED  // on a GPU with the next row on its way while one is multiplied
     vec row[2][ROW];
     load_row(row[0], x, at, c0 + CHANNEL(c), c, h0, w0);
     NO_UNROLL for (int first = 0; first < R; first += 2)
