@@ -138,8 +138,8 @@ def _body(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
 def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
     """Whether the rows of the filter are a loop, since all of them would overflow the instruction cache.
 
-    On a GPU two at a time, of an output row that gives a thread enough to do. On a CPU in nhwc wherever a tile
-    has a single row: less code is faster there (5x5 at 28x28: 296 instead of 526 us, 3x3: 232 instead of 278).
+    On a GPU two at a time, of an output row that gives a thread enough to do. On a CPU in nhwc wherever a
+    tile has a single row: less code is faster (5x5 at 28x28: 296 instead of 526 us, 3x3: 232 instead of 278).
     """
     body = _body(pr, device, v, th, tw)
     if not device.is_gpu and v > 1 and not _over_columns(pr, device, v):
