@@ -39,6 +39,11 @@ ATOMIC_SUMS = Rule(
     lambda problem, combine: combine != ATOMIC or problem.dtype not in ("f16", "bf16"),
     "sums of f32 are not added to an output of 16 bits",
 )
+LAST_ORDER = Rule(
+    "last_order",
+    lambda device, combine: combine != LAST or device.orders_blocks,
+    "the last block to arrive adds up what others wrote, and OpenCL promises no GPU that it sees that",
+)
 SECOND_POOLS = Rule(
     "pool",
     lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,

@@ -16,6 +16,8 @@
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32;
 //                           bits_double: an f64 by its bits, as a signed number
+//   BARRIER BARRIER_ALL     of the block: what its threads did to shared memory before is done; and to global memory
+//   vec_sum_lanes           the sum over the lanes of a warp that are so far apart: CUDA alone has it
 //   atomic_most             the largest of an int in shared memory and all threads' v; by whole warps
 //   dot4 EXP                four products of i8, added to a sum; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
@@ -66,6 +68,7 @@ typedef ACC acc_t;
 #define THREAD(d) ((d) == 0 ? threadIdx.x : (d) == 1 ? threadIdx.y : threadIdx.z)
 #define GROUPS(d) ((d) == 0 ? gridDim.x : (d) == 1 ? gridDim.y : gridDim.z)
 #define BARRIER() __syncthreads()
+#define BARRIER_ALL() __syncthreads()
 // What a kernel declares beside it must not shift it: a copy of 16 bytes whose half of a sector of 32 bytes lands in another
 // half of shared memory's fetches all of the sector, and the copy engine likes whole lines of 128 bytes.
 #define SHARED_ARRAY(name) extern __shared__ __align__(128) acc_t name[]
@@ -279,6 +282,7 @@ INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) {
 #define THREAD(d) ((int)get_local_id(d))
 #define GROUPS(d) ((int)get_num_groups(d))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define BARRIER_ALL() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define SHARED_ARRAY(name) __local acc_t name[(SHARED_BYTES) / ACC_BYTES] __attribute__((aligned(64)))
 #define CONSTANT __constant
 #define CONSTANT_FILTER(count)
@@ -323,10 +327,12 @@ typedef uint bits_t;
 #endif
 INLINE acc_t atomic_add(volatile __global acc_t *p, acc_t v) {
     union { bits_t bits; acc_t v; } was, sum;
+    bits_t found = *(volatile __global bits_t *)p;  // a guess: what is swapped says what was there
     do {
-        was.v = *p;
+        was.bits = found;
         sum.v = was.v + v;
-    } while (SWAP((volatile __global bits_t *)p, was.bits, sum.bits) != was.bits);
+        found = SWAP((volatile __global bits_t *)p, was.bits, sum.bits);
+    } while (found != was.bits);
     return was.v;
 }
 #endif
@@ -357,9 +363,10 @@ INLINE ushort float_half(float v) {
 }
 #endif
 #define EXP(v) exp(v)
+#if !defined(CLUSTER) || CLUSTER == 1  // there are no clusters of more
 #define cluster_load(p, rank) (*(p))
+#endif
 #define CLUSTER_BARRIER() BARRIER()
-#define vec_sum_lanes(a, distance)
 #define load_fresh(p) (*(volatile const __global acc_t *)(p))
 #define load_fresh_run(count, to, from) \
     for (int i_ = 0; i_ < (count); i_++) (to)[i_] = load_fresh((from) + i_)

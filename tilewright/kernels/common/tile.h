@@ -134,10 +134,13 @@ INLINE void zero_tile(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
 #define zero_tile(y, arrived, at)
 #endif
 
-// Count this block in; the last of the blocks that share a tile learns that it is the last.
+// Count this block in; the last of the blocks that share a tile learns that it is the last, and sees what the others
+// wrote before. CUDA's fences are of the whole device. A mem_fence of OpenCL orders one work-item's memory (OpenCL 2.0
+// has fences of the device, but nobody must offer them): CPU cores' caches are coherent, a GPU's need not be, so rule
+// last_order leaves GPUs out (Device.orders_blocks).
 INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED int *is_last) {
     FENCE();
-    BARRIER();
+    BARRIER_ALL();
     if (THREAD(0) == 0) {
         GLOBAL unsigned *count = &arrived[at.tile * SC + at.sc];
         *is_last = (int)atomic_count(count) == blocks - 1;

@@ -155,7 +155,9 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     }
 
     // combine and store
-    if (SW > 1) FOR_TILE(a, b, i) vec_sum_lanes(&acc[a][b][i], 32 / SW);
+#if SW > 1
+    FOR_TILE(a, b, i) vec_sum_lanes(&acc[a][b][i], 32 / SW);
+#endif
     zeros_awaited(arrived, at);
     if (COMBINE == ATOMIC && !OUT_SHARED) BARRIER();
     store_sums(y, bias, z, partial, arrived, is_last, shared, at, me, acc);
