@@ -24,7 +24,7 @@ GIVEN = Why(Origin.NAMED, verified=False)  # the files may go to people who did 
 To = Annotated[str, typer.Option("--to", metavar="DIR", help="The folder to write; made if need be.")]
 Arch = Annotated[
     str | None,
-    typer.Option("--arch", metavar="ARCH", help="Compile for sm_80, sm_90 or sm_120; needs no GPU."),
+    typer.Option("--arch", metavar="ARCH", help="Compile for sm_75, sm_80, sm_90 or sm_120; needs no GPU."),
 ]
 
 

@@ -25,7 +25,7 @@
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
 //                           early; wait until the one before is done (Launch.chained). CHAIN: both
 //   ASYNC_* async_copy_*    global-to-shared copies of a word or four that do not pass through registers
-//                           where the device can do that; plain copies elsewhere
+//                           where the device can do that (sm_80 and later); plain copies elsewhere
 
 #ifndef VECTOR
 #define VECTOR 1
@@ -230,7 +230,8 @@ INLINE acc_t cluster_load(const acc_t *p, int rank) { return *p; }
 #define CLUSTER_BARRIER() BARRIER()
 #endif
 
-// Copies of one word, or of four that are aligned to 16 bytes; where `keep` is 0, zeros are put there.
+// Copies of one word, or of two or four that are aligned to them all; where `keep` is 0, zeros are put there.
+#if __CUDA_ARCH__ >= 800
 INLINE void async_copy1(acc_t *to, const acc_t *from, int keep) {
     unsigned shared_to = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_to), "l"(from), "n"(ACC_BYTES),
@@ -249,6 +250,18 @@ INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) {
 }
 #define ASYNC_COMMIT() asm volatile("cp.async.commit_group;")
 #define ASYNC_WAIT(pending) asm volatile("cp.async.wait_group %0;" ::"n"(pending))
+#else  // through registers: done when the thread goes on, and seen by others behind the barrier that follows a wait
+template <int count> INLINE void copy_now(acc_t *to, const acc_t *from, int keep) {
+    Run<count, acc_t> v = {};
+    if (keep) v = *(const Run<count, acc_t> *)from;
+    *(Run<count, acc_t> *)to = v;
+}
+INLINE void async_copy1(acc_t *to, const acc_t *from, int keep) { copy_now<1>(to, from, keep); }
+INLINE void async_copy2(acc_t *to, const acc_t *from, int keep) { copy_now<2>(to, from, keep); }
+INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) { copy_now<4>(to, from, keep); }
+#define ASYNC_COMMIT()
+#define ASYNC_WAIT(pending)
+#endif
 
 #else  // -------------------------------------------------------------------------- OpenCL C
 
