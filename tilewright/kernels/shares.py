@@ -84,9 +84,9 @@ def meeting_buffers(
 
     ``parts``: sums that all blocks leave to the last of them; ``tiles``: outputs of how many blocks are made
     of shares, each of which has a counter (of a cluster that each block finishes a part of, as many as it
-    has blocks); ``more`` counters are for the kernel itself.
+    has blocks), two where the first block of a tile zeroes it; ``more`` counters are for the kernel itself.
     """
     combine = cf["combine"]
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: parts}.get(combine, 0)
-    counters = {ATOMIC: tiles, LAST: tiles * cf.get("sc", 1)}.get(combine, 0) + more
+    counters = {ATOMIC: 2 * tiles, LAST: tiles * cf.get("sc", 1)}.get(combine, 0) + more
     return Buffer("partial", word * sums), Buffer("arrived", 4 * counters, zeroed=True)
