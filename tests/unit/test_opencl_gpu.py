@@ -79,22 +79,27 @@ def test_the_cores_of_a_cpu_may_leave_sums_to_the_last() -> None:
     assert asked(sampled(CORE)) == {"last"}
 
 
+def changed(text: str) -> Config:
+    """SPLIT, with some parameters changed."""
+    change = dict(one.split("=") for one in text.split(".") if one)
+    return Config.make(
+        "direct", Config.parse(SPLIT).values | {name: int(value) for name, value in change.items()}
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "rule"),
     [("", "warp_shuffles"), ("sw=1.sg=4.combine=3", "last_order")],
 )
 def test_the_rule_is_named(change: str, rule: str) -> None:
-    changed = dict(one.split("=") for one in change.split(".") if one)
-    config = Config.parse(SPLIT)
-    config = Config.make("direct", {**config.values, **{name: int(value) for name, value in changed.items()}})
     direct = family("direct")
-    direct.check(LAYER, H100, config)
+    direct.check(LAYER, H100, changed(change))
     with pytest.raises(ConfigError, match=rf"breaks rule '{rule}': .*OpenCL"):
-        direct.check(LAYER, GPU, config)
+        direct.check(LAYER, GPU, changed(change))
 
 
-def test_sums_of_lanes_do_not_compile_where_there_are_no_shuffles(cpu: Runtime) -> None:
-    """They once compiled to nothing, and the sums of all lanes but one were lost."""
-    recipe = family("direct").blueprint(LAYER, GPU, Config.parse(SPLIT))
-    with pytest.raises(CompileError, match="vec_sum_lanes"):
-        cpu.compile(recipe)
+@pytest.mark.parametrize(("change", "lacks"), [("", "vec_sum_lanes"), ("sw=1.sc=2.out=1", "cluster_load")])
+def test_what_is_not_there_does_not_compile(change: str, lacks: str, cpu: Runtime) -> None:
+    """Sums of lanes once compiled to nothing, and those of all lanes but one were lost."""
+    with pytest.raises(CompileError, match=lacks):
+        cpu.compile(family("direct").blueprint(LAYER, GPU, changed(change)))
