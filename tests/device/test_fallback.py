@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from here import EMULATED_AND_GPU
 from test_gpu_path import computed, runtime
 from test_hopper_family import BASE, LAST, TWO_PASS, _sums_of_any_length, _used
 
@@ -39,7 +40,7 @@ CASES = (
     ("n2c96h5w7k70r1s1-accurate-nhwc+bias", dict(chunks=4, xs=1)),
     ("n5c96h1w1k33r1s1-accurate+bias+silu", dict(bn=8, chunks=4, xs=1)),
 )
-each_device = pytest.mark.parametrize("device", ["emulated", "cuda"])
+each_device = pytest.mark.parametrize("device", EMULATED_AND_GPU)
 every_case = pytest.mark.parametrize(("text", "change"), CASES, ids=[text for text, _ in CASES])
 
 

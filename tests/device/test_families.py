@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
+from here import ALL, DEVICES, KERNELS
 
 from tilewright.errors import CompileError, DeviceError
 from tilewright.kernels import FAMILIES
+from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Memory, Runtime, open_runtime
+from tilewright.search.space import sample
 
 SHAPES = (
     "n1c1h1w1k1r1s1-f32",  # size 1 everywhere
@@ -44,41 +48,54 @@ SHAPES = (
 POOLED = ("n1c7h20w23k5r5s5-f32+relu+maxpool2", "n2c5h13w11k6r3s3p1u2-f32-nhwc+bias+relu+maxpool3u2p1")
 UNALIGNED = SHAPES[2:4] + SHAPES[12:15]
 GUARD = 256  # bytes on both sides of y
+MOST_TRIED = 30
 
 
-def _runtime(kind: str) -> Runtime:
-    try:
-        return open_runtime(kind)
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(params=["cpu", "cuda", "numpy"])
+@pytest.fixture(params=DEVICES)
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    found = _runtime(request.param)
-    if request.param == "cpu" and found.device.backend == "numpy":
-        pytest.skip("no OpenCL")
-    return found
+    return open_runtime(request.param)
 
 
-def _configs(family: Family, problem: Problem, runtime: Runtime, seed: int) -> list[Config]:
+def _takes(kind: str, family: Family, text: str) -> bool:
+    """Whether a family runs there, and takes the layer."""
+    if kind == "numpy" and family.name != "reference":
+        return False  # NumPy stands in for the reference alone
+    return family.refuses(Problem.parse(text), DEVICES[kind]) is None
+
+
+def _fitting(texts: Sequence[str]) -> pytest.MarkDecorator:
+    """Each layer with every family that takes it, on every device that is here."""
+    cases = [
+        (kind, text, one.name)
+        for kind in DEVICES
+        for text in texts
+        for one in FAMILIES
+        if _takes(kind, one, text)
+    ]
+    return pytest.mark.parametrize(("runtime", "text", "name"), cases, indirect=["runtime"])
+
+
+def _configs(family: Family, problem: Problem, runtime: Runtime, seed: int) -> Iterator[Config]:
     if not family.tunable:
-        return [
-            Config.make(family.name, {p.name: p.values[0] for p in family.params(problem, runtime.device)})
-        ]
-    space = pytest.importorskip("tilewright.search.space")
+        yield Config.make(family.name, {p.name: p.values[0] for p in family.params(problem, runtime.device)})
+        return
     rng = random.Random(seed)
-    count = 6 if runtime.device.is_cuda else 1
-    return [space.sample(family, problem, runtime.device, rng) for _ in range(count)]
+    while True:
+        yield sample(family, problem, runtime.device, rng)
 
 
 def _plans(family: Family, problem: Problem, runtime: Runtime, seed: int) -> Iterator[Plan]:
-    """Plans of the configs that compile: one that spills is data, the tuner drops it."""
-    for config in _configs(family, problem, runtime, seed):
+    """Plans of configs that compile: one that spills is data, the tuner drops it, and another is drawn."""
+    wanted, made = 6 if runtime.device.is_cuda and family.tunable else 1, 0
+    for tried, config in enumerate(islice(_configs(family, problem, runtime, seed), MOST_TRIED), 1):
         try:
             yield Plan.make(runtime, problem, config)
+            made += 1
         except CompileError as error:
             assert "spilled" in str(error)
+        if made and tried >= wanted:
+            return
+    assert made, f"all {tried} configs spilt"
 
 
 def _put(runtime: Runtime, array: Any, shift: int = 0) -> Memory:
@@ -125,14 +142,9 @@ def _agree(plan: Plan, data: dict[str, Any], y: Any, exact: bool) -> None:
     assert worst <= 1, f"{plan.config}: {worst} times the error bound"
 
 
-def _check(family: Family, text: str, runtime: Runtime, shift: int = 0) -> None:
-    problem = Problem.parse(text)
+def _check(name: str, text: str, runtime: Runtime, shift: int = 0) -> None:
     seed = sum(map(ord, text))
-    if family.refuses(problem, runtime.device):
-        pytest.skip(str(family.refuses(problem, runtime.device)))
-    if runtime.device.backend == "numpy" and family.name != "reference":
-        pytest.skip("NumPy runs the reference family only")
-    for plan in _plans(family, problem, runtime, seed + shift):
+    for plan in _plans(family_of(name), Problem.parse(text), runtime, seed + shift):
         _is_right(plan, seed, shift)
 
 
@@ -142,37 +154,65 @@ def _is_right(plan: Plan, seed: int, shift: int = 0) -> None:
         _agree(plan, data, _run(plan, data, shift), exact)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
-@pytest.mark.parametrize("text", SHAPES)
-def test_awkward_shapes(family: Family, text: str, runtime: Runtime) -> None:
-    _check(family, text, runtime)
+@_fitting(SHAPES)
+def test_awkward_shapes(name: str, text: str, runtime: Runtime) -> None:
+    _check(name, text, runtime)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
-@pytest.mark.parametrize("text", UNALIGNED)
-def test_unaligned_base_pointers(family: Family, text: str, runtime: Runtime) -> None:
-    _check(family, text, runtime, shift=4)
+@_fitting(UNALIGNED)
+def test_unaligned_base_pointers(name: str, text: str, runtime: Runtime) -> None:
+    _check(name, text, runtime, shift=4)
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("text", (*SHAPES, *POOLED))
+@pytest.mark.parametrize(
+    ("runtime", "text", "name"),
+    [
+        (kind, text, name)
+        for kind in KERNELS
+        for text in (*SHAPES, *POOLED)
+        for name, one in NAMED.items()
+        if one.fits(Problem.parse(text))
+    ],
+    indirect=["runtime"],
+)
 def test_named_configs(name: str, text: str, runtime: Runtime) -> None:
     problem = Problem.parse(text)
-    if not NAMED[name].fits(problem):
-        pytest.skip("made for other layers")
-    if runtime.device.backend == "numpy":
-        pytest.skip("NumPy runs the reference family only")
     _is_right(Plan.make(runtime, problem, NAMED[name].config(problem)), sum(map(ord, text)))
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
-def test_zero_batch_launches_nothing(family: Family, runtime: Runtime) -> None:
-    problem = Problem.parse("n0c4h5w5k8r3s3p1-f32")
-    if runtime.device.backend == "numpy" and family.name != "reference":
-        pytest.skip("NumPy runs the reference family only")
-    if family.refuses(problem, runtime.device):
-        pytest.skip(str(family.refuses(problem, runtime.device)))
-    plan = next(_plans(family, problem, runtime, 0))
+@pytest.mark.parametrize("kind", ALL)
+def test_what_is_not_here_is_said(kind: str) -> None:
+    """Of such a device there are no tests here."""
+    if kind not in DEVICES:
+        with suppress(DeviceError):
+            open_runtime(kind)
+            pytest.skip("no OpenCL: NumPy stands in")
+        pytest.skip(f"no {kind} here")
+
+
+def test_every_family_for_a_cpu_is_tried() -> None:
+    """Else the tests above would say nothing of it."""
+    tried = {(k, one.name) for k in DEVICES for text in SHAPES for one in FAMILIES if _takes(k, one, text)}
+    cores = {"direct", "winograd4", "gemv", "grouped", "textbook", "reference"}
+    assert {name for kind, name in tried if kind == "cpu"} == (cores if "cpu" in DEVICES else set())
+    assert {name for kind, name in tried if kind == "numpy"} == {"reference"}
+
+
+def test_a_family_whose_configs_all_spill_is_not_right(
+    cpu: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spills(*_: object) -> Plan:
+        raise CompileError("direct for sm_90: 8 bytes of a thread spilled to local memory")
+
+    monkeypatch.setattr(Plan, "make", spills)
+    with pytest.raises(AssertionError, match="all 30 configs spilt"):
+        _check("direct", SHAPES[0], cpu)
+
+
+@_fitting(("n0c4h5w5k8r3s3p1-f32",))
+def test_zero_batch_launches_nothing(name: str, text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    plan = next(_plans(family_of(name), problem, runtime, 0))
     data = _data(problem, 0)
     assert _run(plan, data, 0).shape == (0, 8, 5, 5)
 
@@ -213,7 +253,8 @@ def test_the_packing_kernel_is_made_once(runtime: Runtime, monkeypatch: pytest.M
     for family in FAMILIES:
         if family.refuses(problem, runtime.device) is None:
             with suppress(CompileError):  # it spills: data, not a failure
-                plans.append(Plan.make(runtime, problem, _configs(family, problem, runtime, 0)[0]))
+                plans.append(Plan.make(runtime, problem, next(_configs(family, problem, runtime, 0))))
+    assert plans
     w = np.zeros(problem.w_shape, np.float32)
     for plan in plans:
         plan.pack(_put(runtime, w))

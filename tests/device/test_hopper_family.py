@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from here import EMULATED_AND_GPU, GPU
 from test_gpu_path import _agrees, computed, runtime
 
 from tilewright.dtypes import numpy_dtype
@@ -197,8 +198,7 @@ def _used(problem: Problem, runtime: Runtime) -> Runtime:
     return runtime
 
 
-@pytest.mark.parametrize("device", ["cuda"])
-@pytest.mark.parametrize(("text", "change"), [
+STAYING = (
     ("n64c24h9w7k136r3s3p1-f16-nhwc+bias+relu", dict(batch=3, chunks=4, stages=3, wm=3, wn=2, xs=1)),
     ("n50c32h9w9k80r5s3p2d2-bf16-nhwc", dict(batch=15, bn=40, chunks=4, wn=2, xs=1)),
     ("n40c64h10w10k128r3s3p1g4-tf32-nhwc", dict(batch=9, bn=48, chunks=4, wn=3, xs=1)),
@@ -207,7 +207,10 @@ def _used(problem: Problem, runtime: Runtime) -> Runtime:
     ("n70c64h14w15k136r1s1-f16-nhwc+bias", dict(batch=2, bn=8, mb=2, stages=8, wm=3, xs=1)),
     ("n70c64h14w15k136r1s1-tf32-nhwc+bias", dict(bn=64, chunks=8, stages=6, wm=2, xs=1)),
     ("n24c32h29w23k200r3s3p1-i8-nhwc", dict(batch=9, bn=8, stages=4, tall=1, wm=3, wn=2, xs=1)),
-])  # fmt: skip
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("device", "text", "change"), [(gpu, *case) for gpu in GPU for case in STAYING])
 def test_blocks_that_stay(device: str, text: str, change: dict[str, int], runtime: Runtime) -> None:
     """They store one tile while the next one's data come."""
     problem = Problem.parse(text)
@@ -216,7 +219,7 @@ def test_blocks_that_stay(device: str, text: str, change: dict[str, int], runtim
     _agrees(plan)
 
 
-@pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), [
     ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-tf32", dict(x=1)),
     ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4, pieces=1)),
@@ -240,7 +243,7 @@ def test_tf32_rounds_its_factors_and_nothing_else(
     assert 1e-5 < (abs(y - ref) / size).max() < 2.0**-10
 
 
-@pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize("wide", ["x", "w"])
 @pytest.mark.parametrize(("text", "change"), [
     ("n2c32h9w7k70r3s3p1u2-accurate-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-accurate", dict(x=1)),
@@ -263,7 +266,7 @@ def test_accurate_multiplies_low_parts_too(
     assert np.array_equal(computed(plan, x, w), numpy_conv(problem, x, w)[0])
 
 
-@pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize("c", [64, 192, 2304])
 @pytest.mark.parametrize("change", [dict(), dict(x=3, pieces=1, xs=1)], ids=["tf32", "f16"])
@@ -285,7 +288,7 @@ def test_accurate_is_as_close_as_one_fma_after_the_other(
     assert errors[0] < errors[1]
 
 
-@pytest.mark.parametrize("device", ["emulated", "cuda"])
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize("chunks", [8, 16])
 def test_f8_is_as_close_as_its_bound_says(device: str, chunks: int, runtime: Runtime) -> None:
     """Long sums of numbers that are not small: tensor cores alone lose more than the bound allows."""
@@ -301,9 +304,10 @@ def test_f8_is_as_close_as_its_bound_says(device: str, chunks: int, runtime: Run
     assert (abs(y.astype(np.float64) - ref) <= 1.1 * 2.0**-10 * size).all()  # an H100: 1.03
 
 
-@pytest.mark.parametrize("device", ["cuda"])
-@pytest.mark.parametrize(("text", "change"), CASES)
-@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize(
+    ("device", "text", "change", "stages"),
+    [(gpu, *case, stages) for gpu in GPU for case in CASES for stages in (2, 3)],
+)
 def test_on_a_gpu(device: str, text: str, change: dict[str, int], stages: int, runtime: Runtime) -> None:
     problem, config = Problem.parse(text), Config.make("hopper", BASE | dict(stages=stages) | change)
     try:

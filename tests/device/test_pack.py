@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_reference import runtime
+from test_reference import each_with_kernels, runtime
 
 from tilewright.checking.inputs import normal_inputs
 from tilewright.dtypes import numpy_dtype
@@ -39,9 +39,8 @@ def packed_by_numpy(problem: Problem, w: Any, pack_k: int, pack_c: int) -> Any:
 @pytest.mark.parametrize(("text", "pack_k", "pack_c"), [
     ("n1c10h5w5k6r3s2", 4, 12), ("n1c12h5w5k18r1s3g2", 8, 6), ("n1c1h1w1k1r1s1", 1, 1),
 ])  # fmt: skip
+@each_with_kernels
 def test_pack(dtype: str, text: str, pack_k: int, pack_c: int, runtime: Runtime) -> None:
-    if runtime.device.backend == "numpy":
-        pytest.skip("NumPy packs nothing")
     problem = Problem.parse(f"{text}-{dtype}")
     w = normal_inputs(problem, 1).w
     assert w.dtype == numpy_dtype(dtype)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from here import DEVICES, KERNELS
 
 from tilewright.bench.bench import BoundPlan
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.reference import reference
 from tilewright.checking.verify import Verifier
-from tilewright.errors import DeviceError
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
@@ -39,15 +39,13 @@ TEXTS = (
 )
 
 
-@pytest.fixture(params=["cpu", "cuda", "numpy"])
+@pytest.fixture(params=DEVICES)
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    try:
-        found = open_runtime(request.param)
-    except DeviceError as error:
-        pytest.skip(str(error))
-    if request.param == "cpu" and found.device.backend == "numpy":
-        pytest.skip("no OpenCL")
-    return found
+    return open_runtime(request.param)
+
+
+# NumPy is what kernels are compared with.
+each_with_kernels = pytest.mark.parametrize("runtime", KERNELS, indirect=True)
 
 
 def _run(runtime: Runtime, problem: Problem, data: Inputs) -> Any:
@@ -70,9 +68,8 @@ def test_the_family_is_within_its_bound_and_exact_on_integers(text: str, runtime
 
 
 @pytest.mark.parametrize("text", TEXTS)
+@each_with_kernels
 def test_the_f64_kernel_is_numpys(text: str, runtime: Runtime) -> None:
-    if runtime.device.backend == "numpy":
-        pytest.skip("NumPy is what it is compared with")
     problem = Problem.parse(text)
     verifier = Verifier(runtime, problem, 3)
     data, nothing = verifier._normal, runtime.alloc(64)
@@ -88,9 +85,8 @@ def test_the_f64_kernel_is_numpys(text: str, runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
+@each_with_kernels
 def test_the_verifier_passes_it(text: str, runtime: Runtime) -> None:
-    if runtime.device.backend == "numpy":
-        pytest.skip("NumPy has no kernel to compare with")
     problem = Problem.parse(text)
     verifier = Verifier(runtime, problem, 3)
     found = verifier.check(verifier.candidate(REFERENCE), full=True)

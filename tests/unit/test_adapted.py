@@ -20,7 +20,8 @@ from tilewright.search.strategies import rank
 ADAPTED = family("adapted")
 LAYERS = (
     "n1c512h7w7k512r3s3p1-f8", "n1c64h56w56k64r3s3p1-f8-nhwc+bias+relu", "n1c3h224w224k64r7s7p3u2-f8",
-    "n1c512h7w7k512r3s3p1-q8", "n1c64h56w56k64r3s3p1-q8-nhwc+bias+relu", "n1c16h52w52k32r3s3p1-q8+maxpool2",
+    "n1c256h14w14k64r1s1-f8-nhwc+add", "n1c512h7w7k512r3s3p1-q8", "n1c64h56w56k64r3s3p1-q8-nhwc+bias+relu",
+    "n1c16h52w52k32r3s3p1-q8+maxpool2", "n1c256h14w14k64r1s1-q8-nhwc+add",
 )  # fmt: skip
 H100 = for_architecture("sm_90")
 

@@ -1,4 +1,4 @@
-"""The families of every dtype: the model's first choices compile, unspilt, for three architectures.
+"""The families of every dtype: the model's first choices compile, unspilt, for each of ARCHITECTURES.
 
 To rank configs of direct takes seconds: of each of its layers this is done for one architecture, and for
 another one in the next dtype.

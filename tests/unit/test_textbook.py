@@ -21,25 +21,28 @@ from tilewright.search.space import every
 TOY = Problem.parse("n1c256h228w228k256r5s5-f32+relu+maxpool2")
 GEMM = Problem.parse("n1c4096h64w64k4096r1s1-f32")
 LAYERS = (
-    str(TOY), str(GEMM), str(GEMM) + "-nhwc+add0.5", "n1c3h224w224k64r7s7p3u2-f32",
+    str(TOY), str(GEMM), str(GEMM) + "-nhwc+add0.5", "n8c25088h1w1k4096r1s1-f32",
     "n1c512h7w7k512r3s3p1-f32-nhwc+bias+relu", "n10000c4h40w40k16r7s7-f32+silu",
-    "n8c25088h1w1k4096r1s1-f32", "n1c128h28w28k256r3s3p1u2-f32+bias+relu+maxpool3u2p1",
+    "n1c3h224w224k64r7s7p3u2-f32", "n1c128h28w28k256r3s3p1u2-f32+bias+relu+maxpool3u2p1",
+    "n1c1024h14w14k256r1s1-f32-nhwc2nchw+relu",
     "n1c4096h64w64k4096r1s1-f16+alpha0.5+add0.5", "n1c4096h64w64k4096r1s1-bf16-nhwc+add",
 )  # fmt: skip
 H100 = for_architecture("sm_90")
 
 
-CASES = [  # each layer for an architecture in turn, those of tensor cores for all
+TENSOR = [arch for arch in ARCHITECTURES if for_architecture(arch).tensor_macs]
+CASES = [  # each layer for an architecture in turn, those of tensor cores for all that have them
     (text, arch)
     for row, text in enumerate(LAYERS)
     for turn, arch in enumerate(ARCHITECTURES)
-    if turn == row % len(ARCHITECTURES) or Problem.parse(text).dtype != "f32"
+    if (turn == row % len(ARCHITECTURES) if text.find("-f32") > 0 else arch in TENSOR)
 ]
 
 
 def test_every_name_meets_every_architecture() -> None:
     for name, one in NAMED.items():
-        assert {arch for text, arch in CASES if one.fits(Problem.parse(text))} == set(ARCHITECTURES), name
+        wanted = TENSOR if name.startswith("gemm:tensor") else ARCHITECTURES
+        assert {arch for text, arch in CASES if one.fits(Problem.parse(text))} == set(wanted), name
 
 
 @pytest.mark.parametrize(("text", "arch"), CASES)

@@ -29,7 +29,7 @@ Arch = Annotated[
     typer.Option(
         "--arch",
         metavar="ARCH",
-        help="Compile for this GPU architecture, sm_80, sm_90 or sm_120; needs no GPU.",
+        help="Compile for this GPU architecture, sm_75, sm_80, sm_90 or sm_120; needs no GPU.",
     ),
 ]
 

@@ -115,6 +115,21 @@ class Device:
         return self.backend == "cuda"
 
     @property
+    def has_shuffles(self) -> bool:
+        """Whether lanes of a warp read each other's registers: OpenCL C 1.2 has no word for it."""
+        return self.is_cuda
+
+    @property
+    def orders_blocks(self) -> bool:
+        """Whether a block sees what another of the same launch wrote before it counted itself in.
+
+        CUDA's fences see to it, and the caches of CPU cores are coherent. OpenCL C 1.2 promises it to nobody:
+        its ``mem_fence`` orders the memory of one work-item, its atomics order nothing, and the first caches
+        of many GPUs are not coherent.
+        """
+        return self.is_cuda or not self.is_gpu
+
+    @property
     def capability(self) -> int:
         """The compute capability of a CUDA device, times ten: 90 of sm_90; 0 of all others."""
         return capability(self.arch) if self.is_cuda else 0

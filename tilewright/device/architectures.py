@@ -55,6 +55,10 @@ class Gpu:
 
 # Those to compile for where no GPU is present.
 ARCHITECTURES = {
+    "sm_75": Gpu(
+        name="NVIDIA T4", units=40, threads_per_unit=1024, blocks_per_unit=16, shared_per_block_kb=64,
+        shared_per_unit_kb=64, l2_mb=4, clock_ghz=1.59, read_gbs=320, f32_tflops=8.1,
+    ),
     "sm_80": Gpu(
         name="NVIDIA A100", units=108, threads_per_unit=2048, blocks_per_unit=32, shared_per_block_kb=163,
         shared_per_unit_kb=164, l2_mb=40, clock_ghz=1.41, read_gbs=1555, f32_tflops=19.5,

@@ -39,6 +39,11 @@ ATOMIC_SUMS = Rule(
     lambda problem, combine: combine != ATOMIC or problem.dtype not in ("f16", "bf16"),
     "sums of f32 are not added to an output of 16 bits",
 )
+LAST_ORDER = Rule(
+    "last_order",
+    lambda device, combine: combine != LAST or device.orders_blocks,
+    "the last block to arrive adds up what others wrote, and OpenCL promises no GPU that it sees that",
+)
 SECOND_POOLS = Rule(
     "pool",
     lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
@@ -79,9 +84,9 @@ def meeting_buffers(
 
     ``parts``: sums that all blocks leave to the last of them; ``tiles``: outputs of how many blocks are made
     of shares, each of which has a counter (of a cluster that each block finishes a part of, as many as it
-    has blocks); ``more`` counters are for the kernel itself.
+    has blocks), two where the first block of a tile zeroes it; ``more`` counters are for the kernel itself.
     """
     combine = cf["combine"]
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: parts}.get(combine, 0)
-    counters = {ATOMIC: tiles, LAST: tiles * cf.get("sc", 1)}.get(combine, 0) + more
+    counters = {ATOMIC: 2 * tiles, LAST: tiles * cf.get("sc", 1)}.get(combine, 0) + more
     return Buffer("partial", word * sums), Buffer("arrived", 4 * counters, zeroed=True)

@@ -16,6 +16,10 @@
 //   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32;
 //                           bits_double: an f64 by its bits, as a signed number
+//   BARRIER BARRIER_ALL     of the block: what its threads did to shared memory before is done; and to global memory
+//   BARRIER_ANY WARP_BARRIER WARP_ANY vec_sum_lanes
+//                           CUDA alone has them: a barrier that says whether any thread has found it; the same of a
+//                           warp; the sum over the lanes of a warp that are so far apart
 //   atomic_most             the largest of an int in shared memory and all threads' v; by whole warps
 //   dot4 EXP                four products of i8, added to a sum; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
@@ -23,7 +27,7 @@
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
 //                           early; wait until the one before is done (Launch.chained). CHAIN: both
 //   ASYNC_* async_copy_*    global-to-shared copies of a word or four that do not pass through registers
-//                           where the device can do that; plain copies elsewhere
+//                           where the device can do that (sm_80 and later); plain copies elsewhere
 
 #ifndef VECTOR
 #define VECTOR 1
@@ -66,6 +70,10 @@ typedef ACC acc_t;
 #define THREAD(d) ((d) == 0 ? threadIdx.x : (d) == 1 ? threadIdx.y : threadIdx.z)
 #define GROUPS(d) ((d) == 0 ? gridDim.x : (d) == 1 ? gridDim.y : gridDim.z)
 #define BARRIER() __syncthreads()
+#define BARRIER_ALL() __syncthreads()
+#define BARRIER_ANY(found) __syncthreads_or(found)
+#define WARP_BARRIER() __syncwarp()
+#define WARP_ANY(found) __any_sync(0xffffffffu, found)
 // What a kernel declares beside it must not shift it: a copy of 16 bytes whose half of a sector of 32 bytes lands in another
 // half of shared memory's fetches all of the sector, and the copy engine likes whole lines of 128 bytes.
 #define SHARED_ARRAY(name) extern __shared__ __align__(128) acc_t name[]
@@ -174,6 +182,7 @@ template <int count, class type> INLINE void load_fresh_run_of(type *to, const t
     UNROLL for (int i = 0; i < count; i++) to[i] = v.e[i];
 }
 #define load_fresh_run(count, to, from) load_fresh_run_of<count>(to, from)
+INLINE unsigned atomic_ticket(unsigned *p, unsigned last) { return atomicInc(p, last); }  // behind the last comes 0
 INLINE void atomic_turn(unsigned *p, unsigned most) {              // one more; behind `most` comes 0
     asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(p), "r"(most) : "memory");
 }
@@ -227,7 +236,8 @@ INLINE acc_t cluster_load(const acc_t *p, int rank) { return *p; }
 #define CLUSTER_BARRIER() BARRIER()
 #endif
 
-// Copies of one word, or of four that are aligned to 16 bytes; where `keep` is 0, zeros are put there.
+// Copies of one word, or of two or four that are aligned to them all; where `keep` is 0, zeros are put there.
+#if __CUDA_ARCH__ >= 800
 INLINE void async_copy1(acc_t *to, const acc_t *from, int keep) {
     unsigned shared_to = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_to), "l"(from), "n"(ACC_BYTES),
@@ -246,6 +256,18 @@ INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) {
 }
 #define ASYNC_COMMIT() asm volatile("cp.async.commit_group;")
 #define ASYNC_WAIT(pending) asm volatile("cp.async.wait_group %0;" ::"n"(pending))
+#else  // through registers: done when the thread goes on, and seen by others behind the barrier that follows a wait
+template <int count> INLINE void copy_now(acc_t *to, const acc_t *from, int keep) {
+    Run<count, acc_t> v = {};
+    if (keep) v = *(const Run<count, acc_t> *)from;
+    *(Run<count, acc_t> *)to = v;
+}
+INLINE void async_copy1(acc_t *to, const acc_t *from, int keep) { copy_now<1>(to, from, keep); }
+INLINE void async_copy2(acc_t *to, const acc_t *from, int keep) { copy_now<2>(to, from, keep); }
+INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) { copy_now<4>(to, from, keep); }
+#define ASYNC_COMMIT()
+#define ASYNC_WAIT(pending)
+#endif
 
 #else  // -------------------------------------------------------------------------- OpenCL C
 
@@ -279,6 +301,7 @@ INLINE void async_copy4(acc_t *to, const acc_t *from, int keep) {
 #define THREAD(d) ((int)get_local_id(d))
 #define GROUPS(d) ((int)get_num_groups(d))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define BARRIER_ALL() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define SHARED_ARRAY(name) __local acc_t name[(SHARED_BYTES) / ACC_BYTES] __attribute__((aligned(64)))
 #define CONSTANT __constant
 #define CONSTANT_FILTER(count)
@@ -323,10 +346,12 @@ typedef uint bits_t;
 #endif
 INLINE acc_t atomic_add(volatile __global acc_t *p, acc_t v) {
     union { bits_t bits; acc_t v; } was, sum;
+    bits_t found = *(volatile __global bits_t *)p;  // a guess: what is swapped says what was there
     do {
-        was.v = *p;
+        was.bits = found;
         sum.v = was.v + v;
-    } while (SWAP((volatile __global bits_t *)p, was.bits, sum.bits) != was.bits);
+        found = SWAP((volatile __global bits_t *)p, was.bits, sum.bits);
+    } while (found != was.bits);
     return was.v;
 }
 #endif
@@ -357,9 +382,10 @@ INLINE ushort float_half(float v) {
 }
 #endif
 #define EXP(v) exp(v)
+#if !defined(CLUSTER) || CLUSTER == 1  // there are no clusters of more
 #define cluster_load(p, rank) (*(p))
+#endif
 #define CLUSTER_BARRIER() BARRIER()
-#define vec_sum_lanes(a, distance)
 #define load_fresh(p) (*(volatile const __global acc_t *)(p))
 #define load_fresh_run(count, to, from) \
     for (int i_ = 0; i_ < (count); i_++) (to)[i_] = load_fresh((from) + i_)

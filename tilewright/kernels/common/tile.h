@@ -102,42 +102,48 @@ INLINE void finish(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
 
 // Shares that are added up by atomics are added to zeros. The first block of a tile puts them there once its first
 // copies are under way (zero_tile) and says so, and no block of the tile adds before it knows (zeros_awaited, then a
-// barrier): no launch is needed before this one. Blocks start in the order of their numbers, so who is waited for has
-// started. In OpenCL they start in any order, and a memset goes before.
+// barrier): no launch is needed before this one. CUDA does not say in which order blocks start: the first is who draws
+// ticket 0, so who is waited for has started. Thread 0 draws before the copies and needs the ticket behind them. A tile
+// has two counters, of blocks that know of the zeros and of tickets; both are 0 again once all have been there, ready
+// for the next run. In OpenCL blocks need not run at once, and a memset goes before.
 #if COMBINE == ATOMIC && defined(__CUDACC__)
-#define ZEROES_TILE(at) ((at).sg == 0 && (at).sc == 0)
+INLINE unsigned draw_ticket(GLOBAL unsigned *arrived, Place at) {
+    return THREAD(0) ? 1 : atomic_ticket(&arrived[2 * at.tile + 1], SPLITS - 1);
+}
 INLINE void zeros_written(GLOBAL unsigned *arrived, Place at) {
-    BARRIER();
     if (THREAD(0)) return;
     FENCE();
-    atomic_turn(&arrived[at.tile], SPLITS);
+    atomic_turn(&arrived[2 * at.tile], SPLITS);
 }
 INLINE void zeros_awaited(GLOBAL unsigned *arrived, Place at) {
     if (THREAD(0)) return;
-    while (load_acquire(&arrived[at.tile]) == 0) {}
-    atomic_turn(&arrived[at.tile], SPLITS);  // once all have been here it is 0: ready for the next run
+    while (load_acquire(&arrived[2 * at.tile]) == 0) {}
+    atomic_turn(&arrived[2 * at.tile], SPLITS);
 }
 // Put zeros where the shares of a tile of HB x WB pixels will be added.
-INLINE void zero_tile(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
-    if (!ZEROES_TILE(at)) return;
+INLINE void zero_tile(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at, unsigned ticket) {
+    if (!BARRIER_ANY(ticket == 0)) return;
     for (int e = THREAD(0); e < KB * HB * WB; e += THREADS) {
         int k = at.k0 + (Y_NHWC ? e % KB : e / (HB * WB)), i = Y_NHWC ? e / KB : e % (HB * WB);
         int p = at.p0 + i / WB, q = at.q0 + i % WB;
         if (k < K && p < P && q < Q) y[Z_AT(at.n, at.group * K + k, p, q)] = 0;
     }
+    BARRIER();
     zeros_written(arrived, at);
 }
 #else
-#define ZEROES_TILE(at) 0
-#define zeros_written(arrived, at)
+#define draw_ticket(arrived, at) 1
 #define zeros_awaited(arrived, at)
-#define zero_tile(y, arrived, at)
+#define zero_tile(y, arrived, at, ticket)
 #endif
 
-// Count this block in; the last of the blocks that share a tile learns that it is the last.
+// Count this block in; the last of the blocks that share a tile learns that it is the last, and sees what the others
+// wrote before. CUDA's fences are of the whole device. A mem_fence of OpenCL orders one work-item's memory (OpenCL 2.0
+// has fences of the device, but nobody must offer them): CPU cores' caches are coherent, a GPU's need not be, so rule
+// last_order leaves GPUs out (Device.orders_blocks).
 INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED int *is_last) {
     FENCE();
-    BARRIER();
+    BARRIER_ALL();
     if (THREAD(0) == 0) {
         GLOBAL unsigned *count = &arrived[at.tile * SC + at.sc];
         *is_last = (int)atomic_count(count) == blocks - 1;

@@ -131,6 +131,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 
     // block and lane
     Place at = find_place(GROUP(0));
+    const unsigned ticket = draw_ticket(arrived, at);
     Lane me = find_lane();
     const GLOBAL acc_t *filter = w + (offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED * RS * KB;
 
@@ -143,7 +144,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     PIPE(pipe);
     Source from = stage_first(pipe, shared, x, filter, at);
 #endif
-    zero_tile(y, arrived, at);
+    zero_tile(y, arrived, at, ticket);
     NO_UNROLL for (int step = 0; step < STEPS; step++) {
 #if STAGED
         if (STAGES == 1 && step > 0) BARRIER();
@@ -155,7 +156,9 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     }
 
     // combine and store
-    if (SW > 1) FOR_TILE(a, b, i) vec_sum_lanes(&acc[a][b][i], 32 / SW);
+#if SW > 1
+    FOR_TILE(a, b, i) vec_sum_lanes(&acc[a][b][i], 32 / SW);
+#endif
     zeros_awaited(arrived, at);
     if (COMBINE == ATOMIC && !OUT_SHARED) BARRIER();
     store_sums(y, bias, z, partial, arrived, is_last, shared, at, me, acc);

@@ -21,6 +21,7 @@ from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
+    LAST_ORDER,
     SECOND_POOLS,
     SUM_THREADS,
     combine_param,
@@ -160,6 +161,8 @@ RULES = (
          needs="tk v tp lk wk wp sb mb fd cv cs stages"),
     Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).c, 1),
          "buffers without channels"),
+    Rule("stream_order", lambda device, stream: not stream or device.orders_blocks,
+         LAST_ORDER.reason),
     Rule("stream", _shares_out,
          "what the blocks share out is too little, or whole tiles by itself",
          needs="tk v tp lk wk wp sb mb fd cv cs stream"),
@@ -168,6 +171,7 @@ RULES = (
          "shares of C without channels"),
     Rule("combine_none", lambda problem, stream, sg, combine: may_combine(problem, sg + stream, combine),
          "shares across the grid need combining"),
+    LAST_ORDER,
     SECOND_POOLS,
     Rule("stream_last", lambda stream, combine: not stream or combine == LAST,
          "blocks of the stream end anywhere in a tile: the last to arrive adds them up"),

@@ -92,7 +92,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     int k = Y_NHWC ? item % SIZE_K : item / SLAB_TILES, in_slab = Y_NHWC ? item / SIZE_K : item % SLAB_TILES;
     int t = first_tile(drawn) + in_slab;
 #if SLABS > 1
-    BARRIER();  // all know their slab before this block counts
+    BARRIER_ALL();  // all know their slab before this block counts
     if (THREAD(0) == 0 && atomic_count(drawn) == SLABS * BLOCKS_OUT - 1) *drawn = 0;  // ready for the next run
 #endif
     if (item >= (offset_t)SIZE_K * SLAB_TILES || t >= TILES_ALL) return;
