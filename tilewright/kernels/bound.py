@@ -101,7 +101,8 @@ def too_few(problem: Problem) -> str | None:
 def bare(problem: Problem, down: bool = True) -> str | None:
     """Say why minimal filtering (``down``: of columns too) misses the bound, where outputs see padding alone.
 
-    Their sums are 0, and so is their bound, while all outputs of a tile have errors alike.
+    Such outputs are exactly 0 and so is their bound, but minimal filtering gives them their neighbours'
+    rounding errors.
     """
     across = max(problem.pad[2:]) >= problem.s
     if across or (down and max(problem.pad[:2]) >= problem.r):

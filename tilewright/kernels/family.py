@@ -98,8 +98,8 @@ class Param:
 class Rule:
     """One named legality rule.
 
-    ``holds`` takes by name what it looks at: parameters, ``problem``, ``device``. A rule of many parameters
-    names them once, in ``needs``, and takes them all in a dict ``cf``.
+    ``holds`` is called with what its arguments name: a parameter, ``problem`` or ``device``. A rule of many
+    parameters lists their names in ``needs`` and takes them in one dict, ``cf``.
     """
 
     def __init__(self, name: str, holds: Callable[..., bool], reason: str, needs: str = "") -> None:
@@ -173,9 +173,9 @@ class Blueprint:
     Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
     ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel of ``packer``;
     None means that the filter is used as given (kcrs). ``parts`` are further programs whose kernels
-    ``launches`` names: each is compiled by itself, from its own source and defines. ``specific``: uses
-    instructions of its very architecture, that no later one need have (sm_90a). ``problem``: of the
-    reference kernels the layer that they compute, for NumPy, which compiles nothing.
+    ``launches`` names: each is compiled by itself, from its own source and defines. ``specific``:
+    compile for sm_90a; the binary does not run on later GPUs. ``problem``: for the reference kernels the
+    layer that they compute, for NumPy, which compiles nothing.
     """
 
     source: str
@@ -201,7 +201,7 @@ class Blueprint:
 
 
 def too_many(problem: Problem) -> str | None:
-    """Say so where a layer has more pixels than kernels count, in 32 bits and a tile past the last one."""
+    """Refuse a layer whose pixel index, plus one tile, overflows 32 bits."""
     pixels = problem.n * max(problem.h * problem.w, problem.p * problem.q)
     return f"it has more than {MOST_PIXELS:,} pixels" if pixels > MOST_PIXELS else None
 
@@ -214,7 +214,7 @@ class Family:
     races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
     exact: bool = True  # small integers give whole answers, bit by bit
-    widens: bool = True  # what only tensor cores multiply (tf32, f8) is computed in the plain dtype
+    widens: bool = True  # falls back to f32 for tf32 and to f16 for f8, which only tensor cores multiply
     # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
     # or an infinity in x may reach outputs that it has no part in.
     plain: bool = True

@@ -13,7 +13,8 @@ SUM_THREADS = 256
 
 
 def may_combine(pr: Problem, shares: int, combine: int) -> bool:
-    """Whether shares across the grid meet so; one share may leave its sums to a second kernel that pools."""
+    """Whether shares across the grid may be combined so. A single share needs no combining, except that
+    a pooled layer may leave it to a second kernel (TWO_PASS)."""
     if shares > 1:
         return combine != NONE
     return combine == NONE or (combine == TWO_PASS and pr.epilogue.pool is not None)
@@ -82,9 +83,11 @@ def meeting_buffers(
 ) -> tuple[Buffer, Buffer]:
     """The buffers in which shares meet: sums of ``word`` bytes, and who has arrived.
 
-    ``parts``: sums that all blocks leave to the last of them; ``tiles``: outputs of how many blocks are made
-    of shares, each of which has a counter (of a cluster that each block finishes a part of, as many as it
-    has blocks), two where the first block of a tile zeroes it; ``more`` counters are for the kernel itself.
+    Args:
+        parts: partial sums that blocks leave to the last one to arrive.
+        tiles: output tiles. Each has an arrival counter, one for each block of a cluster that finishes a part
+            of it; two where the first block of a tile fills it with zeros.
+        more: counters that the kernel uses for itself.
     """
     combine = cf["combine"]
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: parts}.get(combine, 0)

@@ -1,5 +1,5 @@
-"""Plans kept for their next use. Those not used for the longest time are let go, where there are too many or
-they hold too much memory together; and all that hold some, where something else has no room."""
+"""An LRU cache of plans, bounded by their number and by the memory that they hold. When another plan runs
+out of memory, all of that is freed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.opencl_vectors import PRELUDE
 
 OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
-# Where a core has a last cache of its own beside its neighbours', OpenCL tells of one: each reads its share.
+# On CPUs whose last-level cache is in slices OpenCL reports one of them: flush enough to cover all.
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128

@@ -1,6 +1,6 @@
-"""What a family's answer hangs on, as a hash: a winner of another source must be verified anew.
+"""The hash of all source that a family's results depend on: a winner of another source is verified anew.
 
-It hangs on what is compiled and on what launches it:
+They depend on what is compiled and on what launches it:
 
 - specs: the family's module, the packing of filters, and all that these import: defines, launches, buffers;
 - kernels: each .cu file that a spec names, as the compiler gets it, with the dialect and what it includes;
@@ -36,7 +36,7 @@ _LAUNCHED = {
 
 @lru_cache(maxsize=256)
 def source_key(family: str, backend: str, compiler: str = "") -> str:
-    """Hash what a family's answer hangs on, on a backend (``Device.backend``) and of a compiler."""
+    """Hash what a family's results depend on, on a backend (``Device.backend``) and for a compiler."""
     specs = _specs(family)
     modules = (*specs, *_COMPOSED_AND_BOUND, *_LAUNCHED.get(backend, ()))
     parts = [(name, path.read_bytes()) for name in modules if (path := _path(name))]

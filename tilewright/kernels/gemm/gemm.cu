@@ -16,9 +16,9 @@
 // Each 32-bit word that comes from shared memory takes an issue slot as a multiply-add does: KT + PT words
 // for KT * PT multiply-adds, so 16 x 8 reaches 84% of peak. CS channels are staged at a time, STAGES steps
 // in flight; the first words of the next step are read before the last multiply-adds of this one.
-// The sum over C is split SB ways inside the block, and over the grid: SG shares of each tile; or (STREAM), of
-// the tiles of the last full turn of the device and those after it, or of the latter alone, an even share of all
-// their steps for each block of one more turn, wherever in a tile that begins and ends.
+// The sum over C is split SB ways inside the block, and over the grid in SG shares of each tile; or by STREAM
+// (stream-K): the steps of the tiles left over from the last full wave of blocks (2), or of these and that wave
+// (1), are divided evenly among the blocks of one more wave, wherever in a tile a share begins and ends.
 // Example: 4096^3, TK = 4, TP = 2, VECTOR = 4, WK = WP = 2: tiles of 128 x 128, 1024 of them; 264 blocks
 // at once would take 4 turns for 3.88 turns of work; with STREAM 2, 792 blocks take a tile, then 264 take 0.88.
 

@@ -19,7 +19,7 @@ def _count(pr: Problem) -> int:
 
 
 def _blocks(pr: Problem) -> int:
-    """Blocks that look for the largest number: a thread of a block that splits reads what one has found."""
+    """Blocks that look for the largest number: at most COPY_THREADS, since in nhwc.cu a thread reads each result."""
     return min(COPY_THREADS, ceil_div(_count(pr), COPY_THREADS * _AT_ONCE))
 
 

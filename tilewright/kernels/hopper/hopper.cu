@@ -30,9 +30,9 @@
 //            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
-// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc those store sums who have them, or a block
-// those that a cluster sends it (hopper_own.h); else all threads do, from a tile of sums in shared memory, RUN neighbours
-// in y at once (hopper_store.h).
+// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store them,
+// or a block stores those that its cluster sends it (hopper_own.h); else all threads store from a tile of sums in shared
+// memory, RUN neighbours in y at once (hopper_store.h).
 // Where there are more tiles than places for blocks, blocks stay (STAYS; tile.py: stays): each takes every so-many-th
 // tile, and its buffers go round without a break: while a tile's sums are stored the next one's data come.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is

@@ -39,7 +39,7 @@ CHUNKS = (2, 4, 8, 16)
 
 
 def batches(pr: Problem) -> tuple[int, ...]:
-    """How many steps may come at once: of one tap, a row, all taps; of 1x1 filters, of so many channels."""
+    """Allowed batch sizes: one tap, a row of the filter, all taps; of 1x1 filters 1, 2 or 4 channel steps."""
     return tuple(sorted({1, pr.s, pr.r * pr.s})) if pr.r * pr.s > 1 else (1, 2, 4)
 
 
@@ -107,7 +107,7 @@ RULES = (
     Rule("block", lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads,
          "more threads than a block may have"),
     Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
-    Rule("gather", _steps_of, "what is gathered is one step, pieces apart"),
+    Rule("gather", _steps_of, "a gathered input (x=2) needs one step that covers the sum, and pieces=0"),
     Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
          "warpgroups without pixels"),
     Rule("resident", lambda problem, device, cf: cf["mb"] * _threads(problem, cf) <= device.threads_per_unit,
@@ -150,7 +150,7 @@ RULES = (
          "more buffers than runs of channels of a share", needs="x chunks batch xs cm sc sg"),
     Rule("next_patch", lambda problem, cf:
          cf["xs"] > 1 or _joint(problem, cf) or most_patches(problem, cf) == 1,
-         "a patch is given back when the first products of the next one are under way",
+         "needs two buffers for patches: one is released only once the next is in use",
          needs="x wn bn chunks pieces tall batch xs sc sg"),
     COMBINE_NONE,
     Rule("pool", _pools,

@@ -78,7 +78,7 @@ def runs(pr: Problem, way: int, chunks: int) -> int:
 
 
 def held(pr: Problem, cf: Values) -> int:
-    """Pieces that a pixel of a group has in the input as it is read, of each part: of halves whole steps."""
+    """16-byte pieces per pixel and group in the input buffer, per part; of split f16 whole steps."""
     return runs(pr, HALVED, cf["chunks"]) * cf["chunks"] if cf["x"] == HALVED else tap_chunks(pr)
 
 

@@ -173,8 +173,9 @@ def image_of(pr: Problem, cf: Values) -> TensorMap | None:
 def _image(pr: Problem, *values: int) -> TensorMap | None:
     """Work out what ``image_of`` returns, from the values of ``IMAGED``.
 
-    Threads copy where pieces lie apart, where the last channels of a group would bring those of the next one
-    along (or, of numbers that are split, their low parts), and where they split numbers: a kernel before can.
+    None (threads copy instead of the copy engine) where pieces are not swizzled; where a box would read past
+    the last channels of a group into the next group's, or from high parts into low ones; and where the
+    threads split numbers themselves because no kernel before has done so.
     """
     cf = dict(zip(IMAGED, values, strict=True))
     kind, parts = products(pr, cf["x"]), parts_of(pr)
@@ -275,9 +276,10 @@ def run(pr: Problem, cf: Values) -> int:
 def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
     """Say who finishes sums and stores them.
 
-    Where y is nhwc and nothing pools, warps those that they have, if these are whole, aligned and there is
-    no residual, which they would read 2 bytes at a time; or each block its share of a cluster's pixels,
-    if they are few for a thread. Else all threads, from a tile of sums in shared memory.
+    - OWN: each warp stores its own sums. For nhwc without a pool, with whole and aligned rows, and without a
+      residual, which would be read 2 bytes at a time.
+    - MET: each block of a cluster finishes some of the cluster's pixels, where these are few for a thread.
+    - BY_TILE: everything else. All threads store, from a tile of sums in shared memory.
     """
     here = cf["combine"] != TWO_PASS
     if pr.layout_out != "nhwc" or cf["combine"] == LAST or (here and pr.epilogue.pool):
@@ -288,11 +290,11 @@ def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
 
 
 def stays(pr: Problem, cf: Values, tiles: int, shared: int) -> bool:
-    """Say whether blocks stay, and take tile after tile: the next one's data come while sums are stored.
+    """Say whether blocks are persistent: they take tile after tile, and load one while they store another.
 
-    So they do where each warp stores its own sums, the copy engine copies, blocks are alone, there are more
-    tiles than places for them, and a unit has no more places than are asked for (5 to 16% less time; where it
-    had more, up to 34% more).
+    They are where each warp stores its own sums (OWN), the copy engine copies, there is no cluster and no
+    split of the sum, there are more tiles than resident blocks, and a unit has room for just ``mb`` of them
+    (5 to 16% less time; with room for more it was up to 34% more).
     """
     if cf["cm"] * cf["sc"] * cf["sg"] > 1 or tiles <= UNITS * cf["mb"]:
         return False
@@ -303,7 +305,7 @@ def stays(pr: Problem, cf: Values, tiles: int, shared: int) -> bool:
 
 
 def tiles_ahead(pr: Problem, cf: Values) -> int:
-    """Tiles whose data there may be buffers for: one, or more where so many are left that blocks may stay."""
+    """How many tiles may be prefetched: one, or MOST_AHEAD where there are enough for persistent blocks."""
     if pr.layout_out != "nhwc" or pr.kg % 8 or pr.epilogue.add:
         return 1
     images, p_tiles, q_tiles = _tiles(pr, cf)

@@ -1,6 +1,6 @@
 """What kernels that nobody tunes are given: a problem's sizes, a plain geometry; and the packing of filters.
 
-Families launch such kernels too: what this module names, their answers hang on (``sources.py``).
+Families launch such kernels too: their results depend on what this module names (``sources.py``).
 """
 
 from __future__ import annotations
