@@ -19,7 +19,7 @@ def _count(pr: Problem) -> int:
 
 
 def _blocks(pr: Problem) -> int:
-    """Blocks that look for the largest number: at most COPY_THREADS, since in nhwc.cu a thread reads each result."""
+    """Blocks that look for the largest number: at most as many as nhwc.cu has threads to read them."""
     return min(COPY_THREADS, ceil_div(_count(pr), COPY_THREADS * _AT_ONCE))
 
 
