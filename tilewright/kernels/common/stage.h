@@ -2,8 +2,9 @@
 //
 // Three ways to read the input, best first:
 //   CV = 4      nhwc, four channels a copy
-//   X_COPIES    nchw, or nhwc with all of its few channels: runs of X_RUN neighbours in a row, from addresses that a thread
-//               works out once (X_COPIES of them); a row begins X_LEAD numbers before the first needed, where a run does
+//   X_COPIES    nchw, or nhwc with all of its few channels: runs of X_RUN neighbours in a row, from addresses that a
+//               thread works out once (X_COPIES of them); a row begins X_LEAD numbers before the first needed, where a
+//               run does
 //   otherwise   a word a copy, addresses worked out at every step
 // The staged input has strides TX_C, TX_H, TX_W and rows of XW numbers; padding is staged as zeros.
 
@@ -36,8 +37,8 @@ INLINE Source find_source(Place at) {
     return from;
 }
 
-// What a copy moves: X_RUN words (or four channels) that are neighbours in memory, as words; else (word.h) it is held in
-// registers until several have come, and then made into words.
+// What a copy moves: X_RUN words (or four channels) that are neighbours in memory, as words; else (word.h) it is held
+// in registers until several have come, and then made into words.
 #if CV == 4
 #define COPY_WORDS 4
 #elif X_COPIES > 0
@@ -162,8 +163,8 @@ INLINE void stage_input(SHARED acc_t *shared, const GLOBAL in_t *x, Place at, So
 #define FILTER_FIRST (!K_FASTEST || F_FLOATS > 2 * X_FLOATS)  // where it is the more of the two to come
 
 // Begin the copies of a step, if there is one, into a buffer that is free.
-INLINE void stage(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter, Place at, Source from,
-                  int step) {
+INLINE void stage(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter, Place at,
+                  Source from, int step) {
     if (step < STEPS) {
         if (FILTER_FIRST) stage_filter(pipe, shared, filter, at, step);
         stage_input(shared, x, at, from, step);
@@ -173,9 +174,11 @@ INLINE void stage(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const
 }
 
 // Begin those of the first steps; the copy engine, which needs no addresses worked out, begins with all of the filter.
-INLINE Source stage_first(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter, Place at) {
+INLINE Source stage_first(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter,
+                          Place at) {
     pipe_begin(pipe);
-    if (PIPE_ENGINE) UNROLL for (int i = 0; i < STAGES - 1; i++) if (i < STEPS) stage_filter(pipe, shared, filter, at, i);
+    UNROLL for (int i = 0; i < STAGES - 1; i++)
+        if (PIPE_ENGINE && i < STEPS) stage_filter(pipe, shared, filter, at, i);
     Source from = find_source(at);
     UNROLL for (int i = 0; i < STAGES - 1; i++) {
         if (!PIPE_ENGINE) {

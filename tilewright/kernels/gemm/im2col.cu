@@ -34,8 +34,9 @@ BOUNDED_KERNEL(im2col, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOBAL float 
     const int across = THREAD(0) % 32, down = THREAD(0) / 32, rs = GROUP(0) / PX_TILES % RS;
     const offset_t px0 = (offset_t)(GROUP(0) % PX_TILES) * 32;
     const int c0 = GROUP(0) / (PX_TILES * RS) * 32;
+    const int c = c0 + across;
     UNROLL for (int i = down; i < 32; i += THREADS / 32)
-        turned[across * 33 + i] = c0 + across < SIZE_C ? input_at(x, px0 + i, c0 + across, rs / SIZE_S, rs % SIZE_S) : 0.0f;
+        turned[across * 33 + i] = c < SIZE_C ? input_at(x, px0 + i, c, rs / SIZE_S, rs % SIZE_S) : 0.0f;
     BARRIER();
     UNROLL for (int i = down; i < 32; i += THREADS / 32)
         if (c0 + i < SIZE_C && px0 + across < PITCH)

@@ -101,7 +101,8 @@ INLINE vec load_input(const GLOBAL in_t *x, Item at, int c, int word, int h, int
 #endif
 
 // Those of a row from column w on.
-#if X_QUADS  // nchw: four columns at a time, from the first multiple of four on; no four are cut by the edge of the image
+// nchw: four columns at a time, from the first multiple of four on; no four are cut by the edge of the image
+#if X_QUADS
 #define LEAD ((4 - PAD_L % 4) % 4)
 #define RUNS ((LEAD + ROW + 3) / 4)
 INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
@@ -110,13 +111,15 @@ INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int wor
     unsigned held[RUNS][2];
     UNROLL for (int i = 0; i < RUNS; i++) {
         held[i][0] = held[i][1] = 0;
-        if ((unsigned)h < H && (unsigned)(w - LEAD + 4 * i) < W) hold4(held[i], x + X_AT(at.n, c, h, w - LEAD + 4 * i));
+        const int v = w - LEAD + 4 * i;
+        if ((unsigned)h < H && (unsigned)v < W) hold4(held[i], x + X_AT(at.n, c, h, v));
     }
     UNROLL for (int j = 0; j < RUNS * 4; j++) line[j] = held_number(held[j / 4], j % 4);
 #else
     UNROLL for (int i = 0; i < RUNS; i++) {
         UNROLL for (int j = 0; j < 4; j++) line[4 * i + j] = 0;
-        if ((unsigned)h < H && (unsigned)(w - LEAD + 4 * i) < W) load4(line + 4 * i, x + X_AT(at.n, c, h, w - LEAD + 4 * i));
+        const int v = w - LEAD + 4 * i;
+        if ((unsigned)h < H && (unsigned)v < W) load4(line + 4 * i, x + X_AT(at.n, c, h, v));
     }
 #endif
     UNROLL for (int j = 0; j < ROW; j++) {
@@ -174,7 +177,8 @@ INLINE void add_taps(vec sums[TW], const vec row[ROW], const GLOBAL acc_t *w, in
 }
 
 // acc += the products of a channel (or CV of them): each input row is read once, i rows below the thread's first.
-INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_t *w, Item at, int c0, int c, int h0, int w0) {
+INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_t *w, Item at, int c0, int c, int h0,
+                        int w0) {
 #if ROLLED && LANES  // a loop over a large filter's rows
     NO_UNROLL for (int r = 0; r < R; r++) {
         vec row[ROW];
@@ -219,7 +223,8 @@ INLINE void store_pixel(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL ou
 }
 
 // Store four sums of a row (nchw, one channel).
-INLINE void store_quad(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q, const vec *sums) {
+INLINE void store_quad(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
+                       const vec *sums) {
     const offset_t to = Z_AT(at.n, at.k, p, q);
     acc_t four[4];
     UNROLL for (int j = 0; j < 4; j++) {

@@ -10,7 +10,8 @@
 //
 // Numbers down to 2^-28 of the largest keep 22 bits, as two of tf32 do. Of smaller ones high is a denormal of f16 (or
 // 0) and low ends with 2^-24: they are off by 2^-36 after the move, 2^-50 of the largest. What is not finite has
-// high = 0 and is in low alone, as in mma_tf32.h: an infinity times what is 2^39 times less than the largest may be NaN.
+// high = 0 and is in low alone, as in mma_tf32.h: an infinity times what is 2^39 times less than the largest may be
+// NaN.
 
 INLINE int shift_of(int largest) { return min(126, 141 - (largest >> 23)); }
 

@@ -23,16 +23,16 @@
 // the moves longer. Places outside of the image are zeros; outputs outside of P x Q are not stored.
 //
 //   warpgroup 0 .. TEAMS - 1   multiply: WM over channels, WN over pixels, 64 x WG_N outputs each
-//   last one, warp 0           one thread sends for filters: STAGES batches of BATCH steps each, a batch by one bulk copy,
-//                              or COPIES parts that as many blocks of a cluster (pixel tiles) send to each other;
+//   last one, warp 0           one thread sends for filters: STAGES batches of BATCH steps each, a batch by one bulk
+//                              copy, or COPIES parts that as many blocks of a cluster (pixel tiles) send to each other;
 //                              and for patches, X_STAGES of them, where x has a tensor map (MAPPED): rows swizzled,
 //                              numbers as they are; of 1x1 filters they come with the batch that reads them (JOINT)
 //            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
-// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store them,
-// or a block stores those that its cluster sends it (hopper_own.h); else all threads store from a tile of sums in shared
-// memory, RUN neighbours in y at once (hopper_store.h).
+// Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store
+// them, or a block stores those that its cluster sends it (hopper_own.h); else all threads store from a tile of sums in
+// shared memory, RUN neighbours in y at once (hopper_store.h).
 // Where there are more tiles than places for blocks, blocks stay (STAYS; tile.py: stays): each takes every so-many-th
 // tile, and its buffers go round without a break: while a tile's sums are stored the next one's data come.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
@@ -105,8 +105,8 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
 }
 
 // Sum up a tile, by those who multiply: into the tile of sums; or (FINISH) they store y.
-INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b, Ring *ring,
-                     int team, int thread) {
+INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b,
+                     Ring *ring, int team, int thread) {
     acc_t sums[SUM_WORDS];
     int moves[2];
     find_moves(moves, b, team, thread);
@@ -130,8 +130,8 @@ INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t
 }
 
 // Fill the tile of sums: roles part here, and meet again behind it; or (FINISH) those who have summed up store y.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w, shared_t shared,
-                   const Block *b) {
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
+                   shared_t shared, const Block *b) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
     const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     if (sender) {
@@ -196,8 +196,8 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
 }
 #else
 // The same, one step after the other; each block of a cluster works out all of its shares.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w, shared_t shared,
-                   const Block *b) {
+INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
+                   shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
     int moves[2];
@@ -226,8 +226,10 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
         }
         BARRIER();
         if (SC > 1)
-            for (int at = THREAD(0) * 4; at < rows_of(b->sc) * PITCH * 4; at += THREADS * 4)
-                write_int(shared, MEET_FROM + sc * (MINE * PITCH * 4) + at, read_int(shared, b->sc * (MINE * PITCH * 4) + at));
+            for (int at = THREAD(0) * 4; at < rows_of(b->sc) * PITCH * 4; at += THREADS * 4) {
+                const int sums = read_int(shared, b->sc * (MINE * PITCH * 4) + at);
+                write_int(shared, MEET_FROM + sc * (MINE * PITCH * 4) + at, sums);
+            }
         BARRIER();
     }
 }

@@ -4,8 +4,8 @@
 //   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
 //   piece_at                    where a product looks for 16 bytes of a tile: row `row`, piece `side` of those that
 //                               begin at `start` (0 or 1: a product is 32 bytes deep); what a descriptor says (tile_at)
-//   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the sum
-//                               deep; where A and B begin is counted in pieces
+//   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the
+//                               sum deep; where A and B begin is counted in pieces
 //   X_PARAM X_ADDRESS           the parameter that says where x is, and what it stands for: an address; where MAPPED,
 //                               on CUDA, that of its tensor map (kernels/tensor_map.py)
 //   wg_begin wg_commit          around products that are under way together; multiply_done: all of these but the
@@ -27,8 +27,8 @@
 //                               on, moved by a phase; a row of CHUNKS pieces for each, channels from c on
 //   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
 //   send4                       four sums from registers to another block's shared memory, that arrive on its barrier
-//   write_transposed            four matrices of 8 x 8 numbers of 2 bytes, transposed: lanes 8i to 8i + 7 say where rows
-//                               of matrix i go
+//   write_transposed            four matrices of 8 x 8 numbers of 2 bytes, transposed: lanes 8i to 8i + 7 say where
+//                               rows of matrix i go
 //   TEAMS_SYNC                  all that multiply wait for each other
 //   MATES_SYNC (hopper_own.h)   so do those of the same pixels: barriers 3 to 2 + WN
 //   GROUP_ARRIVE GROUP_SYNC     what the warp that sends need not wait for, and the others do: barriers are there
@@ -41,8 +41,8 @@
 #include "types.h"
 
 // What is multiplied, PRODUCTS:
-//   TF32       both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED: in registers; by
-//              the copy engine, where that copies)
+//   TF32       both factors are rounded: the filter in packing, x on its way into shared memory (ROUNDED: in registers;
+//              by the copy engine, where that copies)
 //   THREE      both factors are split into two, on the same ways: PARTS tiles of each (for the copy engine by nhwc.cu,
 //              which copies x before)
 //   HALVES     both factors are split into two: the filter in packing, x by nhwc.cu
@@ -123,7 +123,8 @@ INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, i
     wg_done(part)
 
 INLINE void copy16(shared_t shared, int to, const unsigned char *from, int keep) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared + to), "l"(from), "r"(keep ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 ::"r"(shared + to), "l"(from), "r"(keep ? 16 : 0) : "memory");
 }
 INLINE void load16(unsigned v[4], const unsigned char *from, int keep) {  // past the L1 cache: nobody reads it again
     const uint4 bits = keep ? __ldcg((const uint4 *)from) : make_uint4(0, 0, 0, 0);
@@ -141,7 +142,8 @@ INLINE void write_int(shared_t shared, int at, int v) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared + at), "r"(v) : "memory");
 }
 INLINE void write16(shared_t shared, int at, const unsigned v[4]) {
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared + at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(shared + at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
 INLINE void write1(shared_t shared, int at, acc_t v) { write_int(shared, at, *(int *)&v); }
 INLINE void write2(shared_t shared, int at, acc_t v, acc_t w) {
@@ -160,16 +162,19 @@ INLINE acc_t read1(shared_t shared, int at) {
 
 INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, unsigned mask) {
 #if COPIES > 1
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(bar), "h"((unsigned short)mask) : "memory");
 #else
     copy_bulk(to, from, bytes, bar);
 #endif
 }
 #if MAPPED
-INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n, int phase_v, int phase_h, shared_t bar) {
+INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n, int phase_v, int phase_h,
+                       shared_t bar) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], "
-                 "[%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to), "l"(map), "r"(c), "r"(v), "r"(h), "r"(n), "r"(bar),
+                 "[%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
+                 ::"r"(to), "l"(map), "r"(c), "r"(v), "r"(h), "r"(n), "r"(bar),
                  "h"((unsigned short)phase_v), "h"((unsigned short)phase_h) : "memory");
 }
 INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
@@ -183,7 +188,8 @@ INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, i
 }
 INLINE void send4(shared_t to, const acc_t v[4], shared_t bar) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
-                 ::"r"(to), "r"(*(int *)&v[0]), "r"(*(int *)&v[1]), "r"(*(int *)&v[2]), "r"(*(int *)&v[3]), "r"(bar) : "memory");
+                 ::"r"(to), "r"(*(int *)&v[0]), "r"(*(int *)&v[1]), "r"(*(int *)&v[2]), "r"(*(int *)&v[3]), "r"(bar)
+                 : "memory");
 }
 INLINE void write_transposed(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -227,9 +233,11 @@ INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int
     for (int e = 0; e < WG_WORDS; e++) {
         int row = thread / 32 * 16 + thread % 32 / 4 + e / 2 % 2 * 8, column = e / 4 * 8 + thread % 4 * 2 + e % 2;
         if (!adds) sums[e] = 0;
-        for (int i = 0; i < 8; i++)
-            sums[e] = dot_word(*(__local uint *)(shared + piece_at(a * 16, a_next, row, i / 4) + i % 4 * 4),
-                               *(__local uint *)(shared + piece_at(b * 16, b_next, column, i / 4) + i % 4 * 4), sums[e]);
+        for (int i = 0; i < 8; i++) {
+            const uint x = *(__local uint *)(shared + piece_at(a * 16, a_next, row, i / 4) + i % 4 * 4);
+            const uint y = *(__local uint *)(shared + piece_at(b * 16, b_next, column, i / 4) + i % 4 * 4);
+            sums[e] = dot_word(x, y, sums[e]);
+        }
     }
 }
 INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep) {

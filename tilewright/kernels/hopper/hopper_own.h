@@ -3,25 +3,27 @@
 //
 // FINISH 1: sums are whole, and those store them who have them.
 //   4 bytes an output   from registers: an instruction stores 8 channels (32 bytes) of 4 pixels
-//   2 bytes             warps of the same pixels hand them to each other by way of shared memory, OWN_ROWS pixels at a time: a
-//                       row there is a pixel with all channels of the tile. They store whole rows, 16 bytes a thread: 128
-//                       bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of a cache line).
+//   2 bytes             warps of the same pixels hand them to each other by way of shared memory, OWN_ROWS pixels at a
+//                       time: a row there is a pixel with all channels of the tile. They store whole rows, 16 bytes a
+//                       thread: 128 bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of a
+//                       cache line).
 // FINISH 2: they are shares of a cluster, and each block finishes some of its pixels: a thread sends what it has of two
 // neighbouring pixels and two channels, 8 apart (16 bytes), from its registers to that block's shared memory, where
-// [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all shares.
-// All else goes by way of the tile of sums (hopper_store.h).
+// [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all
+// shares. All else goes by way of the tile of sums (hopper_store.h).
 
 #define IS_CHANNEL(k) (K % KB == 0 || (k) < K)
 
 #if FINISH == 1
-// Store the sums of a thread from registers, channels from `k` on; y is where channel k of pixel 0 goes. A warp of a block that
-// stays has a table of its own: one for all would have to be waited for.
-INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k, int px_team, int warp,
-                        int lane) {
+// Store the sums of a thread from registers, channels from `k` on; y is where channel k of pixel 0 goes. A warp of a
+// block that stays has a table of its own: one for all would have to be waited for.
+INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
+                        int px_team, int warp, int lane) {
     const int outs = STAYS ? OWN_FROM + warp * (WG_N * 4) : OUTS_FROM + px_team * 4;
     if (STAYS) {
         __syncwarp();
-        NO_UNROLL for (int px = lane; px < WG_N; px += 32) write_int(shared, outs + px * 4, find_output(b->px0, px_team + px));
+        NO_UNROLL for (int px = lane; px < WG_N; px += 32)
+            write_int(shared, outs + px * 4, find_output(b->px0, px_team + px));
         __syncwarp();
     }
     UNROLL for (int i = 0; i < WG_WORDS; i += 4) {
@@ -44,9 +46,10 @@ INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const ac
 #define MATES (128 * WM)  // threads that have the same pixels, those of `mates`; `mate` is a thread's number among them
 #define MATES_SYNC(mates) asm volatile("bar.sync %0, %1;" ::"r"(3 + (mates)), "n"(MATES) : "memory")
 
-// Store sums as outputs of 2 bytes, by way of rows of shared memory; y is where the tile's first channel of pixel 0 goes, and
-// `k_warp` the first channel in the tile that the warp has.
-INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k_warp, int mates, int mate) {
+// Store sums as outputs of 2 bytes, by way of rows of shared memory; y is where the tile's first channel of pixel 0
+// goes, and `k_warp` the first channel in the tile that the warp has.
+INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k_warp,
+                       int mates, int mate) {
     const int rows = (STAYS ? OWN_FROM : 0) + mates * (OWN_ROWS * OWN_PITCH), matrix = mate % 32 / 8;
     const shared_t write = shared + rows + (matrix / 2 * 8 + mate % 8) * OWN_PITCH + (k_warp + matrix % 2 * 8) * 2;
     UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
@@ -63,7 +66,8 @@ INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc
         MATES_SYNC(mates);
         STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
             const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * 8;
-            const int px = mates * WG_N + from + at, out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
+            const int px = mates * WG_N + from + at;
+            const int out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
             acc_t four[4];
             read4(four, shared, rows + at * OWN_PITCH + k * 2);
             if (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
@@ -95,13 +99,14 @@ INLINE void send_shares(shared_t shared, const Block *b, const acc_t sums[WG_WOR
     UNROLL for (int i = 0; i < WG_EIGHTHS; i++) {
         const int pair = team / WM * (WG_N / 2) + i * 4 + lane % 4, owner = pair / PAIRS;
         const shared_t there = of_block(shared, owner * COPIES + b->copy);
-        send4(there + MEET_FROM + ((b->sc * PAIRS + pair % PAIRS) * FOURS + four) * 16, sums + i * 4, there + (MEET - shared));
+        const shared_t to = there + MEET_FROM + ((b->sc * PAIRS + pair % PAIRS) * FOURS + four) * 16;
+        send4(to, sums + i * 4, there + (MEET - shared));
     }
 }
 
 // Add up the shares of this block's pixels, finish and store them; by all threads that multiply.
-INLINE void store_shares(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b,
-                         int thread) {
+INLINE void store_shares(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared,
+                         const Block *b, int thread) {
     bar_wait_cluster(MEET, 0);
     y += SHARE_AT(b->at);
     NO_UNROLL for (int item = thread; item < pairs_of(b->sc) * FOURS; item += 128 * TEAMS) {

@@ -1,4 +1,5 @@
-// What the hopper family sends for and copies (hopper.cu): barriers, filters and patches, by the warps that do not multiply.
+// What the hopper family sends for and copies (hopper.cu): barriers, filters and patches, by the warps that do not
+// multiply.
 
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
@@ -9,7 +10,8 @@ typedef struct {
 
 INLINE void make_barriers(shared_t shared, const Block *b) {
     UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
-    UNROLL for (int i = 0; i < X_BARS; i++) bar_init(X_FULL(i), MAPPED ? 1 : X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
+    UNROLL for (int i = 0; i < X_BARS; i++)
+        bar_init(X_FULL(i), MAPPED ? 1 : X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
     if (!MAPPED) bar_init(FIRST, THREADS - 32);
     if (SC > 1) bar_init(MEET, 1);
     bar_init_done();
@@ -25,8 +27,8 @@ INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot
         const int line = i % lines, part = i / lines % X_PARTS, patch = i / lines / X_PARTS, phase = line / LINES;
         const int c = ((b->at.group * X_PARTS + part) * CC + ((JOINT ? step : step / TAPS) + patch) * CHUNKS) * EACH;
         const int o = b->px0 + line % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
-        image_copy(shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW), b->x, c, q * STR_W - PAD_L,
-                   p * STR_H - PAD_T, n, phase % PHASES_W, phase / PHASES_W, bar);
+        const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW);
+        image_copy(to, b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W, phase / PHASES_W, bar);
     }
 }
 

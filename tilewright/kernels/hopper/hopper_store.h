@@ -49,15 +49,18 @@ INLINE void add_up(acc_t v[RUN], shared_t shared, int own, int row, int column) 
 // Element k of a pixel, in y, z and partial sums.
 INLINE offset_t element_of(int k, int pixel) {
     if (Y_NHWC) return (offset_t)pixel * (GROUPS_ * K) + k;
-    return ((offset_t)(N == 1 ? 0 : pixel / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + (N == 1 ? pixel : pixel % (P * Q));
+    const int n = N == 1 ? 0 : pixel / (P * Q), of_image = N == 1 ? pixel : pixel % (P * Q);
+    return ((offset_t)n * (GROUPS_ * K) + k) * (P * Q) + of_image;
 }
 
 // Pixel of y that an element of the tile is of.
-INLINE int pixel_of(shared_t shared, int row, int column) { return read_int(shared, OUTS_FROM + (Y_NHWC ? row : column) * 4); }
+INLINE int pixel_of(shared_t shared, int row, int column) {
+    return read_int(shared, OUTS_FROM + (Y_NHWC ? row : column) * 4);
+}
 
 // Finish a run of outputs, from an element of the tile on, and store it; or hand partial sums on.
-INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int row, int column,
-                       int pixel, const acc_t v[RUN]) {
+INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int row,
+                       int column, int pixel, const acc_t v[RUN]) {
     const int k = b->channels + (Y_NHWC ? column : row), k_all = b->at.group * K + k;
     if (k < K && pixel >= 0) {
         const offset_t to = element_of(k_all, pixel);

@@ -45,12 +45,14 @@
 #define SLOW (Y_NHWC ? NB : KT)
 #define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
 #define SUMS_BYTES (SLOW * PITCH * 4)
-// Or, where those store sums who have them (hopper_own.h), rows of pixels with outputs of 2 bytes, 8 of them in different banks.
+// Or, where those store sums who have them (hopper_own.h), rows of pixels with outputs of 2 bytes, 8 of them in
+// different banks.
 #define OWN_BY_ROWS (sizeof(y_t) < 4)
 #define OWN_ROWS (STAYS && WG_N > 32 ? 32 : (WG_N + 15) / 16 * 16)  // of a team's pixels, at once
 #define OWN_PITCH (KB * 2 + 16)
 #define ROWS_BYTES (WN * OWN_ROWS * OWN_PITCH)
-#define OWN_BYTES (!STAYS ? 0 : OWN_BY_ROWS ? ROWS_BYTES : 4 * TEAMS * WG_N * 4)  // in room of its own: rows, or tables of warps
+// in room of its own: rows, or tables of warps
+#define OWN_BYTES (!STAYS ? 0 : OWN_BY_ROWS ? ROWS_BYTES : 4 * TEAMS * WG_N * 4)
 #define TILE_BYTES (SUMS_BYTES > ROWS_BYTES ? SUMS_BYTES : ROWS_BYTES)
 #define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
 #define PAIRS ((NB / 2 + SC - 1) / SC)       // or pairs of pixels (hopper_own.h)
@@ -105,7 +107,8 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
     b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (X_PARTS * CC * 16));
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.x_moved = x_moved;  // rows of the filter: behind all tiles
-    b.w_moved = (const GLOBAL int *)(w + (offset_t)(GROUPS_ * K_TILES) * STEPS * W_BYTES) + (group * K_TILES + k_tile) * KB;
+    b.w_moved = (const GLOBAL int *)(w + (offset_t)(GROUPS_ * K_TILES) * STEPS * W_BYTES);
+    b.w_moved += (group * K_TILES + k_tile) * KB;
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
 }
@@ -120,7 +123,8 @@ INLINE int go_on(Block *b, const GLOBAL unsigned char *w) {
 
 // Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
 INLINE int find_pixel(int px0, int row) {
-    const int place = px0 + row % PATCH / LINE * WR + row % LINE, phase = row / PATCH, q = place % WR, p = place / WR % HR, n = place / (WR * HR);
+    const int place = px0 + row % PATCH / LINE * WR + row % LINE, phase = row / PATCH;
+    const int q = place % WR, p = place / WR % HR, n = place / (WR * HR);
     const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
     return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * X_PARTS * CC) : -1;
 }
@@ -136,8 +140,10 @@ INLINE int find_output(int px0, int px) {
 // Fill the tables, by `count` threads.
 INLINE void find_places(shared_t shared, const Block *b, int thread, int count) {
     if (!GATHERS && !MAPPED)
-        NO_UNROLL for (int row = thread; row < PLACES; row += count) write_int(shared, TABLE_FROM + row * 4, find_pixel(b->px0, row));
-    NO_UNROLL for (int px = thread; px < NB && !STAYS; px += count) write_int(shared, OUTS_FROM + px * 4, find_output(b->px0, px));
+        NO_UNROLL for (int row = thread; row < PLACES; row += count)
+            write_int(shared, TABLE_FROM + row * 4, find_pixel(b->px0, row));
+    NO_UNROLL for (int px = thread; px < NB && !STAYS; px += count)
+        write_int(shared, OUTS_FROM + px * 4, find_output(b->px0, px));
 }
 
 // Write a piece of a patch, and its low parts.
@@ -157,7 +163,8 @@ INLINE void gather(shared_t shared, const GLOBAL x_t *x, int px0, int group) {
     NO_UNROLL for (int row = THREAD(0); row < NB; row += THREADS) {
         const int o = px0 + row, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
         const int h = p * STR_H - PAD_T, v = q * STR_W - PAD_L;
-        const GLOBAL x_t *from = x + n * ((offset_t)H * W * (GROUPS_ * C)) + (h * W + v) * (offset_t)step_w + group * C * step_c;
+        const GLOBAL x_t *image = x + n * ((offset_t)H * W * (GROUPS_ * C));
+        const GLOBAL x_t *from = image + (h * W + v) * (offset_t)step_w + group * C * step_c;
         unsigned taps = 0;  // bit r: row r of the filter meets the image; bit 16 + s: column s
         UNROLL for (int r = 0; r < R; r++) taps |= (unsigned)(n < N && (unsigned)(h + r * DIL_H) < H) << r;
         UNROLL for (int s = 0; s < S; s++) taps |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
@@ -227,7 +234,8 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
 // numbers are under way together with those of other steps: the caller begins and commits them.
 #define W_SIDES (SWIZZLED ? 2 : W_NEXT / 8)  // from one product to the next: both sides of its 32 bytes
 #define X_SIDES (SWIZZLED ? 2 : X_NEXT / 8)
-INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap_r, int tap_s, int team, int thread) {
+INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap_r, int tap_s, int team,
+                          int thread) {
     const int r = GATHERS ? 0 : tap_r * DIL_H, s = GATHERS ? 0 : tap_s * DIL_W;
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + s / STR_W +
                     (TALL ? (r / STR_H + team / WM) * LINE : r / STR_H * WR + team / WM * WG_N);

@@ -95,7 +95,8 @@ INLINE void split_all(Fragment *v, Fragment *low, int count) {
     UNROLL for (int i = 0; i < count; i++)
         UNROLL for (int e = 0; e < FRAGMENT_WORDS; e++) WORDS_OF(low + i)[e] = split(&WORDS_OF(v + i)[e]);
 }
-INLINE void multiply_three(float acc[8], const Fragment *a, const Fragment *a_low, const Fragment *b, const Fragment *b_low) {
+INLINE void multiply_three(float acc[8], const Fragment *a, const Fragment *a_low, const Fragment *b,
+                           const Fragment *b_low) {
     const float zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     float high[8], low[8];
     multiply_more(low, zeros, a_low, b);

@@ -58,8 +58,10 @@ INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
         int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == 2 ? C : CC);
         from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * X_STEP_C;
         from.taps[j] = PADDED ? 0 : 1u;
-        if (PADDED) UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
-        if (PADDED) UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
+        if (PADDED) {
+            UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
+            UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
+        }
         if (PIXELS % PB && px >= PIXELS) from.taps[j] = 0;
     }
     return from;

@@ -4,9 +4,9 @@
 // A thread writes one chunk. nchw: neighbouring threads take neighbouring pixels, 32 x 8 chunks a block, so that
 // reads are whole lines and writes meet in the L2 cache. nhwc: neighbouring threads take neighbouring chunks.
 // COPIED_AS (products.h; else it moves elements of DTYPE): what the chunks are made for.
-// SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. THREE: of tf32
-// (mma_tf32.h); HALVES: of f16, moved as the largest number asks for that the BLOCKS of largest.cu have found; how far
-// is left in found[0], what speaks against it in found[1] (halves_guard.h).
+// SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. THREE: of
+// tf32 (mma_tf32.h); HALVES: of f16, moved as the largest number asks for that the BLOCKS of largest.cu have found; how
+// far is left in found[0], what speaks against it in found[1] (halves_guard.h).
 // FOLD (fold.py, nchw): channel s * (C / FOLD) + c of column w is channel c of column w * FOLD + s of x.
 // Example: 512 x 7 x 7 of f16: 3,136 threads read eight numbers each.
 
