@@ -2,8 +2,9 @@
 //
 // Three ways to read the input, best first:
 //   CV = 4      nhwc, four channels a copy
-//   X_COPIES    nchw, or nhwc with all of its few channels: runs of X_RUN neighbours in a row, from addresses that a thread
-//               works out once (X_COPIES of them); a row begins X_LEAD numbers before the first needed, where a run does
+//   X_COPIES    nchw, or nhwc with all of its few channels: runs of X_RUN neighbours in a row, from addresses that a
+//               thread works out once (X_COPIES of them); a row begins X_LEAD numbers before the first needed, where a
+//               run does
 //   otherwise   a word a copy, addresses worked out at every step
 // The staged input has strides TX_C, TX_H, TX_W and rows of XW numbers; padding is staged as zeros.
 
@@ -80,7 +81,8 @@ INLINE void stage_input(SHARED acc_t *shared, const GLOBAL in_t *x, Place at, So
         int item = j * THREADS + THREAD(0), e = item * X_RUN, keep = from.at[j] >= 0;
 #if CV == 4
         if (C_PADDED != C) keep = keep && c0 + e % CS < C;
-        if (X_ITEMS % THREADS == 0 || item < X_ITEMS) copy_run(4, to + e / CS * TX_W + e % CS, base + (keep ? from.at[j] : 0), keep);
+        if (X_ITEMS % THREADS == 0 || item < X_ITEMS)
+            copy_run(4, to + e / CS * TX_W + e % CS, base + (keep ? from.at[j] : 0), keep);
 #else
         if (C_PADDED != C && PER_PIXEL == 1) keep = keep && c0 + e / (XH * XW) < C;
         if (X_RUN > 1) copy_run(X_RUN, to + e, base + (keep ? from.at[j] : 0), keep);
@@ -103,8 +105,8 @@ INLINE void stage_input(SHARED acc_t *shared, const GLOBAL in_t *x, Place at, So
 #define FILTER_FIRST (!K_FASTEST || F_FLOATS > 2 * X_FLOATS)  // where it is the more of the two to come
 
 // Begin the copies of a step, if there is one, into a buffer that is free.
-INLINE void stage(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter, Place at, Source from,
-                  int step) {
+INLINE void stage(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter, Place at,
+                  Source from, int step) {
     if (step < STEPS) {
         if (FILTER_FIRST) stage_filter(pipe, shared, filter, at, step);
         stage_input(shared, x, at, from, step);
@@ -114,9 +116,11 @@ INLINE void stage(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const
 }
 
 // Begin those of the first steps; the copy engine, which needs no addresses worked out, begins with all of the filter.
-INLINE Source stage_first(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter, Place at) {
+INLINE Source stage_first(pipe_t pipe, SHARED acc_t *shared, const GLOBAL in_t *x, const GLOBAL acc_t *filter,
+                          Place at) {
     pipe_begin(pipe);
-    if (PIPE_ENGINE) UNROLL for (int i = 0; i < STAGES - 1; i++) if (i < STEPS) stage_filter(pipe, shared, filter, at, i);
+    if (PIPE_ENGINE)
+        UNROLL for (int i = 0; i < STAGES - 1; i++) if (i < STEPS) stage_filter(pipe, shared, filter, at, i);
     Source from = find_source(at);
     UNROLL for (int i = 0; i < STAGES - 1; i++) {
         if (!PIPE_ENGINE) {
