@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 import pytest
+from here import EMULATED_AND_GPU
 from test_gpu_path import _agrees, runtime
 
 from tilewright.kernels import family
@@ -45,7 +46,7 @@ def _plan(text: str, change: dict[str, int], runtime: Runtime) -> Plan:
     return Plan.make(runtime, problem, config)
 
 
-@pytest.mark.parametrize("device", ("cpu", "cuda"))
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), QUADS)
 def test_four_columns_at_a_time(text: str, change: dict[str, int], device: str, runtime: Runtime) -> None:
     plan = _plan(text, change, runtime)
@@ -57,7 +58,7 @@ def test_four_columns_at_a_time(text: str, change: dict[str, int], device: str, 
     _agrees(plan, shift=4)  # and one by one, where arrays are not aligned
 
 
-@pytest.mark.parametrize("device", ("cpu", "cuda"))
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LARGE)
 def test_a_loop_over_the_rows_of_a_large_filter(
     text: str, change: dict[str, int], device: str, runtime: Runtime

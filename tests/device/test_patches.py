@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from here import EMULATED_AND_GPU
 from test_gpu_path import _agrees, _configs, runtime
 
 from tilewright.kernels import family
@@ -38,7 +39,7 @@ AS_THEY_ARE = (
 )
 
 
-@pytest.mark.parametrize("device", ("cpu", "cuda"))
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize("name", ("mma", "hopper"))
 @pytest.mark.parametrize("text", FOLDED)
 def test_patches_are_right(text: str, name: str, device: str, runtime: Runtime) -> None:
@@ -67,7 +68,7 @@ def test_what_is_no_row_of_patches_stays_as_it_is(text: str) -> None:
         "n2c3h14w15k20r7s5u7x5-f32-nchw2nhwc",
     ),
 )
-@pytest.mark.parametrize("device", ("cpu", "cuda"))
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
 def test_columns_of_many_taps(text: str, device: str, runtime: Runtime) -> None:
     problem, kind = Problem.parse(text), family("im2col")
     for config in _configs(kind, problem, runtime):

@@ -119,7 +119,8 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     // the input, where it is shared
 #if X_SHARED
     for (int b = 0; b < IMAGES; b++)
-        for (int c = from + THREAD(0); c < end; c += THREADS) SHARED_X(shared, b * C_SHARE + c - from) = in_load(xr + (offset_t)b * C + c);
+        for (int c = from + THREAD(0); c < end; c += THREADS)
+            SHARED_X(shared, b * C_SHARE + c - from) = in_load(xr + (offset_t)b * C + c);
     BARRIER();
 #endif
 

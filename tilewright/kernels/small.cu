@@ -102,7 +102,8 @@ INLINE void store_one(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL fl
                       int n, int p, float v) {
     if (at.k >= K || at.q >= Q || at.p >= BAND) return;
 #if OUT
-    out[Y_NHWC ? (at.i * BAND_PIXELS + at.p * Q + at.q) * K + at.k : (at.i * K + at.k) * BAND_PIXELS + at.p * Q + at.q] = v;
+    out[Y_NHWC ? (at.i * BAND_PIXELS + at.p * Q + at.q) * K + at.k
+               : (at.i * K + at.k) * BAND_PIXELS + at.p * Q + at.q] = v;
 #else
     if (n >= N || p >= P) return;
     offset_t to = Z_AT(n, at.k, p, at.q);

@@ -25,7 +25,8 @@ INLINE void bar_init_done(void) {
 #define BAR_WAIT(how)                                                                                             \
     int done;                                                                                                     \
     do {                                                                                                          \
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity" how ".shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}" \
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity" how                                              \
+                     ".shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"                                      \
                      : "=r"(done) : "r"(bar), "r"(parity) : "memory");                                            \
     } while (!done)
 INLINE void bar_wait(shared_t bar, int parity) { BAR_WAIT(""); }
@@ -33,7 +34,8 @@ INLINE void bar_wait_cluster(shared_t bar, int parity) { BAR_WAIT(".acquire.clus
 INLINE void bar_arrive(shared_t bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-INLINE void bar_arrive_at(shared_t bar, int rank) {  // relaxed: only reads come before it; release is a fence of all memory
+// Relaxed: only reads come before it; release is a fence of all memory.
+INLINE void bar_arrive_at(shared_t bar, int rank) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(of_block(bar, rank)) : "memory");
 }
 INLINE void bar_expect(shared_t bar, int bytes) {

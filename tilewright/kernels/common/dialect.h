@@ -74,8 +74,8 @@ typedef ACC acc_t;
 #define BARRIER_ANY(found) __syncthreads_or(found)
 #define WARP_BARRIER() __syncwarp()
 #define WARP_ANY(found) __any_sync(0xffffffffu, found)
-// What a kernel declares beside it must not shift it: a copy of 16 bytes whose half of a sector of 32 bytes lands in another
-// half of shared memory's fetches all of the sector, and the copy engine likes whole lines of 128 bytes.
+// What a kernel declares beside it must not shift it: a copy of 16 bytes whose half of a sector of 32 bytes lands in
+// another half of shared memory's fetches all of the sector, and the copy engine likes whole lines of 128 bytes.
 #define SHARED_ARRAY(name) extern __shared__ __align__(128) acc_t name[]
 #define CONSTANT const
 #define CONSTANT_FILTER(count) extern "C" { __constant__ __align__(16) acc_t constant_filter[count]; }
@@ -176,7 +176,8 @@ INLINE void atomic_most(int *p, int v) {
 INLINE acc_t load_fresh(const acc_t *p) { return __ldcg(p); }      // what another block has written
 template <int count, class type> INLINE void load_fresh_run_of(type *to, const type *from) {
     Run<count, type> v;
-    if (sizeof(v) % 16 == 0) UNROLL for (int i = 0; i < (int)sizeof(v) / 16; i++) ((int4 *)&v)[i] = __ldcg((const int4 *)from + i);
+    if (sizeof(v) % 16 == 0)
+        UNROLL for (int i = 0; i < (int)sizeof(v) / 16; i++) ((int4 *)&v)[i] = __ldcg((const int4 *)from + i);
     else if (sizeof(v) == 8) *(int2 *)&v = __ldcg((const int2 *)from);
     else UNROLL for (int i = 0; i < count; i++) v.e[i] = __ldcg(from + i);
     UNROLL for (int i = 0; i < count; i++) to[i] = v.e[i];

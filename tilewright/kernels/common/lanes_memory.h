@@ -1,7 +1,8 @@
-// VECTOR neighbours in memory to lanes and back, on CPU cores: one by one, numbers of 8 and 16 bits take several times as
-// long. Rounding is as in types.h; y_t and COMBINE are those of tile.h.
+// VECTOR neighbours in memory to lanes and back, on CPU cores: one by one, numbers of 8 and 16 bits take several times
+// as long. Rounding is as in types.h; y_t and COMBINE are those of tile.h.
 //
-//   load_lanes load_outs     of x; of bias and z                        store_lanes   of y, or sums that are not finished yet
+//   load_lanes load_outs     of x; of bias and z
+//   store_lanes              of y, or sums that are not finished yet
 //   finish_lanes             the epilogue of sums whose channels' bias is b, from element `to` of their image on
 //   finish_channels          the same of neighbouring channels, from k on
 

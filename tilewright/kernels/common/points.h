@@ -62,7 +62,8 @@ INLINE void at_points(value_t to[POINTS], const value_t *d, int apart) {
     UNROLL for (int pair = 0; pair < PAIRS; pair++) {
         product_of_pairs(by, pair);
         value_t even = by[0] * d[2 * apart], odd = by[0] * d[apart];
-        UNROLL for (int i = 1; i < PAIRS; i++) even += by[i] * d[(2 * i + 2) * apart], odd += by[i] * d[(2 * i + 1) * apart];
+        UNROLL for (int i = 1; i < PAIRS; i++)
+            even += by[i] * d[(2 * i + 2) * apart], odd += by[i] * d[(2 * i + 1) * apart];
         to[2 * pair + 1] = even + PAIR(pair) * odd;
         to[2 * pair + 2] = even - PAIR(pair) * odd;
     }

@@ -32,7 +32,8 @@ INLINE void copy16_cached(shared_t to, const unsigned char *from, int keep) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(keep ? 16 : 0));
 }
 INLINE void write16(shared_t to, const unsigned v[4]) {
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
 INLINE void write_sums(shared_t to, const acc_t v[4]) {
     unsigned bits[4];
@@ -115,7 +116,8 @@ typedef struct {
 #define place_n(row, lane) (row)
 INLINE void read_row(uint to[8], shared_t tile, int row, int k) {
     for (int c = 0; c < 2; c++)
-        vstore4(vload4(0, (const __local uint *)(tile + row * ROW_BYTES + ((2 * k + c) ^ SWIZZLE(row % 8)) * 16)), c, to);
+        vstore4(vload4(0, (const __local uint *)(tile + row * ROW_BYTES + ((2 * k + c) ^ SWIZZLE(row % 8)) * 16)), c,
+                to);
 }
 INLINE void read_m(Fragment *to, shared_t tile, int place, int piece, int k, int lane) {
     for (int i = 0; i < 2; i++) read_row(to->rows[i], tile, place + 16 * piece + lane / 4 + 8 * i, k);

@@ -125,7 +125,8 @@ INLINE void multiply_add(vec acc[TK][TH][TW], const GLOBAL in_t *x, const GLOBAL
 
 BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     SHARED_FLAG(is_last);
 

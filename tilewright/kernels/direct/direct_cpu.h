@@ -47,7 +47,8 @@
 #define TX_RUN (CB * TX_C)
 #endif
 
-#if DOT_BYTES  // VNNI: bytes without a sign times bytes with one. So x + 128 is copied, and 128 times the filter taken off
+#if DOT_BYTES
+// VNNI: bytes without a sign times bytes with one. So x + 128 is copied, and 128 times the filter taken off.
 #define COPIED(word) ((word) ^ (int)0x80808080)
 #if VECTOR == 16
 #define DOTS __builtin_ia32_vpdpbusd512
@@ -122,7 +123,8 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
 #endif
 
 // acc += filter * input, over `count` channels; off += 128 * filter, where the input is that much larger.
-HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_t *xs, const GLOBAL acc_t *f, int count) {
+HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_t *xs, const GLOBAL acc_t *f,
+                           int count) {
     NO_UNROLL for (int run = 0; run < count; run += CB) {
         const SOURCE acc_t *xc = xs;
         int some = count - run < CB ? count - run : CB;
@@ -213,7 +215,8 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
                     int count = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
                     UNROLL for (int j = 0; j < VECTOR; j++)
                         out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k_all, p_all, q_all);
-                    store_turned(to + (offset_t)a * VECTOR * (rows * columns) + b * columns + i, out, count, rows * columns);
+                    store_turned(to + (offset_t)a * VECTOR * (rows * columns) + b * columns + i, out, count,
+                                 rows * columns);
                 }
 #endif
             }
@@ -223,14 +226,16 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
 #define OUT_AT(a, b, i, v) out[(((a) * TH + (b)) * TW + (i)) * VECTOR + (v)]
     FOR_TILE(a, b, i) *(wide *)(&OUT_AT(a, b, i, 0)) = acc[a][b][i];
     NO_UNROLL for (int e = 0; e < TK * TH_OUT * TW_OUT * VECTOR; e++) {
-        int v = e % VECTOR, i = e / VECTOR % TW_OUT, b = e / (VECTOR * TW_OUT) % TH_OUT, a = e / (VECTOR * TW_OUT * TH_OUT);
+        int v = e % VECTOR, i = e / VECTOR % TW_OUT, b = e / (VECTOR * TW_OUT) % TH_OUT,
+            a = e / (VECTOR * TW_OUT * TH_OUT);
 #if POOL_HERE
         int yp = p_all / POOL_SIZE + b, yq = q_all / POOL_SIZE + i, channel = k_all + a * VECTOR + v;
         if (at.k0 + k + a * VECTOR + v >= K || yp >= YP || yq >= YQ) continue;
         acc_t pooled = POOL_NOTHING;
         for (int u = 0; u < POOL_SIZE * POOL_SIZE; u++) {
             int h = b * POOL_SIZE + u / POOL_SIZE, w = i * POOL_SIZE + u % POOL_SIZE;
-            pool_take(&pooled, before_pool(OUT_AT(a, h, w, v), bias, channel, z, Z_AT(at.n, channel, p_all + h, q_all + w)));
+            pool_take(&pooled, before_pool(OUT_AT(a, h, w, v), bias, channel, z,
+                                           Z_AT(at.n, channel, p_all + h, q_all + w)));
         }
         y[Y_AT(at.n, channel, yp, yq)] = y_of(pool_mean(pooled, POOL_SIZE * POOL_SIZE));
 #else
@@ -293,7 +298,8 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
 
 BOUNDED_KERNEL(direct, 1, 1)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     for (int id = atomic_count(&arrived[0]); id < BLOCKS; id = atomic_count(&arrived[0]))
         run_block(x, w, bias, z, y, partial, arrived, shared, id);

@@ -10,7 +10,8 @@ INLINE acc_t tile_sum(const SHARED acc_t *shared, const GLOBAL acc_t *parts, Pla
     }
     const SHARED acc_t *tile = shared + slow * PITCH + fast;
     UNROLL for (int rank = 0; rank < SC; rank++)
-        UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++) sum += cluster_load(tile + g * SLOW * PITCH, (rank + at.sc) % SC);
+        UNROLL for (int g = 0; g < (SC > 1 ? 1 : SB); g++)
+            sum += cluster_load(tile + g * SLOW * PITCH, (rank + at.sc) % SC);
     return sum;
 }
 
@@ -90,15 +91,18 @@ INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
                        vec acc[TK][TH][TW]) {
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
     GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * PIXELS) + me.team * VECTOR;
-#define SHARES_AT_ONCE (TK * TH * TW * VECTOR <= 16 ? 4 : TK * TH * TW * VECTOR <= 32 ? 2 : 1)  // on their way: registers
+// On their way, in registers.
+#define SHARES_AT_ONCE (TK * TH * TW * VECTOR <= 16 ? 4 : TK * TH * TW * VECTOR <= 32 ? 2 : 1)
 #define PART(g, a, b, i) (mine + ((offset_t)(g) * (TK * TH * TW) + ((a) * TH + (b)) * TW + (i)) * (TEAM * VECTOR))
     if (me.in_warp == 0) FOR_TILE(a, b, i) vec_store(PART(at.sg, a, b, i), acc[a][b][i]);
     if (!arrive_last(arrived, at, SG, is_last)) return;
     FOR_TILE(a, b, i) vec_zero(&acc[a][b][i]);
-    UNROLL_BY(SHARES_AT_ONCE) for (int g = 0; g < SG; g++) FOR_TILE(a, b, i) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
+    UNROLL_BY(SHARES_AT_ONCE) for (int g = 0; g < SG; g++)
+        FOR_TILE(a, b, i) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
 #endif
 #if Y_ROWS  // nchw, rows of 16-byte aligned quads
-    if (me.in_warp == 0) UNROLL for (int i = 0; i < TW; i += 4) UNROLL for (int a = 0; a < TK; a++) UNROLL for (int b = 0; b < TH; b++) {
+    if (me.in_warp == 0)
+    UNROLL for (int i = 0; i < TW; i += 4) UNROLL for (int a = 0; a < TK; a++) UNROLL for (int b = 0; b < TH; b++) {
         acc_t quad[4][VECTOR];
         UNROLL for (int j = 0; j < 4; j++) vec_unpack(quad[j], acc[a][b][i + j]);
         UNROLL for (int v = 0; v < VECTOR; v++) {

@@ -19,7 +19,9 @@ typedef struct {
 } Source;
 
 // Copy j of this thread: its channel and pixel in the tile.
-INLINE int copy_row(int j) { return THREADS % ACROSS ? (j * THREADS + THREAD(0)) / ACROSS : j * (THREADS / ACROSS) + THREAD(0) / ACROSS; }
+INLINE int copy_row(int j) {
+    return THREADS % ACROSS ? (j * THREADS + THREAD(0)) / ACROSS : j * (THREADS / ACROSS) + THREAD(0) / ACROSS;
+}
 INLINE int copy_column(int j) { return THREADS % ACROSS ? (j * THREADS + THREAD(0)) % ACROSS : THREAD(0) % ACROSS; }
 INLINE int copy_c(int j) {
     return !X_NHWC ? copy_row(j) : CV == 4 ? copy_column(j) * 4 : copy_column(j) + copy_row(j) / PB * CHANNEL_RUN;
@@ -46,13 +48,15 @@ INLINE Source find_source(const GLOBAL float *x, const GLOBAL float *w, Place at
 INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) {
     if (step < last) {
         UNROLL for (int j = 0; j < W_ITEMS; j += THREADS)
-            if (j + THREADS <= W_ITEMS || j + THREAD(0) < W_ITEMS) async_copy4(to + (j + THREAD(0)) * 4, from->w + j * 4, 1);
+            if (j + THREADS <= W_ITEMS || j + THREAD(0) < W_ITEMS)
+                async_copy4(to + (j + THREAD(0)) * 4, from->w + j * 4, 1);
         to += CS * KB;
         UNROLL_BY(X_KEPT ? X_COPIES : 1) for (int j = 0; j < X_COPIES; j++) {
             int c = copy_c(j), px = copy_px(j), keep = C % CS == 0 || step * CS + c < C;
             offset_t at_x = X_KEPT ? from->at[X_KEPT ? j : 0] : copy_from(at, j);
             if (X_ITEMS % THREADS && j * THREADS + THREAD(0) >= X_ITEMS) continue;
-            if (COPY == 4) async_copy4(to + (CV == 4 ? px * X_PITCH + c : c * X_PITCH + px), from->x + (keep ? at_x : 0), keep);
+            if (COPY == 4)
+                async_copy4(to + (CV == 4 ? px * X_PITCH + c : c * X_PITCH + px), from->x + (keep ? at_x : 0), keep);
             else async_copy1(to + c * X_PITCH + px, from->x + (keep ? at_x : 0), keep);
         }
         from->x += CS * C_STEP;

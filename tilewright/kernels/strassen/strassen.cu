@@ -11,8 +11,8 @@
 //                     +------+------+
 //
 // U: the sums of blocks of the filter, strassen_pack.cu. Of every block a thread takes neighbours, pixels in nchw and
-// channels in nhwc: RUN_IN of x, RUN_OUT of y. Neighbouring threads take neighbouring pixels of x in nhwc too, for V to be
-// written side by side: it is larger than x. A sum of small whole numbers is exact. Rounding, a NaN or an infinity
+// channels in nhwc: RUN_IN of x, RUN_OUT of y. Neighbouring threads take neighbouring pixels of x in nhwc too, for V to
+// be written side by side: it is larger than x. A sum of small whole numbers is exact. Rounding, a NaN or an infinity
 // spreads from one block to others.
 // Example: 4096^3, DEPTH 2: 49 products of 1024^3.
 

@@ -70,7 +70,8 @@ BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
             ws[i / (DEPTH / 2) * PITCH + i % (DEPTH / 2)] = w_pair(w, k0 + i / (DEPTH / 2), c0 + i % (DEPTH / 2) * 2);
         }
         UNROLL for (int e = 0; e < COLUMNS_ * (DEPTH / 2); e += THREADS) {
-            int i = e + THREAD(0), r = X_ROWS ? i / (DEPTH / 2) : i % COLUMNS_, c = X_ROWS ? i % (DEPTH / 2) : i / COLUMNS_;
+            int i = e + THREAD(0),
+                r = X_ROWS ? i / (DEPTH / 2) : i % COLUMNS_, c = X_ROWS ? i % (DEPTH / 2) : i / COLUMNS_;
             xs[r * PITCH + c] = x_pair(x, px0 + r, c0 + c * 2);
         }
         BARRIER();

@@ -40,7 +40,8 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
     int c = X_NHWC ? item % SIZE_C : item / SLAB_TILES, in_slab = X_NHWC ? item / SIZE_C : item % SLAB_TILES;
     int t = first_tile(drawn) + in_slab;
     if (item >= (offset_t)SIZE_C * SLAB_TILES || t >= TILES_ALL) return;
-    int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP, w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
+    int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP,
+        w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
     float d[POINTS][POINTS], half_way[POINTS][POINTS], v[POINTS];
     UNROLL for (int i = 0; i < POINTS; i++)
         UNROLL for (int j = 0; j < POINTS; j++) {

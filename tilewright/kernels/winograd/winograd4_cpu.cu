@@ -144,7 +144,8 @@ INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL floa
             }
             UNROLL for (int i = 0; i < SIDE_P; i++) from_points(SIDE_Q, sums[i], half_way[i], 1);
             int all = first + t;
-            store_tile(y, bias, z, all / TILES_IMAGE, k, all / TILES_Q % TILES_P * SIDE_P, all % TILES_Q * SIDE_Q, sums);
+            store_tile(y, bias, z, all / TILES_IMAGE, k, all / TILES_Q % TILES_P * SIDE_P, all % TILES_Q * SIDE_Q,
+                       sums);
         }
     }
 }

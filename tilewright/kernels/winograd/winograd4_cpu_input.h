@@ -67,7 +67,8 @@ INLINE void every_fourth(wide d[4], const wide *from) {
     wide low[2], high[2];
     every_second(low, from);
     every_second(high, from + 2);
-    d[0] = EVEN(low[0], high[0]), d[1] = EVEN(low[1], high[1]), d[2] = ODD(low[0], high[0]), d[3] = ODD(low[1], high[1]);
+    d[0] = EVEN(low[0], high[0]), d[1] = EVEN(low[1], high[1]),
+    d[2] = ODD(low[0], high[0]), d[3] = ODD(low[1], high[1]);
 }
 
 INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {

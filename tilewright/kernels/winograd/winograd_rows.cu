@@ -5,7 +5,8 @@
 // x, y: nchw or nhwc.  w: packed [POINTS][c][r][KP]: each row of the filter as the values of a polynomial at POINTS
 // points (points.h), zero padded in K.
 //
-//   1. x -> xs       POINTS neighbours of a row, from every SIDE-th column on, transformed: xs[point][image][c][row][tile]
+//   1. x -> xs       POINTS neighbours of a row, from every SIDE-th column on, transformed:
+//                    xs[point][image][c][row][tile]
 //   2. xs, w -> y    a thread's unit: TH rows of one tile, TK channels. For each point, C * R multiply-adds an output
 //                    row; then SIDE more each, which bring the point's sum back to SIDE columns
 //
