@@ -37,7 +37,7 @@ ORDER = (
         "checking.inputs",
         "tuning.measure",
     ),
-    ("search.model", "tuning.events", "search.trials"),
+    ("search.model", "tuning.events", "tuning.wanted", "search.trials"),
     ("search.experience",),
     ("search.strategies",),
     ("search.replay",),

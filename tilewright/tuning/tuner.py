@@ -34,6 +34,7 @@ from tilewright.tuning.events import Comparing, Progress, Started, Tried, TuneRe
 from tilewright.tuning.finals import ROUNDS, choose, compare
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.spending import Spending
+from tilewright.tuning.wanted import Wanted
 from tilewright.tuning.worker import Worker
 
 GPU_BUDGET = Budget(seconds=17.0)
@@ -49,14 +50,11 @@ ENOUGH, ENOUGH_TIMES = 0.001, 3
 
 def tune(
     problem: Problem,
-    device: str | Runtime | None = None,
-    budget: Budget | str | None = None,
-    strategy: str = "model",
-    seed: int = 0,
+    device: str | Runtime | None,
+    wanted: Wanted,
+    *,
     store: Records | None = None,
     progress: Progress | None = None,
-    deterministic: bool = False,
-    families: Sequence[str] = (),
     make: MakeStrategy | None = None,
     children: Children | None = None,
 ) -> TuneResult:
@@ -66,13 +64,9 @@ def tune(
         problem: the layer.
         device: a selector such as cpu, cuda, cuda:1, opencl:0, or an open Runtime of the same device (the
             work is done in a process of its own all the same); None: the best there is.
-        budget: seconds in all, or trials; None: what suits the device (``GPU_BUDGET``, ``CPU_BUDGET``).
-        strategy: all, random, model or local.
-        seed: of the strategy and of the inputs; the same seed proposes the same configs.
+        wanted: how to search; without a budget it has the device's, ``GPU_BUDGET`` or ``CPU_BUDGET``.
         store: where outcomes are kept and resumed from; None: nowhere.
         progress: told each event.
-        deterministic: try only configs that give the same bits each time.
-        families: names of those to search; none: all that race and take the problem.
         make: makes the strategy of a family; None: ``tilewright.search.strategies.make``.
         children: processes of earlier layers to go on with, and where this one's are left; None: its own.
 
@@ -83,17 +77,15 @@ def tune(
         ProblemError: the problem has nothing to compute, or no family takes it.
         ConfigError: there is no family of a name.
         DeviceError: there is no such device, or none that runs kernels.
-        BudgetError: the budget cannot be read.
     """
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     own = None if device is None or isinstance(device, str) else device.device
     kind, index = (own.backend, own.index) if own else parse_selector(device)
-    wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
-    named = kernels.pick(kernels.FAMILIES, families)
+    named = kernels.pick(kernels.FAMILIES, wanted.families)
     threading.Thread(target=_get_ready, args=(kind,)).start()  # while a child opens the device
-    with Worker(Job(str(problem), kind, index, seed), children=children) as worker:
-        run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named, children)
+    with Worker(Job(str(problem), kind, index, wanted.seed), children=children) as worker:
+        run = _Run(problem, worker, wanted, named, store, progress, children)
         return run.tune(make or _search_make())
 
 
@@ -122,13 +114,12 @@ class _Run:
     """The state of tuning one problem."""
 
     def __init__(
-        self, problem: Problem, worker: Worker, budget: Budget | None, strategy: str, seed: int,
-        deterministic: bool, store: Records | None, progress: Progress | None, named: Sequence[Family],
-        children: Children | None,
+        self, problem: Problem, worker: Worker, wanted: Wanted, named: Sequence[Family],
+        store: Records | None, progress: Progress | None, children: Children | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
         self.problem, self.worker, self.store, self.children = problem, worker, store, children
-        self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
+        self.wanted = wanted
         self.say: Progress = progress or (lambda event: None)
         self.device = worker.device
         if self.device.backend == "numpy":
@@ -136,7 +127,7 @@ class _Run:
         self.gpu = self.device.is_gpu
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
-        self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
+        self.budget = wanted.budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
         self.spending = Spending(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)
         if not families:
@@ -152,7 +143,7 @@ class _Run:
     @property
     def best_us(self) -> float:
         """The least time so far of what may win."""
-        may_win = (r for r in self.known.values() if r.deterministic or not self.deterministic)
+        may_win = (r for r in self.known.values() if r.deterministic or not self.wanted.deterministic)
         return min((record.cold_us for record in may_win), default=math.inf)
 
     @property
@@ -165,16 +156,18 @@ class _Run:
         side = ThreadPoolExecutor(1)
         here = cores()
         job = replace(self.worker.job, facts=asdict(self.device))
-        wanted = self.budget.trials or _MOST_COMPILERS  # no more than there are configs to compile
-        self.ahead = Ahead(job, min(wanted, _MOST_COMPILERS, max(1, here - self.gpu)), self.children)
+        most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
+        self.ahead = Ahead(job, min(most, max(1, here - self.gpu)), self.children)
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
-            families = self.families.values()
-            strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
+            strategies = [
+                make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
+                for family in self.families.values()
+            ]
             self._resume(strategies)
-            self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
-            proposals = Proposals(strategies, self._wanted, list(self.families), self._hints())
+            self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, self.resumed))
+            proposals = Proposals(strategies, self._is_new, list(self.families), self._hints())
             self._search(proposals, ready, batch_size(self.budget.trials, 2 * here))
             ready.result()  # where nothing was left to try
         finally:
@@ -199,7 +192,7 @@ class _Run:
         """Return what won elsewhere and is legal here, likeliest first."""
         if self.store is None:
             return []
-        found, asked = [], (self.problem, self.device.key, self.deterministic, self._keys())
+        found, asked = [], (self.problem, self.device.key, self.wanted.deterministic, self._keys())
         for record in self.store.hints(*asked):
             try:
                 config = Config.parse(record.config)
@@ -213,11 +206,11 @@ class _Run:
         """Return the source key of each family."""
         return source_keys(self.families, self.device.backend, self.worker.context.get("compiler", ""))
 
-    def _wanted(self, config: Config) -> bool:
+    def _is_new(self, config: Config) -> bool:
         """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
         if str(config) in self.known:
             return False
-        return not self.deterministic or self.families[config.family].deterministic(config)
+        return not self.wanted.deterministic or self.families[config.family].deterministic(config)
 
     def _resume(self, strategies: list[Strategy]) -> None:
         """Take what the store knows of this very source and compiler, but for what may fare better now."""
@@ -335,7 +328,7 @@ class _Run:
         """Compare the best few; again with the next best should none of them be right in full."""
         done: list[Record] = []
         for _ in range(ROUNDS):
-            chosen = choose(self.known.values(), self.deterministic)
+            chosen = choose(self.known.values(), self.wanted.deterministic)
             if not chosen:
                 break
             self.say(Comparing(tuple(r.config for r in chosen), self.spending.elapsed_s))
