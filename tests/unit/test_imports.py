@@ -52,7 +52,7 @@ ORDER = (
     ("checking.placed", "checking.compare"),
     ("checking.verify",),
     ("tuning.trial",),
-    ("tuning.worker",),
+    ("tuning.child", "tuning.worker"),
     ("tuning.ahead", "tuning.finals", "tuning.spending"),
     ("tuning.tuner",),
     ("plans.choices",),
