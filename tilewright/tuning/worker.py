@@ -166,7 +166,7 @@ class Worker:
     def _kind(self) -> tuple[str, ...]:
         """What another job must have in common with this one to take over its child."""
         job = self.job
-        return (str(job.kind), str(job.index), job.families, str(job.facts), *(self._command or ()))
+        return (str(job.kind), str(job.index), str(job.facts), *(self._command or ()))
 
     def _failed(self, config: Config, outcome: str, reason: str) -> Record:
         facts = self._facts
