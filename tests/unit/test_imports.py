@@ -45,6 +45,8 @@ ORDER = (
     ("plans.execution", "calibrate"),
     ("store.database", "store.exchange"),
     ("store.shipped", "store.sources"),
+    ("store.rows",),
+    ("store.hints",),
     ("store",),
     ("tuning.channel", "checking.fence"),
     ("tuning.children",),
