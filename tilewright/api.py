@@ -237,16 +237,16 @@ def tune(
         'correct'
     """
     from tilewright.plans.once import tune_once
+    from tilewright.tuning.wanted import Wanted
 
     layer, named = as_problem(problem), as_families(family)
     if parse_selector(device)[0] == "numpy":
         raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
     number = search_of(strategy, seed, progress)
     limit = None if budget is None else as_budget(budget)
-    kept, alike = as_store(store) or Store(), bool(deterministic)
-    return tune_once(
-        layer, _open(device), kept, limit, strategy, number, alike, named, progress, bool(again)
-    )
+    wanted = Wanted(limit, strategy, number, bool(deterministic), named, bool(again))
+    kept = as_store(store) or Store()
+    return tune_once(layer, _open(device), kept, wanted, progress)
 
 
 def forget(problem: Problem | str | None = None) -> None:

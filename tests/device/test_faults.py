@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -30,15 +29,10 @@ BACKENDS = sorted({d.backend for d in list_devices() if isinstance(d, Device)} -
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(FOLDER), before]))
-    job = Job(PROBLEM, request.param, families="planted")
-    with Worker(job, {"run": 3.0, "time": 10.0}) as made:
+    child = [sys.executable, str(FOLDER / "planted.py")]
+    with Worker(Job(PROBLEM, request.param), {"run": 3.0, "time": 10.0}, child) as made:
         made.prepare()
         yield made
-    os.environ.pop("PYTHONPATH")
-    if before is not None:
-        os.environ["PYTHONPATH"] = before
 
 
 def test_the_right_one_passes_everything(worker: Worker) -> None:

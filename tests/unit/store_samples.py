@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilewright import errors, store
+from tilewright import errors
 from tilewright.device import Device, for_architecture
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
@@ -41,7 +41,7 @@ class Tiles(Family):
 
 @pytest.fixture(autouse=True)
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
 

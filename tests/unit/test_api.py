@@ -380,7 +380,7 @@ def test_a_family_is_one_name_or_several(family: Any, monkeypatch: pytest.Monkey
     asked: list[Any] = []
 
     def fake(*arguments: Any, **_: Any) -> TuneResult:
-        asked.extend((arguments[2], arguments[-1]))
+        asked.extend((arguments[2].budget, arguments[2].families))
         return TuneResult(None, (), (), 0.0, 0)
 
     monkeypatch.setattr(once, "tune", fake)

@@ -23,6 +23,7 @@ from tilewright.store import Store
 from tilewright.store.sources import source_key
 from tilewright.tuning.children import Children
 from tilewright.tuning.events import Comparing, Tried, TuneResult
+from tilewright.tuning.wanted import Wanted
 
 DEVICE = for_architecture("sm_90")
 A, B = "n1c8h8w8k8r3s3p1-f32", "n1c8h8w8k8r1s1-f32"
@@ -46,15 +47,14 @@ class Tuner:
         self.instead: dict[str, Callable[[], Any]] = {}
 
     def __call__(
-        self, problem: Problem, runtime: Any, budget: Any, strategy: str, seed: int, store: Store,
-        progress: Callable[[Any], None], deterministic: bool, families: tuple[str, ...],
-        children: Children | None = None,
+        self, problem: Problem, runtime: Any, wanted: Wanted, *, store: Store,
+        progress: Callable[[Any], None], children: Children | None = None,
     ) -> TuneResult:  # fmt: skip
         self.asked.append(str(problem))
-        self.families.append(families)
+        self.families.append(wanted.families)
         if str(problem) in self.instead:
             return self.instead[str(problem)]()  # type: ignore[no-any-return]
-        best = winner(problem, raced=" ".join(families))
+        best = winner(problem, raced=" ".join(wanted.families))
         progress(Tried(best, 1, 12.5, 0.1, 0.5))
         progress(Comparing((best.config,), 0.2))
         store.add(best)

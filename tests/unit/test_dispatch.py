@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tilewright import errors, store
+from tilewright import errors
 from tilewright.bench import race
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
@@ -76,7 +76,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "FAMILIES", (Tiles(),))
     monkeypatch.setattr(dispatch, "Plan", FakePlan)
     monkeypatch.setattr(choices, "ranked_for", ranked)
-    monkeypatch.setattr(store, "all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
     kept.forget()

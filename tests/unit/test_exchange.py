@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from store_samples import H100, KEYS, LAYER, Tiles, best, families, path, record
 
-from tilewright import store
 from tilewright.device import for_architecture
 from tilewright.errors import StoreError
 from tilewright.store import Store, shipped
@@ -176,7 +175,7 @@ def test_a_bad_file_is_refused(path: Path, text: str) -> None:
 
 
 def test_a_huge_file_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("tilewright.store.store.MAX_FILE_BYTES", 100)
     with pytest.raises(StoreError, match="at most 100"):
         Store(path).import_json(file_of(shared()))
 

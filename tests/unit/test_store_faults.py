@@ -20,7 +20,7 @@ from store_samples import H100, best, families, path, record
 from tilewright import api, store
 from tilewright.errors import StoreBusy, StoreError
 from tilewright.store import Store
-from tilewright.store.exchange import from_json, to_json
+from tilewright.store.exchange import SCHEMA, from_json, to_json
 
 __all__ = ["families", "path"]  # fixtures
 
@@ -151,7 +151,7 @@ def damage_other_tables(path: Path) -> None:
     path.unlink()
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE records (surprise TEXT)")
-        db.execute(f"PRAGMA user_version = {store.SCHEMA}")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 def damage_other_version(path: Path) -> None:

@@ -11,16 +11,17 @@ from tuning_fakes import GOOD, PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row,
 
 from tilewright import kernels
 from tilewright.device import Device, for_architecture
-from tilewright.errors import BudgetError, ConfigError, DeviceError, ProblemError
+from tilewright.errors import ConfigError, DeviceError, ProblemError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
 from tilewright.record import Measurement
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.events import Comparing, Event, Started, Tried, TuneResult
+from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
 from tilewright.tuning.job import Final
 from tilewright.tuning.tuner import tune
+from tilewright.tuning.wanted import Wanted
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +36,15 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeWorker]]:
     assert kind.open_workers == 0
 
 
-def go(budget: str = "all", strategy: str = "all", **options: Any) -> TuneResult:
-    return tune(PROBLEM, "cuda", budget, strategy, make=RowStrategy, **options)
+def go(
+    budget: str = "all",
+    strategy: str = "all",
+    store: MemoryStore | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> TuneResult:
+    wanted = Wanted(Budget.parse(budget), strategy, **settings)
+    return tune(PROBLEM, "cuda", wanted, store=store, progress=progress, make=RowStrategy)
 
 
 def test_all_finds_the_best() -> None:
@@ -267,7 +275,8 @@ def test_a_time_that_may_not_win_is_not_the_one_to_beat(worker: type[FakeWorker]
 def test_deterministic_finalists_from_a_mixed_store() -> None:
     store = MemoryStore()
     go(store=store)
-    assert all(r.deterministic for r in choose(store.kept, deterministic=True))
+    finalists = go("1trials", store=store, deterministic=True).finalists
+    assert finalists and all(r.deterministic for r in finalists)
 
 
 def test_finalists_are_few_and_near_the_best() -> None:
@@ -294,11 +303,9 @@ def test_events() -> None:
 
 def test_bad_requests() -> None:
     with pytest.raises(ProblemError, match="0 images"):
-        tune(Problem.parse("n0c2h4w4k3r1s1-f32"), "cuda")
-    with pytest.raises(BudgetError):
-        go("soon")
+        tune(Problem.parse("n0c2h4w4k3r1s1-f32"), "cuda", Wanted())
     with pytest.raises(DeviceError):
-        tune(PROBLEM, "gpu7")
+        tune(PROBLEM, "gpu7", Wanted())
 
 
 def test_numpy_cannot_be_tuned(worker: type[FakeWorker]) -> None:
@@ -338,14 +345,14 @@ def test_only_the_named_families_are_searched(
 
     monkeypatch.setattr(kernels, "FAMILIES", (Row(), Other()))
     store = MemoryStore()
-    assert go("5trials", families=["row"], store=store).best
+    assert go("5trials", families=("row",), store=store).best
     assert {r.context["raced"] for r in store.kept} == {"row"}
     with pytest.raises(ProblemError, match="other: too odd"):
-        go(families=["other"])
+        go(families=("other",))
     with pytest.raises(ConfigError, match="family 'rwo': known are row, other"):
-        go(families=["rwo"])
+        go(families=("rwo",))
 
 
 def test_unknown_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="strategy 'magic'"):
-        tune(PROBLEM, "cuda", "5trials", "magic")
+        tune(PROBLEM, "cuda", Wanted(Budget(trials=5), "magic"))

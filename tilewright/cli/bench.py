@@ -18,6 +18,7 @@ from tilewright.report.plot import draw, drawable
 from tilewright.report.results import Results, held, parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
+from tilewright.tuning.wanted import Wanted
 
 if TYPE_CHECKING:
     from tilewright.bench.bench import Bench
@@ -80,7 +81,7 @@ def bench(
     the same inputs. Ctrl-C keeps the layers that are done; --json FILE --resume continues, or adds layers.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
-    limit, strategy = options.budget(budget), options.strategy(strategy)
+    wanted = Wanted(options.budget(budget), options.strategy(strategy), seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     _check(files)
     if no_tune and (again or budget):
@@ -91,10 +92,10 @@ def bench(
     if no_tune:
         store, runtime = options.store(remembers=False), options.open_device(device)
     else:
-        store, runtime = options.store_and_device(found, device, again, deterministic, families)
+        store, runtime = options.store_and_device(found, device, wanted)
     bar = Progress(len(found), "bench")
-    search = Search(runtime, store, bar, limit, strategy, seed, deterministic, again, 0.6, families)
-    work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(limit or "")
+    search = Search(runtime, store, bar, wanted, share=0.6)
+    work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
     before = held(source, runtime.device.key, work.protocol(limit_text))
     options.room(found, runtime)
     options.measure(runtime)
@@ -180,9 +181,9 @@ def _work(search: Search, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
         peers=peers,
         store=search.store,
         tune=None if no_tune else search.seconds,
-        deterministic=search.deterministic,
-        families=search.families,
-        seed=search.seed,
+        deterministic=search.wanted.deterministic,
+        families=search.wanted.families,
+        seed=search.wanted.seed,
         threads=_threads(runtime),
         progress=search.progress.now,
     )

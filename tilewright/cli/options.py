@@ -17,6 +17,7 @@ from tilewright.kernels.family import Config
 from tilewright.plans.why import Origin, Why
 from tilewright.problem import LAYOUTS, NAMES, Problem, shapes
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.wanted import Wanted
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -224,7 +225,7 @@ def store(remembers: bool) -> Store:
 
 
 def store_and_device(
-    found: list[shapes.Layer], device: str | None, again: bool, deterministic: bool, named: tuple[str, ...]
+    found: list[shapes.Layer], device: str | None, wanted: Wanted
 ) -> tuple[Store, Runtime]:
     """Open the user's store and the device for a command that tunes.
 
@@ -236,10 +237,11 @@ def store_and_device(
     from tilewright.plans.choices import settled
     from tilewright.runtime import cache
 
-    own, refused = _store_to_tune(found, again)
+    own, refused = _store_to_tune(found, wanted.again)
     runtime = open_device(device)
     if refused is not None:
-        if any(settled(one.problem, runtime, own, deterministic, named) is None for one in found):
+        asked = runtime, own, wanted.deterministic, wanted.families
+        if any(settled(one.problem, *asked) is None for one in found):
             raise refused
         cache.forgets(refused.__context__)  # why it cannot be written
     return own, runtime

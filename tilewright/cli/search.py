@@ -10,8 +10,8 @@ from tilewright.errors import count
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.report.table import time_text
-from tilewright.tuning.budget import Budget
 from tilewright.tuning.children import Children
+from tilewright.tuning.wanted import Wanted
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -46,23 +46,16 @@ class Search:
     """What the command line asked for.
 
     Attributes:
-        budget: None: what suits the device.
-        again: search on, though the store has a winner.
+        wanted: how each layer is searched.
         share: how much of a layer's progress the search is.
-        families: names of those to search; none: all.
         children: the processes that layer after layer is tuned in; to be closed.
     """
 
     runtime: Runtime
     store: Store
     progress: Progress
-    budget: Budget | None
-    strategy: str
-    seed: int
-    deterministic: bool
-    again: bool
+    wanted: Wanted
     share: float = 1.0
-    families: tuple[str, ...] = ()
     children: Children = field(default_factory=Children)
 
     def winner(self, problem: Problem, name: str) -> Winner:
@@ -74,8 +67,8 @@ class Search:
         from tilewright.plans.once import tune_once
 
         result = tune_once(
-            problem, self.runtime, self.store, self.budget, self.strategy, self.seed, self.deterministic,
-            self.families, lambda event: self._tell(event, name), self.again, self.children,
+            problem, self.runtime, self.store, self.wanted, lambda event: self._tell(event, name),
+            self.children,
         )  # fmt: skip
         if result.known:
             noisy = result.winner.measurement is not None and result.winner.measurement.noisy
@@ -87,23 +80,23 @@ class Search:
         """The stored winner, unless the user wants to search on."""
         from tilewright.plans.choices import settled
 
-        if self.again:
+        if self.wanted.again:
             return None
-        return settled(problem, self.runtime, self.store, self.deterministic, self.families)
+        return settled(problem, self.runtime, self.store, self.wanted.deterministic, self.wanted.families)
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""
         from tilewright.plans.choices import stored
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
-        if self.budget and result.seconds > self.budget.seconds:
+        if self.wanted.budget and result.seconds > self.wanted.budget.seconds:
             tried_s, compared_s = result.searched_s - result.ready_s, result.seconds - result.searched_s
             said += f": {result.ready_s:.1f} s to start and compute references"
             said += f", {tried_s:.1f} s to compile and try, {compared_s:.1f} s to compare and check finalists"
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", none better than the known winner"
-        best = stored(problem, self.runtime, self.store, self.deterministic)
+        best = stored(problem, self.runtime, self.store, self.wanted.deterministic)
         if best is None or best.measurement is None or best.config == result.winner.config:
             return said
         return f"{said}; the store's winner stays {best.family}, {time_text(best.measurement.cold_us)} us"

@@ -136,9 +136,10 @@ def _lab(
     from tilewright.plans.once import tune_once
     from tilewright.runtime.capacity import cores
     from tilewright.studies.lab import Lab
+    from tilewright.tuning.wanted import Wanted
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
-        tune_once(problem, runtime, store, limit, families=families, children=children)
+        tune_once(problem, runtime, store, Wanted(limit, families=families), children=children)
 
     threads = min(runtime.device.units, cores())
     return Lab(runtime, store, quick, rounds, threads, tune if limit else None, say=remark)

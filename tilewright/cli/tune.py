@@ -22,6 +22,7 @@ from tilewright.report.table import (
     noisy_notes,
     time_text,
 )
+from tilewright.tuning.wanted import Wanted
 
 Row = dict[str, Any]
 
@@ -46,9 +47,9 @@ def tune(
     --again is given. Ctrl-C keeps all trials so far.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
-    limit, strategy = options.budget(budget), options.strategy(strategy)
+    wanted = Wanted(options.budget(budget), options.strategy(strategy), seed, deterministic, families, again)
     outputs.check({"--json": json_file})
-    store, runtime = options.store_and_device(found, device, again, deterministic, families)
+    store, runtime = options.store_and_device(found, device, wanted)
     options.needs_kernels(runtime, "tune")
     options.room(found, runtime)
     options.measure_once(runtime)
@@ -56,15 +57,14 @@ def tune(
 
     def report() -> None:
         if rows:
-            document = {"device": runtime.device.name, "budget": str(limit or ""), "seed": seed, "rows": rows}
+            limit = str(wanted.budget or "")
+            document = {"device": runtime.device.name, "budget": limit, "seed": seed, "rows": rows}
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
             remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")) + stopping.AGAIN)
 
     with Progress(len(found), "tuning") as progress:
-        search = Search(
-            runtime, store, progress, limit, strategy, seed, deterministic, again, families=families
-        )
+        search = Search(runtime, store, progress, wanted)
         with search.children, stopping.until_stopped(report) as stop:
             for layer in found:
                 progress.now(layer.name)

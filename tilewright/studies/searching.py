@@ -13,6 +13,7 @@ from tilewright.studies.study import Column, Layer, PartResult, Search, Value, t
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Event, Tried
 from tilewright.tuning.tuner import tune
+from tilewright.tuning.wanted import Wanted
 
 COLUMNS = (
     Column("layer", "layer"), Column("strategy", "strategy"), Column("elapsed_s", "after s"),
@@ -46,8 +47,8 @@ def _curve(part: Search, layer: Layer, strategy: str, lab: Lab) -> list[dict[str
     with tempfile.TemporaryDirectory() as folder:  # what is known already must not help
         store = Store(Path(folder) / "records.sqlite", shipped=False)
         try:
-            result = tune(layer.at(lab.quick), lab.runtime, budget, strategy, 0, store, tell,
-                          families=(part.family,))  # fmt: skip
+            wanted = Wanted(budget, strategy, families=(part.family,))
+            result = tune(layer.at(lab.quick), lab.runtime, wanted, store=store, progress=tell)
         except TilewrightError as error:
             return [{**head, "reason": str(error)}]
     if seen:

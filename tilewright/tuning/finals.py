@@ -8,19 +8,41 @@ from dataclasses import replace
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config
 from tilewright.record import Record, Standing
+from tilewright.tuning.events import Comparing, Progress
 from tilewright.tuning.job import Final
 from tilewright.tuning.measure import FEWEST, Limits, ranking
+from tilewright.tuning.outcomes import Outcomes
+from tilewright.tuning.spending import Spending
 from tilewright.tuning.worker import Worker
 
 FINALISTS = 5
 NEAR = 1.15  # finalists are at most this many times slower than the best
 ROUNDS = 4  # of comparisons, should every finalist fail the full check
+_PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
 
 
-def choose(records: Iterable[Record], deterministic: bool = False) -> list[Record]:
+def decide(worker: Worker, outcomes: Outcomes, spending: Spending, say: Progress) -> list[Record]:
+    """Compare the best few; again with the next best should none of them be right in full.
+
+    Returns:
+        The new records, which are kept with the other outcomes: of the last round first, best first.
+    """
+    done: list[Record] = []
+    for _ in range(ROUNDS):
+        chosen = choose(outcomes.may_win)
+        if not chosen:
+            break
+        say(Comparing(tuple(r.config for r in chosen), spending.elapsed_s))
+        compared = compare(worker, chosen, spending.compare_s, min(spending.spare_s, _PATIENCE_S))
+        done = [outcomes.keep(r) for r in compared] + done
+        if any(r.won for r in done):
+            break
+    return done
+
+
+def choose(records: Iterable[Record]) -> list[Record]:
     """Return the records of the finalists, fastest first."""
-    right = [r for r in records if r.is_right and (r.deterministic or not deterministic)]
-    ordered = sorted(right, key=lambda r: r.cold_us)[:FINALISTS]
+    ordered = sorted((r for r in records if r.is_right), key=lambda r: r.cold_us)[:FINALISTS]
     return [r for r in ordered if r.cold_us <= NEAR * ordered[0].cold_us]
 
 

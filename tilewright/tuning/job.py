@@ -15,16 +15,13 @@ Stage = Callable[[str], None]  # told what comes next, so that a deadline can be
 class Job:
     """What a worker is for: one problem on one device.
 
-    ``families`` names an importable module with a tuple FAMILIES to use beside our own: the tests
-    plant faulty kernels this way. It is never taken from what a user types. ``facts`` of a device
-    make a worker that only compiles for it, and opens no CUDA device.
+    ``facts`` of a device make a worker that only compiles for it, and opens no CUDA device.
     """
 
     problem: str
     kind: str | None = None
     index: int = 0
     seed: int = 0
-    families: str = ""
     facts: Json | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 import time
@@ -33,7 +32,6 @@ class Trials:
 
     def __init__(self, job: Job, stage: Stage) -> None:
         """Open the device; with ``job.facts`` only get ready to compile for it."""
-        _plant(job.families)
         self.problem = Problem.parse(job.problem)
         self._job, self._stage = job, stage
         self._runtime: Runtime | None = None
@@ -189,14 +187,6 @@ def _rehearse(
             continue
         runtime.launch(loaded[launch.kernel], replace(launch, grid=(1, 1, 1)) if small else launch, memories)
         runtime.synchronize()
-
-
-def _plant(module: str) -> None:
-    """Add the families of a module to our own; for tests that plant faulty kernels."""
-    if module:
-        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module):
-            raise RunError(f"families {module!r}: must name a module")
-        kernels.FAMILIES += tuple(importlib.import_module(module).FAMILIES)
 
 
 def _line(error: Exception) -> str:

@@ -18,45 +18,41 @@ from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import ConfigError, DeviceError, ProblemError, how_to_get
+from tilewright.errors import DeviceError, ProblemError, how_to_get
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import PASSING, Record, Standing
+from tilewright.record import Record, Standing
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
-from tilewright.search.proposals import MakeStrategy, Proposals, Records, Strategy, batch_size
+from tilewright.search.proposals import MakeStrategy, Proposals, Records, batch_size
 from tilewright.search.space import usable
-from tilewright.store.sources import source_keys
 from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.children import Children
-from tilewright.tuning.events import Comparing, Progress, Started, Tried, TuneResult
-from tilewright.tuning.finals import ROUNDS, choose, compare
+from tilewright.tuning.events import Progress, Started, Tried, TuneResult
+from tilewright.tuning.finals import decide
 from tilewright.tuning.job import Compiled, Job
+from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.spending import Spending
+from tilewright.tuning.wanted import Wanted
 from tilewright.tuning.worker import Worker
 
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
-MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
 _MOST_COMPILERS = 15
 _GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
 _TRIAL_S = 0.4  # of one trial on a CPU
-_PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
 # A search that expects less than this share of the best time to be gained, so many times on end, is over.
 ENOUGH, ENOUGH_TIMES = 0.001, 3
 
 
 def tune(
     problem: Problem,
-    device: str | Runtime | None = None,
-    budget: Budget | str | None = None,
-    strategy: str = "model",
-    seed: int = 0,
+    device: str | Runtime | None,
+    wanted: Wanted,
+    *,
     store: Records | None = None,
     progress: Progress | None = None,
-    deterministic: bool = False,
-    families: Sequence[str] = (),
     make: MakeStrategy | None = None,
     children: Children | None = None,
 ) -> TuneResult:
@@ -66,13 +62,9 @@ def tune(
         problem: the layer.
         device: a selector such as cpu, cuda, cuda:1, opencl:0, or an open Runtime of the same device (the
             work is done in a process of its own all the same); None: the best there is.
-        budget: seconds in all, or trials; None: what suits the device (``GPU_BUDGET``, ``CPU_BUDGET``).
-        strategy: all, random, model or local.
-        seed: of the strategy and of the inputs; the same seed proposes the same configs.
+        wanted: how to search; without a budget it has the device's, ``GPU_BUDGET`` or ``CPU_BUDGET``.
         store: where outcomes are kept and resumed from; None: nowhere.
         progress: told each event.
-        deterministic: try only configs that give the same bits each time.
-        families: names of those to search; none: all that race and take the problem.
         make: makes the strategy of a family; None: ``tilewright.search.strategies.make``.
         children: processes of earlier layers to go on with, and where this one's are left; None: its own.
 
@@ -83,17 +75,15 @@ def tune(
         ProblemError: the problem has nothing to compute, or no family takes it.
         ConfigError: there is no family of a name.
         DeviceError: there is no such device, or none that runs kernels.
-        BudgetError: the budget cannot be read.
     """
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     own = None if device is None or isinstance(device, str) else device.device
     kind, index = (own.backend, own.index) if own else parse_selector(device)
-    wanted = budget if budget is None or isinstance(budget, Budget) else Budget.parse(budget)
-    named = kernels.pick(kernels.FAMILIES, families)
+    named = kernels.pick(kernels.FAMILIES, wanted.families)
     threading.Thread(target=_get_ready, args=(kind,)).start()  # while a child opens the device
-    with Worker(Job(str(problem), kind, index, seed), children=children) as worker:
-        run = _Run(problem, worker, wanted, strategy, seed, deterministic, store, progress, named, children)
+    with Worker(Job(str(problem), kind, index, wanted.seed), children=children) as worker:
+        run = _Run(problem, worker, wanted, named, store, progress, children)
         return run.tune(make or _search_make())
 
 
@@ -122,13 +112,11 @@ class _Run:
     """The state of tuning one problem."""
 
     def __init__(
-        self, problem: Problem, worker: Worker, budget: Budget | None, strategy: str, seed: int,
-        deterministic: bool, store: Records | None, progress: Progress | None, named: Sequence[Family],
-        children: Children | None,
+        self, problem: Problem, worker: Worker, wanted: Wanted, named: Sequence[Family],
+        store: Records | None, progress: Progress | None, children: Children | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
-        self.problem, self.worker, self.store, self.children = problem, worker, store, children
-        self.strategy, self.seed, self.deterministic = strategy, seed, deterministic
+        self.problem, self.worker, self.wanted, self.children = problem, worker, wanted, children
         self.say: Progress = progress or (lambda event: None)
         self.device = worker.device
         if self.device.backend == "numpy":
@@ -136,56 +124,57 @@ class _Run:
         self.gpu = self.device.is_gpu
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
-        self.budget = budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
+        self.budget = wanted.budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
         self.spending = Spending(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)
         if not families:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
             raise ProblemError(f"{problem}: no kernel family takes it on {self.device.name} ({why})")
         self.families = {family.name: family for family in families}
+        self.outcomes = Outcomes(
+            problem,
+            self.device,
+            worker.context.get("compiler", ""),
+            self.families,
+            wanted.deterministic,
+            store,
+        )
         self.records: list[Record] = []
-        self.known: dict[str, Record] = {}
-        self.resumed = 0
         self.idle = 0  # proposals on end that promised nothing
         self.stopped = ""
-
-    @property
-    def best_us(self) -> float:
-        """The least time so far of what may win."""
-        may_win = (r for r in self.known.values() if r.deterministic or not self.deterministic)
-        return min((record.cold_us for record in may_win), default=math.inf)
-
-    @property
-    def found(self) -> bool:
-        """Whether anything is right so far."""
-        return math.isfinite(self.best_us)
 
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
         here = cores()
         job = replace(self.worker.job, facts=asdict(self.device))
-        wanted = self.budget.trials or _MOST_COMPILERS  # no more than there are configs to compile
-        self.ahead = Ahead(job, min(wanted, _MOST_COMPILERS, max(1, here - self.gpu)), self.children)
+        most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
+        self.ahead = Ahead(job, min(most, max(1, here - self.gpu)), self.children)
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
-            families = self.families.values()
-            strategies = [make(self.strategy, f, self.problem, self.device, self.seed) for f in families]
-            self._resume(strategies)
-            self.say(Started(self.problem, self.device, self.strategy, self.budget, self.resumed))
-            proposals = Proposals(strategies, self._wanted, list(self.families), self._hints())
+            strategies = [
+                make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
+                for family in self.families.values()
+            ]
+            known = self.outcomes.resume()
+            for record in known:
+                for strategy in strategies:
+                    strategy.tell(record)
+            self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
+            hints = self.outcomes.hints()
+            proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints)
             self._search(proposals, ready, batch_size(self.budget.trials, 2 * here))
             ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()
             side.shutdown(wait=False)
         spent, searched_s = self.spending, self.spending.elapsed_s
-        finalists = self._finalists()
+        finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         done = tuple(self.records), tuple(finalists)
         when = spent.ready_s, searched_s
-        result = TuneResult(best, *done, spent.elapsed_s, self.resumed, self.stopped, *when)
+        result = TuneResult(best, *done, spent.elapsed_s, len(known), self.stopped, *when)
         self.say(result)
         return result
 
@@ -194,40 +183,6 @@ class _Run:
         start = time.monotonic()
         self.worker.prepare()
         self.spending.prepared(time.monotonic() - start)
-
-    def _hints(self) -> list[Config]:
-        """Return what won elsewhere and is legal here, likeliest first."""
-        if self.store is None:
-            return []
-        found, asked = [], (self.problem, self.device.key, self.deterministic, self._keys())
-        for record in self.store.hints(*asked):
-            try:
-                config = Config.parse(record.config)
-                self.families[config.family].check(self.problem, self.device, config)
-            except (ConfigError, KeyError):
-                continue
-            found.append(config)
-        return found[:MOST_HINTS]
-
-    def _keys(self) -> dict[str, str]:
-        """Return the source key of each family."""
-        return source_keys(self.families, self.device.backend, self.worker.context.get("compiler", ""))
-
-    def _wanted(self, config: Config) -> bool:
-        """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
-        if str(config) in self.known:
-            return False
-        return not self.deterministic or self.families[config.family].deterministic(config)
-
-    def _resume(self, strategies: list[Strategy]) -> None:
-        """Take what the store knows of this very source and compiler, but for what may fare better now."""
-        found = self.store.records(self.problem, self.device.key, self._keys()) if self.store else []
-        newest = {record.config: record for record in found}
-        self.known = {name: record for name, record in newest.items() if record.outcome not in PASSING}
-        self.resumed = len(self.known)
-        for record in self.known.values():
-            for strategy in strategies:
-                strategy.tell(record)
 
     # ------------------------------------------------------------------------------ the search
 
@@ -240,7 +195,7 @@ class _Run:
                 proposals.think(ready.done)
                 ready.result()
                 self._try_batch(_Batch(first, futures), proposals)
-            while not self.spending.over(self.found) and not self.ahead.closed:
+            while not self.spending.over(self.outcomes.found) and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 # The first is smaller: compilers wait for it.
                 while len(batches) < (2 if self.gpu and size > 1 else 1):
@@ -282,18 +237,18 @@ class _Run:
             self._let_compile(batch.futures)
         for config, future in zip(batch.configs, batch.futures, strict=True):
             try:
-                left = self.spending.left_s(self.found) if self.gpu else 0.0
+                left = self.spending.left_s(self.outcomes.found) if self.gpu else 0.0
                 compiled = future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
             except (FutureTimeout, CancelledError):
                 continue
-            if self.spending.over(self.found):
+            if self.spending.over(self.outcomes.found):
                 return
             start = time.monotonic()
-            record = self._keep(self._try(config, compiled).placed(Standing.TRIAL))
+            record = self.outcomes.keep(self._try(config, compiled).placed(Standing.TRIAL))
             self.spending.trial_s = time.monotonic() - start
             self.records.append(record)
             proposals.tell(record)
-            best = self.best_us if self.found else None
+            best = self.outcomes.best_us if self.outcomes.found else None
             trials = len(self.records)
             self.say(Tried(record, trials, best, self.spending.elapsed_s, self.spending.share(trials)))
 
@@ -305,7 +260,7 @@ class _Run:
         waiting = set(futures)
         while waiting:
             done = len(futures) - len(waiting)
-            left = self.spending.left_s(done > 0 or self.found) - _TRIAL_S * done
+            left = self.spending.left_s(done > 0 or self.outcomes.found) - _TRIAL_S * done
             if left <= 0:
                 self.ahead.close()
                 return
@@ -319,29 +274,4 @@ class _Run:
                 outcome=compiled.outcome, deterministic=False, reason=compiled.reason,
                 compile_s=compiled.compile_s, context=self.worker.context,
             )  # fmt: skip
-        return replace(self.worker.run(config, self.best_us), compile_s=compiled.compile_s)
-
-    def _keep(self, record: Record) -> Record:
-        """Store an outcome at once."""
-        kept = record.among(self.families)
-        self.known[kept.config] = kept
-        if self.store:
-            self.store.add(kept)
-        return kept
-
-    # --------------------------------------------------------------------------- the finalists
-
-    def _finalists(self) -> list[Record]:
-        """Compare the best few; again with the next best should none of them be right in full."""
-        done: list[Record] = []
-        for _ in range(ROUNDS):
-            chosen = choose(self.known.values(), self.deterministic)
-            if not chosen:
-                break
-            self.say(Comparing(tuple(r.config for r in chosen), self.spending.elapsed_s))
-            spending = self.spending
-            compared = compare(self.worker, chosen, spending.compare_s, min(spending.spare_s, _PATIENCE_S))
-            done = [self._keep(r) for r in compared] + done
-            if any(r.won for r in done):
-                break
-        return done
+        return replace(self.worker.run(config, self.outcomes.best_us), compile_s=compiled.compile_s)

@@ -1,19 +1,12 @@
 """Candidates run in a process of their own: a hang is killed, a crash is data, a device error restarts it.
 
-``python -m tilewright.tuning.worker`` is the child; ``Worker`` is the parent's side of it.
+This is the parent's side, ``Worker``; the child's is ``child.py``.
 """
 
 from __future__ import annotations
 
-import gc
 import math
-import os
-import queue
-import signal
-import sys
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any
@@ -27,12 +20,11 @@ from tilewright.record import Check, Measurement, Record
 from tilewright.store.exchange import record_from_dict
 from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Lost, Refused, python_child
 from tilewright.tuning.children import Children
-from tilewright.tuning.job import Compiled, Final, Job, Stage
+from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
 
 # Seconds that each stage of a request may take.
 ALLOWANCES_S = {"start": 60.0, "open": 120.0, "reference": 120.0, "compile": 60.0, "run": 30.0, "time": 30.0}
-_COMPILER_NICE = 10  # whoever measures and thinks goes before those that compile
 _REFERENCE_FLOPS = 5e7  # of the problem, a second, at the very least: one core does 3e8 where C is 1
 
 
@@ -174,7 +166,7 @@ class Worker:
     def _kind(self) -> tuple[str, ...]:
         """What another job must have in common with this one to take over its child."""
         job = self.job
-        return (str(job.kind), str(job.index), job.families, str(job.facts), *(self._command or ()))
+        return (str(job.kind), str(job.index), str(job.facts), *(self._command or ()))
 
     def _failed(self, config: Config, outcome: str, reason: str) -> Record:
         facts = self._facts
@@ -215,7 +207,7 @@ class Worker:
             raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 
     def _start(self) -> Channel:
-        command, environment = python_child("tilewright.tuning.worker")
+        command, environment = python_child("tilewright.tuning.child")
         return Channel(self._command or command, environment)
 
 
@@ -243,83 +235,3 @@ def _error(name: str) -> type[TilewrightError]:
 
 def _check(data: Json | None) -> Check | None:
     return None if data is None else Check(**data)
-
-
-# ---------------------------------------------------------------------------- the child's side
-
-
-def main() -> None:
-    """Answer requests from stdin until it closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)  # whatever a library prints goes to stderr, not into the protocol
-    import json
-
-    def say(line: Json) -> None:
-        answers.write(json.dumps(line) + "\n")
-
-    desk = Desk(lambda stage: say({"stage": stage}))
-    requests = _requests()
-    while True:
-        request = json.loads(requests.get())
-        try:
-            say({"result": desk.handle(request)})
-        except Exception as error:
-            say({"error": type(error).__name__, "text": str(error) or repr(error)})
-
-
-def _requests() -> queue.SimpleQueue[str]:
-    """Read stdin in a thread, which ends the process when the parent is gone, even in a hung kernel."""
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def read() -> None:
-        for line in sys.stdin:
-            lines.put(line)
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    return lines
-
-
-class Desk:
-    """Takes the child's requests: opens a job, answers for its configs, and rests until the next."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._trials: Any = None
-
-    def handle(self, request: Json) -> Any:
-        """Do what a request asks and return what can be said in JSON."""
-        do = request.pop("do")
-        if do == "open":
-            return self._open(**request)
-        if do == "rest":
-            self._trials = None  # with all its arrays and kernels
-            gc.collect()
-            return None
-        if do == "prepare":
-            return self._trials.prepare()
-        if do == "compile":
-            return asdict(self._trials.compile(Config.parse(request["config"])))
-        if do == "trial":
-            config = Config.parse(request["config"])
-            record, spoilt = self._trials.run(config, request["best_us"], request["full"])
-            return {"record": asdict(record), "spoilt": spoilt}
-        assert do == "final", do
-        configs = [Config.parse(text) for text in request["configs"]]
-        return [asdict(f) for f in self._trials.final(configs, Limits(**request["limits"]))]
-
-    def _open(self, **job: Any) -> Json:
-        from tilewright.tuning.trial import Trials  # loads a backend: only ever in the child
-
-        self._stage("open")
-        if job["facts"] is not None and hasattr(os, "setpriority"):
-            least = os.getpriority(os.PRIO_PROCESS, 0)  # only a superuser goes below
-            with suppress(OSError):  # where a sandbox forbids it, compilers compete
-                os.setpriority(os.PRIO_PROCESS, 0, max(least, _COMPILER_NICE))
-        self._trials = Trials(Job(**job), self._stage)
-        return {"device": asdict(self._trials.device), "context": self._trials.context}
-
-
-if __name__ == "__main__":
-    main()

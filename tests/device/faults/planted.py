@@ -1,14 +1,19 @@
-"""A family of one naive kernel with a planted fault each: what the guards must catch. Tests only."""
+"""A family of one naive kernel with a planted fault each: what the guards must catch. Tests only.
+
+Run as a program, it is a worker's child that knows this family beside our own.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
 
+from tilewright import kernels
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import Problem
+from tilewright.tuning import child
 
 FAULTS = (
     "none", "hang", "past_end", "before_start", "unwritten", "corner", "crash", "unsteady",
@@ -107,9 +112,11 @@ class Faulty(Family):
         return problem.cg * problem.r * problem.s
 
 
-FAMILIES = (Faulty(),)
-
-
 def faulty(fault: str) -> Config:
     """Return the config of a named fault."""
     return Config.make("faulty", {"kind": FAULTS.index(fault)})
+
+
+if __name__ == "__main__":
+    kernels.FAMILIES += (Faulty(),)
+    child.main()

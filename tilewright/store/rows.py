@@ -1,0 +1,107 @@
+"""Records as rows of a database: what is written of each, and how rows are read, ordered and told apart."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from tilewright.errors import StoreError, warn_once
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.store.database import Database
+from tilewright.store.exchange import from_json, to_json
+from tilewright.store.sources import source_key
+
+Sources = Mapping[str, str] | str | None
+Found = tuple[Record, str, str]  # with its source key and origin
+
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS records (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, problem TEXT, device TEXT, source TEXT,
+    deterministic INTEGER, family TEXT, config TEXT, outcome TEXT, cold_us REAL, high_us REAL,
+    final INTEGER, origin TEXT, body TEXT, digest TEXT)""",
+    "CREATE INDEX IF NOT EXISTS by_problem ON records (problem, device)",
+    "CREATE TABLE IF NOT EXISTS set_aside AS SELECT * FROM records LIMIT 0",
+)
+COLUMNS = (
+    "time, problem, device, source, deterministic, family, config, outcome, cold_us, high_us, final, origin, "
+    "body, digest"
+)
+READ = "id, problem, device, source, origin, body, digest"
+NEWEST = (
+    "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
+    "GROUP BY config, source, origin = 'imported'"
+)
+ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to be trusted yet
+
+
+def to_row(record: Record, origin: str) -> tuple[object, ...]:
+    """Return what is stored of a record, in the order of COLUMNS."""
+    if origin not in ORIGINS:
+        raise StoreError(f"origin {origin!r}: must be one of {', '.join(ORIGINS)}")
+    source = source_key(record.family, record.device.partition("/")[0], record.context.get("compiler", ""))
+    body = to_json(record)
+    timed = record.measurement
+    return (
+        time.time(), record.problem, record.device, source, int(record.deterministic), record.family,
+        record.config, record.outcome, timed.cold_us if timed else None,
+        timed.cold_us + timed.ci95_us if timed else None, int(record.won), origin,
+        body, _digest(record.problem, record.device, source, origin, body),
+    )  # fmt: skip
+
+
+def where(problem: Problem | str | None, device_key: str | None) -> tuple[str, list[str]]:
+    """Return a condition and its values: records of a problem and a device (None: of all)."""
+    tests = [("problem", problem), ("device", device_key)]
+    given = [(name, str(value)) for name, value in tests if value is not None]
+    return " AND ".join(f"{name} = ?" for name, _ in given) or "1", [value for _, value in given]
+
+
+def same(record: Record, source: str, wanted: Sources) -> bool:
+    """Whether a record is of the source that is wanted; None wants any."""
+    if wanted is None:
+        return True
+    return source == (wanted if isinstance(wanted, str) else wanted.get(record.family))
+
+
+def ranked(database: Database, problem: Problem | str, device_key: str, deterministic: bool) -> list[Found]:
+    """Return correct configs, best first, each by its newest record of each source."""
+    query = (
+        f"SELECT {READ} FROM records WHERE id IN ({NEWEST}) AND outcome = 'correct' AND "
+        "high_us IS NOT NULL AND deterministic >= ? ORDER BY "
+        "origin = 'imported', origin = 'verified', final DESC, high_us, id DESC"
+    )
+    found = select(database, query, [str(problem), device_key, int(deterministic)])
+    return [item for item in found if item[0].check and item[0].check.ok and item[0].measurement]
+
+
+def select(database: Database, query: str, values: Sequence[object]) -> list[Found]:
+    """Read records, each with its source key and origin; set corrupt ones aside."""
+    rows = database.use(lambda db: db.execute(query, values).fetchall())
+    good: list[Found] = []
+    bad: list[tuple[int]] = []
+    for number, *stated, body, digest in rows:
+        try:
+            if digest != _digest(*stated, body):
+                raise StoreError("its digest does not match")
+            good.append((from_json(body), str(stated[2]), str(stated[3])))
+        except StoreError as error:
+            bad.append((number,))
+            text = f"store {database.path}: a corrupt record is set aside ({error})"
+            warn_once(text, f"record {database.path}")
+    if bad:
+        with suppress(StoreError):  # they stay where nothing can be written
+            database.use(lambda db: _move(db, bad), True)
+    return good
+
+
+def _move(db: sqlite3.Connection, numbers: list[tuple[int]]) -> None:
+    db.executemany("INSERT INTO set_aside SELECT * FROM records WHERE id = ?", numbers)
+    db.executemany("DELETE FROM records WHERE id = ?", numbers)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,204 @@
+"""The store as others see it: outcomes added, winners and hints asked for, winners shared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.device import Device
+from tilewright.errors import StoreError
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.runtime.cache import folder
+from tilewright.store.database import Database
+from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
+from tilewright.store.hints import likely
+from tilewright.store.rows import COLUMNS, READ, TABLES, Sources, ranked, same, select, to_row, where
+from tilewright.store.shipped import all_families, shipped_rows, shipped_winners
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a store holds. ``set_aside`` lists the corrupt databases that were moved away."""
+
+    path: str
+    nbytes: int
+    records: int
+    correct: int
+    imported: int
+    problems: int
+    devices: tuple[str, ...]
+    shipped: int
+    set_aside: tuple[str, ...]
+
+
+class Store:
+    """Every outcome ever recorded; many processes may use one store at once.
+
+    Args:
+        path: the database file; None for the user's own, in $TILEWRIGHT_CACHE or the platform's
+            cache folder. Its folder is made 0700.
+        shipped: also read the winners that come with the package, below the user's own.
+        timeout_s: how long to wait for another process.
+
+    Raises:
+        StoreError: the folder or file is a symbolic link, another user's, or writable by others.
+
+    Example:
+        >>> import tempfile; folder = tempfile.TemporaryDirectory()
+        >>> Store(folder.name + "/records.sqlite").info().records
+        0
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, shipped: bool = True, timeout_s: float = 30.0
+    ) -> None:
+        if path is not None and not isinstance(path, (str, os.PathLike)):
+            raise StoreError(f"store: a {type(path).__name__} was given; must be the path of a file, or None")
+        given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
+        self.path = given.absolute()  # the same file whatever folder the process goes to
+        probe = f"SELECT {COLUMNS} FROM records LIMIT 1"
+        self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s)
+        self._use_shipped = shipped
+
+    # ------------------------------------------------------------------------------- writing
+
+    def require_writable(self) -> None:
+        """Check that outcomes can be stored, before any work is done for them.
+
+        Raises:
+            StoreError: they cannot be; says why.
+        """
+        try:
+            self.database.use(lambda db: db.execute(f"PRAGMA user_version = {SCHEMA}"), True)
+        except StoreError as error:
+            raise StoreError(f"nothing tuned could be remembered: {error}") from None
+
+    def add(self, record: Record, origin: str = "measured") -> None:
+        """Append one outcome. Its context may name "compiler". One that ``won``, a re-measured
+        finalist, ``best`` prefers to a time taken during the search."""
+        self.add_all([record], origin)
+
+    def add_all(self, records: Iterable[Record], origin: str = "measured") -> None:
+        """Append outcomes in one transaction: all or none."""
+        self._insert([to_row(record, origin) for record in records])
+
+    def _insert(self, rows: list[tuple[object, ...]]) -> None:
+        marks = ", ".join("?" * len(COLUMNS.split(",")))
+        self.database.use(
+            lambda db: db.executemany(f"INSERT INTO records ({COLUMNS}) VALUES ({marks})", rows), True
+        )
+
+    def clear(self, problem: Problem | str | None = None, device_key: str | None = None) -> int:
+        """Forget records of a problem and a device (None: of all); return how many."""
+        condition, values = where(problem, device_key)
+        return self.database.use(
+            lambda db: db.execute(f"DELETE FROM records WHERE {condition}", values).rowcount, True
+        )
+
+    # ------------------------------------------------------------------------------- reading
+
+    def best(
+        self,
+        problem: Problem | str,
+        device_key: str,
+        deterministic: bool = False,
+        source_key: Sources = None,
+    ) -> Record | None:
+        """Return the winner that may run as it is: verified on this device with this very source.
+
+        Args:
+            problem: the layer.
+            device_key: ``Device.key``.
+            deterministic: only configs that give the same bits each time.
+            source_key: ``source_keys`` by family, or one ``source_key``; None takes any source,
+                which is for reports and not for running.
+
+        Returns:
+            Of the newest record of each config, correct ones: re-measured finalists first, then the
+            least upper end of the time's confidence interval. None if there is none.
+        """
+        for record, source, origin in ranked(self.database, problem, device_key, deterministic):
+            if origin != "imported" and same(record, source, source_key):
+                return record
+        return None
+
+    def hints(
+        self,
+        problem: Problem | str,
+        device_key: str,
+        deterministic: bool = False,
+        source_key: Sources = None,
+    ) -> list[Record]:
+        """Return likely winners that must be checked and verified first, likeliest first.
+
+        They are those of another kernel source or compiler, imported ones, and shipped ones; then the same of
+        other devices with the same chip.
+        """
+        shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
+        return likely(self.database, shipped, problem, device_key, deterministic, source_key)
+
+    def records(
+        self,
+        problem: Problem | str | None = None,
+        device_key: str | None = None,
+        source_key: Sources = None,
+    ) -> list[Record]:
+        """Return the history, oldest first, failures too; with a ``source_key`` what was tried here of it."""
+        condition, values = where(problem, device_key)
+        query = f"SELECT {READ} FROM records WHERE {condition} ORDER BY id"
+        return [
+            record for record, source, origin in select(self.database, query, values)
+            if source_key is None or (origin != "imported" and same(record, source, source_key))
+        ]  # fmt: skip
+
+    def info(self) -> Info:
+        """Count what is there."""
+        query = (
+            "SELECT COUNT(*), COALESCE(SUM(outcome = 'correct'), 0), COALESCE(SUM(origin = 'imported'), 0), "
+            "COUNT(DISTINCT problem) FROM records"
+        )
+        records, correct, imported, problems = self.database.use(lambda db: db.execute(query).fetchone())
+        query = "SELECT DISTINCT device FROM records ORDER BY 1"
+        devices = self.database.use(lambda db: db.execute(query).fetchall())
+        return Info(
+            path=str(self.path), nbytes=self.path.stat().st_size, records=records, correct=correct,
+            imported=imported, problems=problems, devices=tuple(name for (name,) in devices),
+            shipped=sum(map(len, shipped_rows().values())) if self._use_shipped else 0,
+            set_aside=self.database.set_aside(),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------- sharing
+
+    def export_json(self, problem: Problem | str | None = None, device_key: str | None = None) -> str:
+        """Return the winners as JSON text: typed parameters and figures, no source, no binary."""
+        condition, values = where(problem, device_key)
+        query = f"SELECT DISTINCT problem, device FROM records WHERE {condition} ORDER BY 2, 1"
+        winners: dict[tuple[str, str, str], Record] = {}
+        for name, device in self.database.use(lambda db: db.execute(query, values).fetchall()):
+            for deterministic in (False, True):
+                record = self.best(name, device, deterministic)
+                if record:
+                    winners[name, device, record.config] = record
+        return export_text(winners.values())
+
+    def import_json(self, text: str, devices: Sequence[Device] = (), source: str = "import") -> int:
+        """Take in winners that someone shared; return how many were not known from an import before.
+
+        They are verified before first use.
+
+        Raises:
+            StoreError: names the first field that is not right; nothing is imported then.
+        """
+        if not isinstance(text, str):
+            raise StoreError(f"{source}: a {type(text).__name__} was given; must be the JSON text")
+        if len(text) > MAX_FILE_BYTES:
+            raise StoreError(f"{source}: {len(text)} characters; at most {MAX_FILE_BYTES} are read")
+        records = import_text(text, source, all_families(), devices)
+        query = "SELECT digest FROM records WHERE origin = 'imported'"
+        known = {digest for (digest,) in self.database.use(lambda db: db.execute(query).fetchall())}
+        rows = [row for row in (to_row(record, "imported") for record in records) if row[-1] not in known]
+        self._insert(rows)
+        return len(rows)

@@ -1,0 +1,89 @@
+"""What is known of a problem's configs on a device: from earlier searches, and as this one goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tilewright.device import Device
+from tilewright.errors import ConfigError
+from tilewright.kernels.family import Config, Family
+from tilewright.problem import Problem
+from tilewright.record import PASSING, Record
+from tilewright.search.proposals import Records
+from tilewright.store.sources import source_keys
+
+MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
+
+
+class Outcomes:
+    """The newest record of each config; each goes to the store at once."""
+
+    def __init__(
+        self, problem: Problem, device: Device, compiler: str, families: Mapping[str, Family],
+        deterministic: bool, store: Records | None,
+    ) -> None:  # fmt: skip
+        """Begin with none.
+
+        Args:
+            problem, device, compiler, families: what the outcomes are of.
+            deterministic: only configs that give the same bits each time are tried, and may win.
+            store: where outcomes are kept and resumed from; None: nowhere.
+        """
+        self._problem, self._device, self._compiler = problem, device, compiler
+        self._families, self._deterministic, self._store = families, deterministic, store
+        self._newest: dict[str, Record] = {}
+
+    @property
+    def may_win(self) -> list[Record]:
+        """All but those of configs that must not win."""
+        return [r for r in self._newest.values() if r.deterministic or not self._deterministic]
+
+    @property
+    def best_us(self) -> float:
+        """The least time so far of what may win."""
+        return min((record.cold_us for record in self.may_win), default=math.inf)
+
+    @property
+    def found(self) -> bool:
+        """Whether anything is right so far."""
+        return math.isfinite(self.best_us)
+
+    def resume(self) -> list[Record]:
+        """Take what the store knows of this very source and compiler, but for what may fare better now."""
+        found = self._store.records(self._problem, self._device.key, self._keys()) if self._store else []
+        newest = {record.config: record for record in found}
+        self._newest = {name: record for name, record in newest.items() if record.outcome not in PASSING}
+        return list(self._newest.values())
+
+    def hints(self) -> list[Config]:
+        """Return what won elsewhere and is legal here, likeliest first."""
+        if self._store is None:
+            return []
+        found, asked = [], (self._problem, self._device.key, self._deterministic, self._keys())
+        for record in self._store.hints(*asked):
+            try:
+                config = Config.parse(record.config)
+                self._families[config.family].check(self._problem, self._device, config)
+            except (ConfigError, KeyError):
+                continue
+            found.append(config)
+        return found[:MOST_HINTS]
+
+    def wants(self, config: Config) -> bool:
+        """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
+        if str(config) in self._newest:
+            return False
+        return not self._deterministic or self._families[config.family].deterministic(config)
+
+    def keep(self, record: Record) -> Record:
+        """Store an outcome at once."""
+        kept = record.among(self._families)
+        self._newest[kept.config] = kept
+        if self._store:
+            self._store.add(kept)
+        return kept
+
+    def _keys(self) -> dict[str, str]:
+        """Return the source key of each family."""
+        return source_keys(self._families, self._device.backend, self._compiler)
