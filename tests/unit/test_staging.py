@@ -107,11 +107,6 @@ def test_winograd_takes_two_columns_at_once() -> None:
         ("direct", R4, DIRECT | dict(sg=2, combine=1)),
         ("winograd", "n1c256h14w14k256r3s3p1-f32",
          dict(bk=8, bt=2, combine=1, cs=8, cv=1, eg=16, ht=2, mb=2, sg=8, stages=3, tk=2, tt=8, v=2)),
-        ("gemm", "n1c256h16w16k128r1s1-f32",
-         dict(combine=1, cs=16, cv=1, fd=2, lk=8, mb=2, sb=1, sg=4, stages=2, stream=0, tk=2, tp=2, v=4, wk=2,
-              wp=2)),
-        ("gemv", "n1c25088h1w1k4096r1s1-f32",
-         dict(combine=1, images=1, lanes=128, mb=3, rows=2, sg=2, threads=128, unroll=8, x=0)),
     ],
 )  # fmt: skip
 def test_blocks_write_the_zeros_that_shares_are_added_to(
@@ -121,10 +116,9 @@ def test_blocks_write_the_zeros_that_shares_are_added_to(
     blocks = family(name).blueprint(problem, HOPPER, made)
     (launch,) = blocks.launches
     (arrived,) = (buffer for buffer in blocks.workspace if buffer.name == "arrived")
-    tiles = launch.grid[0] // config["sg"]
-    assert arrived.zeroed and arrived.nbytes == 4 * 2 * tiles  # who came first, and who knows of the zeros
+    assert arrived.zeroed and arrived.nbytes == 4 * launch.grid[0] // config["sg"]  # a counter for each tile
     elsewhere = family(name).blueprint(problem, OPENCL, made).launches
-    assert [one.kernel for one in elsewhere] == ["zero", name]  # blocks need not run at once there
+    assert [one.kernel for one in elsewhere] == ["zero", name]  # blocks start in any order there
 
 
 def test_only_hopper_has_a_copy_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 Of those that are alike (a family, a kind of numbers, what chooses among the lines of its kernel: ``like``)
 the one that asks for the most registers; with ALL_WINNERS=1 in the environment every one, in a few minutes.
 Each is compiled for the architecture where it won, and for one of the others that its rules allow: these take
-turns among the winners of a family in a dtype. Where it takes every register of a thread at home, the compiler
-may need more elsewhere: then it is refused by name, and a search there goes on without it.
+turns among the winners of a family in a dtype. Where it takes every register of a thread at home, the
+compiler may need more elsewhere: then it is refused by name, and a search there goes on without it.
 
 Winners are those of benchmarks/h100 and of the package's data/tuned. As long as neither is there, the
 model's first choice for each layer of the suites stands for them.

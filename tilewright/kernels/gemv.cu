@@ -105,13 +105,12 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     image = image < N - IMAGES ? image : N - IMAGES;
     const GLOBAL in_t *xr = x + (offset_t)image * C;
 
-#if COMBINE == ATOMIC && defined(__CUDACC__)
-    if (THREAD(0) < 32 && WARP_ANY(draw_ticket(arrived, at) == 0)) {  // one warp: the others are with their rows
-        for (int e = THREAD(0); e < KB * IMAGES; e += 32) {
+#if COMBINE == ATOMIC
+    if (ZEROES_TILE(at)) {
+        for (int e = THREAD(0); e < KB * IMAGES; e += THREADS) {
             int k = at.k0 + e % KB, n = at.n * IMAGES + e / KB;
             if (k < K && n < N) y[(offset_t)n * K + k] = 0;
         }
-        WARP_BARRIER();
         zeros_written(arrived, at);
     }
 #endif

@@ -86,10 +86,10 @@ def meeting_buffers(
     Args:
         parts: partial sums that blocks leave to the last one to arrive.
         tiles: output tiles. Each has an arrival counter, one for each block of a cluster that finishes a part
-            of it; two where the first block of a tile fills it with zeros.
+            of it.
         more: counters that the kernel uses for itself.
     """
     combine = cf["combine"]
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: parts}.get(combine, 0)
-    counters = {ATOMIC: 2 * tiles, LAST: tiles * cf.get("sc", 1)}.get(combine, 0) + more
+    counters = {ATOMIC: tiles, LAST: tiles * cf.get("sc", 1)}.get(combine, 0) + more
     return Buffer("partial", word * sums), Buffer("arrived", 4 * counters, zeroed=True)

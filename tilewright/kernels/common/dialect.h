@@ -17,9 +17,7 @@
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32;
 //                           bits_double: an f64 by its bits, as a signed number
 //   BARRIER BARRIER_ALL     of the block: what its threads did to shared memory before is done; and to global memory
-//   BARRIER_ANY WARP_BARRIER WARP_ANY vec_sum_lanes
-//                           CUDA alone has them: a barrier that says whether any thread has found it; the same of a
-//                           warp; the sum over the lanes of a warp that are so far apart
+//   vec_sum_lanes           the sum over the lanes of a warp that are so far apart: CUDA alone has it
 //   atomic_most             the largest of an int in shared memory and all threads' v; by whole warps
 //   dot4 EXP                four products of i8, added to a sum; the exponential
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
@@ -71,9 +69,6 @@ typedef ACC acc_t;
 #define GROUPS(d) ((d) == 0 ? gridDim.x : (d) == 1 ? gridDim.y : gridDim.z)
 #define BARRIER() __syncthreads()
 #define BARRIER_ALL() __syncthreads()
-#define BARRIER_ANY(found) __syncthreads_or(found)
-#define WARP_BARRIER() __syncwarp()
-#define WARP_ANY(found) __any_sync(0xffffffffu, found)
 // What a kernel declares beside it must not shift it: a copy of 16 bytes whose half of a sector of 32 bytes lands in
 // another half of shared memory's fetches all of the sector, and the copy engine likes whole lines of 128 bytes.
 #define SHARED_ARRAY(name) extern __shared__ __align__(128) acc_t name[]
@@ -183,7 +178,6 @@ template <int count, class type> INLINE void load_fresh_run_of(type *to, const t
     UNROLL for (int i = 0; i < count; i++) to[i] = v.e[i];
 }
 #define load_fresh_run(count, to, from) load_fresh_run_of<count>(to, from)
-INLINE unsigned atomic_ticket(unsigned *p, unsigned last) { return atomicInc(p, last); }  // behind the last comes 0
 INLINE void atomic_turn(unsigned *p, unsigned most) {              // one more; behind `most` comes 0
     asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(p), "r"(most) : "memory");
 }

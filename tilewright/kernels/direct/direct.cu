@@ -132,7 +132,6 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 
     // block and lane
     Place at = find_place(GROUP(0));
-    const unsigned ticket = draw_ticket(arrived, at);
     Lane me = find_lane();
     const GLOBAL acc_t *filter = w + (offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED * RS * KB;
 
@@ -145,7 +144,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
     PIPE(pipe);
     Source from = stage_first(pipe, shared, x, filter, at);
 #endif
-    zero_tile(y, arrived, at, ticket);
+    zero_tile(y, arrived, at);
     NO_UNROLL for (int step = 0; step < STEPS; step++) {
 #if STAGED
         if (STAGES == 1 && step > 0) BARRIER();

@@ -122,30 +122,24 @@ INLINE offset_t y_at(int k, int px) {
 }
 
 // Put zeros where the shares of the tile will be added.
-#if COMBINE == ATOMIC && defined(__CUDACC__)
-INLINE void zero_outputs(GLOBAL float *y, GLOBAL unsigned *arrived, Place at, unsigned ticket) {
-    if (!BARRIER_ANY(ticket == 0)) return;
+INLINE void zero_outputs(GLOBAL float *y, GLOBAL unsigned *arrived, Place at) {
+    if (!ZEROES_TILE(at)) return;
     for (int e = THREAD(0); e < KB * PB; e += THREADS) {
         int k = at.k0 + (Y_NHWC ? e % KB : e / PB), px = at.q0 + (Y_NHWC ? e / KB : e % PB);
         if (k < K && px < PIXELS) y[y_at(at.group * K + k, px)] = 0;
     }
-    BARRIER();
     zeros_written(arrived, at);
 }
-#else
-#define zero_outputs(y, arrived, at, ticket)
-#endif
 
 // Sum up a tile's steps from `first` to before `last`.
 INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x, const GLOBAL float *w,
                    GLOBAL float *y, GLOBAL unsigned *arrived, Place at, Lane me, int first, int last) {
-    const unsigned ticket = draw_ticket(arrived, at);
     float a[FRAGMENTS][KT], b[FRAGMENTS][PT * CV];
     Source source = find_source(x, w, at, first);
     Reader from = {shared, shared, -1};
     UNROLL for (int i = 0; i < KT; i++) UNROLL for (int j = 0; j < TP; j++) vec_zero(&acc[i][j]);
     UNROLL for (int i = 0; i < STAGES - 1; i++) stage(shared + i * STAGE_FLOATS, &source, at, first + i, last);
-    zero_outputs(y, arrived, at, ticket);
+    zero_outputs(y, arrived, at);
     advance(&from, shared, me, CHANNELS);
     if (FRAGMENTS == 2) {
         load_w(a[0], from.w);

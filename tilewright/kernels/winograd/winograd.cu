@@ -93,7 +93,6 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
 
     // block and thread
     Place at = find_place(GROUP(0));
-    const unsigned ticket = draw_ticket(arrived, at);
     int id = THREAD(0), t0 = id / BK % BT * TT, k0 = id % BK * VECTOR, e0 = id / TEAM * EACH;
     const GLOBAL float *filter = w + (offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED * RS * KB;
     SHARED float *vs = shared + STAGES * STAGE_FLOATS;
@@ -105,7 +104,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
     // main loop
     PIPE(pipe);
     Source from = stage_first(pipe, shared, x, filter, at);
-    zero_tile(y, arrived, at, ticket);
+    zero_tile(y, arrived, at);
     NO_UNROLL for (int step = 0; step < STEPS; step++) {
         if (STAGES == 1 && step > 0) BARRIER();
         if (STAGES == 1) stage(pipe, shared, x, filter, at, from, step);
