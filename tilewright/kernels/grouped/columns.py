@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
+from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines
 from tilewright.kernels.word import filter_bytes, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import DTYPES, Problem
 
+MOST_SUMS = 16  # vectors of a tile: beside them there are the input's and a tap
 NEAR_BYTES = 24 << 10  # of an item's copied input: it stays in the first cache, beside what is stored
 MOST_BYTES = 256 << 10  # of it: it lies on the stack of a thread
 ITEMS_EACH = 4  # for each core, where the rows allow: else cores wait for the last one
@@ -38,6 +40,15 @@ def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
 def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
     """Whether a tile has no vector past the end of a row, and its input has room on a stack."""
     return (tw - 1) * v < pr.q and copied_bytes(pr, v, th, tw * v) <= MOST_BYTES
+
+
+def outputs_at_once(pr: Problem, th: int, tw: int) -> int:
+    """Output channels of a tile: as many as registers hold sums of, and the instruction cache code for."""
+    fits = (
+        tk for tk in (8, 6, 4, 3, 2)
+        if tk <= pr.kg and th * tw * tk <= MOST_SUMS and pr.r * pr.s * th * tw * tk <= MOST_BODY
+    )  # fmt: skip
+    return next(fits, 1)
 
 
 def rolled_body(pr: Problem, th: int, tw: int) -> int | None:
@@ -81,7 +92,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), operands(combine))
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
-        ROLLED=int(rolled),
+        ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
@@ -103,29 +114,30 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
 def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     """Count the work of a config."""
     v, th, tw = cf["v"], cf["th"], cf["tw"]
+    tk = outputs_at_once(pr, th, tw)
     rows, columns = item_sides(pr, device, cf)
     items = _items(pr, rows, columns)
     blocks = min(items, RUNS * device.units)
     run = items / blocks
-    tiles = run * pr.kg * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
-    taps, vectors = pr.cg * pr.r * pr.s, tiles * th * tw
+    tiles = run * ceil_div(pr.kg, tk) * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
+    taps, vectors = pr.cg * pr.r * pr.s, tiles * tk * th * tw
     lines = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
     each = pr.stride[1] if pr.stride[1] < 3 else v  # loads of a vector
     loads = tiles * pr.cg * lines * pr.s * tw * each
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
     held = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of the filter of a channel
-    intensity = 2.0 * taps * th * tw * tiles / max(1.0, loads)
+    intensity = 2.0 * taps * vectors / max(1.0, loads)
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=float(word_bytes(pr) * pr.z_elements * (cf["combine"] == TWO_PASS)),
         useful=pr.z_elements / (blocks * vectors * v),
         register_intensity=intensity, block_intensity=intensity,
-        vectors=th * tw + tw + 1, width=v * word_registers(pr),
+        vectors=tk * th * tw + tw + 1, width=v * word_registers(pr),
         multiply_adds=vectors * taps * (2 if pr.dtype == "i8" else 1),
-        filter_loads=tiles * taps, input_loads=loads, turns=round(tiles * pr.cg),
+        filter_loads=tiles * tk * taps, input_loads=loads, turns=round(tiles * pr.cg),
         copying=run * (ITEM + COPYING * copies), storing=STORING * vectors,
-        filter_bytes=tiles * held, filter_once_bytes=run * pr.kg * held, filter_tile_bytes=held,
+        filter_bytes=tiles * tk * held, filter_once_bytes=run * pr.kg * held, filter_tile_bytes=held,
         input_bytes=loads * v * word_bytes(pr) / each, input_tile_bytes=copied,
     )  # fmt: skip

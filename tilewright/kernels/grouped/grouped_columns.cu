@@ -4,14 +4,14 @@
 //
 //   item     ITEM_ROWS x ITEM_COLUMNS pixels of the KG channels of one group. Its input is copied once, each
 //            number as acc_t, with zeros as padding: no load below asks where the image ends
-//   tile     TH rows x TW vectors of VECTOR columns of one channel, in registers
+//   tile     TH rows x TW vectors of VECTOR columns of TK channels, in registers
 //
 //      line h     0 | x0 x1 x2 x3 ...       s = 0: |0  x0 x1 x2|  s = 1: |x0 x1 x2 x3|  s = 2: |x1 ...
 //      line h+1   0 | ...                   times the tap w[k][c][r][s], one number for all lanes
 //
-// A loaded vector is multiplied by the taps of all output rows that it lies under, as in grouped.cu. Stride 2: of
+// A loaded vector is multiplied by the taps of all output rows and channels that it lies under. Stride 2: of
 // two vectors every other lane, even or odd ones.
-// The last vector of a row ends with the row, the last tile of an image with the image: some outputs are made
+// The last vector of a row ends with the row, the last tile with the image and the group: some outputs are made
 // twice, by one thread, and only rows shorter than a vector are stored one number at a time.
 // Example: MB1 (112x112, 3x3), VECTOR = 16, TH = 4, TW = 1: an item of 28 x 112 pixels copies 30 lines of 114;
 // 18 vectors read for 36 multiply-adds.
@@ -29,6 +29,10 @@
 #define LINE ((USED + 2 * VECTOR - 1) / VECTOR * VECTOR)
 #define ITEMS ((offset_t)N * (K / KG) * P_BLOCKS * Q_BLOCKS)
 #define X_ALL ((offset_t)N * C * H * W)
+#define FOR_TILE(a, b, j)                                   \
+    UNROLL for (int a = 0; a < TK; a++)                     \
+        UNROLL for (int b = 0; b < TH; b++)                 \
+            UNROLL for (int j = 0; j < TW; j++)
 
 #include "tile.h"
 #include "lanes_memory.h"
@@ -94,7 +98,7 @@ INLINE acc_t tap_of(const GLOBAL acc_t *taps, int c, int rs) {
 
 // acc += the products of line i of the tile: a loaded vector is multiplied by the taps of all output rows that it lies
 // under. `whole`: that is all of them.
-INLINE void add_line(vec acc[TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c, int i,
+INLINE void add_line(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c, int i,
                      int whole) {
     UNROLL for (int s = 0; s < S; s++) {
         vec x[TW];
@@ -102,14 +106,16 @@ INLINE void add_line(vec acc[TH][TW], const acc_t *line, const int columns[TW], 
         UNROLL for (int b = 0; b < TH; b++) {
             const int down = i - b * STR_H;
             if (!whole && (down < 0 || down >= R * DIL_H || down % DIL_H)) continue;
-            acc_t tap = tap_of(taps, c, down / DIL_H * S + s);
-            UNROLL for (int j = 0; j < TW; j++) acc[b][j] += tap * x[j];
+            UNROLL for (int a = 0; a < TK; a++) {
+                acc_t tap = tap_of(taps + a * (CW * R * S), c, down / DIL_H * S + s);
+                UNROLL for (int j = 0; j < TW; j++) acc[a][b][j] += tap * x[j];
+            }
         }
     }
 }
 
 // acc += the products of channel c; `line` is the tile's first, columns[j] where its vector j begins.
-INLINE void add_channel(vec acc[TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c) {
+INLINE void add_channel(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c) {
 #if !ROLLED
     UNROLL for (int i = 0; i < ROWS; i++) add_line(acc, line, columns, taps, c, i, 0);
 #elif TH == 1  // a large filter: a loop over its rows
@@ -145,18 +151,17 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             copy_line(lines + (c * LINES + i) * LINE, x, row, w0, inside);
         }
     int rows = least(ITEM_ROWS, P - at.p), width = most(least(ITEM_COLUMNS, Q - at.q), VECTOR);
-    NO_UNROLL for (int k = at.group * KG; k < at.group * KG + KG; k++)
+    NO_UNROLL for (int k0 = 0; k0 < KG; k0 += TK)
         NO_UNROLL for (int p0 = 0; p0 < rows; p0 += TH)
             NO_UNROLL for (int q0 = 0; q0 < width; q0 += TW * VECTOR) {
-                int p = least(p0, rows - TH), columns[TW];
+                int k = at.group * KG + least(k0, KG - TK), p = least(p0, rows - TH), columns[TW];
                 UNROLL for (int j = 0; j < TW; j++) columns[j] = least(q0 + j * VECTOR, width - VECTOR);
-                vec acc[TH][TW];
-                UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[b][j]);
+                vec acc[TK][TH][TW];
+                FOR_TILE(a, b, j) vec_zero(&acc[a][b][j]);
                 NO_UNROLL for (int c = 0; c < CG; c++)
                     add_channel(acc, lines + (c * LINES + p * STR_H) * LINE, columns, w + k * (CW * R * S), c);
-                UNROLL for (int b = 0; b < TH; b++)
-                    UNROLL for (int j = 0; j < TW; j++)
-                        store_vector(y, bias, z, k, Z_AT(at.n, k, at.p + p + b, at.q + columns[j]), &acc[b][j]);
+                FOR_TILE(a, b, j)
+                    store_vector(y, bias, z, k + a, Z_AT(at.n, k + a, at.p + p + b, at.q + columns[j]), &acc[a][b][j]);
             }
 }
 

@@ -24,6 +24,7 @@ from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
 FEW_OUTPUTS = 4  # channels of a group: they would leave a CPU's vectors half empty, and columns fill them
+MOST_OUTPUTS = 128  # channels of a group up to which columns may be better for vectors anyway: y is nchw, too
 # Instructions of a core: of an item, an input, an output. Source: fitted to 127 configs of 19 layers on 4
 # cores of a Sapphire Rapids (PoCL 3).
 ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
@@ -79,8 +80,11 @@ class Grouped(Family):
         """Take layers of several groups of few channels."""
         if reason := super().refuses(problem, device) or no_kernels(device):
             return reason
-        few = grouped_columns.possible(problem, device) and problem.kg <= FEW_OUTPUTS
-        if not few and (problem.groups == 1 or problem.cg > MOST_CHANNELS):
+        few = problem.cg <= MOST_CHANNELS
+        small = problem.kg <= (MOST_OUTPUTS if few else FEW_OUTPUTS)
+        if grouped_columns.possible(problem, device) and small:
+            return None
+        if problem.groups == 1 or not few:
             return f"it is made for several groups of at most {MOST_CHANNELS} input channels"
         return None
 
