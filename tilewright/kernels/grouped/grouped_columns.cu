@@ -98,8 +98,8 @@ INLINE acc_t tap_of(const GLOBAL acc_t *taps, int c, int rs) {
 
 // acc += the products of line i of the tile: a loaded vector is multiplied by the taps of all output rows that it lies
 // under. `whole`: that is all of them.
-INLINE void add_line(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c, int i,
-                     int whole) {
+INLINE void add_line(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c,
+                     int i, int whole) {
     UNROLL for (int s = 0; s < S; s++) {
         vec x[TW];
         UNROLL for (int j = 0; j < TW; j++) x[j] = load_columns(line + i * LINE + columns[j] * STR_W, s);
@@ -115,7 +115,8 @@ INLINE void add_line(vec acc[TK][TH][TW], const acc_t *line, const int columns[T
 }
 
 // acc += the products of channel c; `line` is the tile's first, columns[j] where its vector j begins.
-INLINE void add_channel(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c) {
+INLINE void add_channel(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps,
+                        int c) {
 #if !ROLLED
     UNROLL for (int i = 0; i < ROWS; i++) add_line(acc, line, columns, taps, c, i, 0);
 #elif TH == 1  // a large filter: a loop over its rows
