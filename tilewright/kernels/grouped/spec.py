@@ -250,7 +250,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["v"], cf["th"], cf["tw"]),
         resident=cf["mb"], shared_bytes=0, steps=1, buffers=0, fma=float(fma * issue_slots(pr, device)),
         shared_loads=0.0, global_loads=loads / 8, staging=loads * 5.0 + words(pr) * pr.r * pr.s * cf["v"],
-        epilogue=outputs * 4.0, wavefronts=loads * cf["threads"] / 32 * max(2.0, _lines(pr, cf)),
+        epilogue=outputs * 4.0, wavefronts=loads * cf["threads"] / 32 * _lines(pr, cf),
         load_bytes=read_bytes(pr) * inputs * cf["threads"],
         store_sectors=sectors, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes, cluster=1, shares=1,
         combine=COMBINE_NAMES[cf["combine"]],
@@ -261,9 +261,9 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
 
 
 def _lines(pr: Problem, cf: Values) -> float:
-    """Cache lines of 128 bytes that a warp's load of one input each reads: neighbours lie ``apart``."""
+    """Cache lines of 128 bytes that a warp's load reads, two at least: neighbours lie ``apart``."""
     apart = cf["tw"] * pr.stride[1] if pr.layout_in == "nchw" else channels_read(pr, cf["v"])
-    return min(32.0, max(1.0, apart * DTYPE_BYTES[pr.dtype] * 32 / 128))
+    return min(32.0, max(2.0, apart * DTYPE_BYTES[pr.dtype] * 32 / 128))
 
 
 def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
