@@ -17,13 +17,15 @@ from tilewright.kernels.mma.spec import Mma
 from tilewright.kernels.small import Small
 from tilewright.kernels.strassen.spec import Strassen, Strassen2
 from tilewright.kernels.textbook.spec import Textbook
+from tilewright.kernels.toeplitz.spec import Toeplitz
 from tilewright.kernels.winograd.chained import Winograd4, Winograd8
 from tilewright.kernels.winograd.fused import Winograd
 from tilewright.kernels.winograd.rows import WinogradRows
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),
-    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Adapted(), Textbook(), AnyReference(),
+    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Toeplitz(),
+    Adapted(), Textbook(), AnyReference(),
 )  # fmt: skip
 
 

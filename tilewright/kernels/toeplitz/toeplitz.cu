@@ -1,0 +1,254 @@
+// toeplitz: depthwise convolution on tensor cores, in f16 and bf16 with sums of f32.
+//
+//   y[n,k,p,q] = epilogue(sum over r,s of x[n,k,p*u+r*d-pad,q*u+s*d-pad] * w[k][r][s])
+//
+// A row of the filter against a row of the image is a product with a Toeplitz matrix: eight neighbouring outputs
+// are a window of 16 KS inputs times T, where T[i][j] = w[r][i - j] (stride and dilation 1), or 0 outside the filter.
+//
+//     window of x, 3 taps           T                       8 outputs
+//     x0 x1 x2 x3 .. x15     *   w0  0   0  ..         =    y0 .. y7
+//                                w1  w0  0  ..
+//                                w2  w1  w0 ..      of its 16 x 8 numbers 8 S count: 44% of 7x7's, 65% of 31x31's
+//                                0   w2  w1 ..      with KS = 3; an instruction still does 900 useful products
+//
+// A product has 16 windows: 8 rows of the image (an octet) by two neighbouring eights of outputs, a pair. Eight rows
+// of 16 bytes are a register of each lane (ldmatrix); windows of neighbouring eights overlap, so a register serves up
+// to 2 KS of them, and a row of WBT eights takes NC = WBT + 2 KS - 1 loads in place of 2 KS WBT.
+//
+// A block takes CB channels of a tile of TH x 8 WBT outputs of an image: it stages the tile's inputs channel by channel
+// in shared memory, where a warp takes one channel after the other. The sums of nhwc go back through the same place,
+// so that channels that are neighbours in memory are stored together.
+//
+// Zeros of T meet inputs that an output has no part in: a NaN or an infinity spreads to its neighbours (Family.plain).
+// Example: n1c96h56w56k96r7s7p3g96, CB = 16, TH = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 45 KB each.
+
+#include "dialect.h"
+
+#define THREADS (32 * WARPS)
+#define KB CB
+#define HB TH
+#define WB (8 * WBT)
+#define OCTETS (TH / 8)
+#define PAIRS ((WBT + 1) / 2)
+#define LOADED ((NC + 3) / 4 * 4)                    // of a row: ldmatrix takes four at a time
+#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // of the image under the tile
+#define COLUMNS (8 * NC)
+#define SLOPE (7 * STR_W)                            // zeros before a row of the filter
+#define Y_PITCH (8 * (WBT | 1))                      // an odd number of 16 bytes, as PITCH: rows in other banks
+#define HELD_AT_ONCE 4                               // 16 bytes each
+
+#include "tile.h"
+
+typedef unsigned short half_t;  // f16 or bf16, by its bits
+
+// Where a channel of the tile lies; eights of channels are SKEW apart from where their planes end.
+INLINE int plane_at(int c) { return c * PLANE + c / 8 * SKEW; }
+
+// ---------------------------------------------------------------------------------------- staging
+
+// Eight numbers of x that are neighbours in memory.
+INLINE void load8(unsigned held[4], const GLOBAL in_t *from) {
+#if VECTORS
+    load_run(4, held, (const GLOBAL unsigned *)from);
+#else
+    UNROLL for (int i = 0; i < 4; i++) held[i] = from[2 * i] | (unsigned)from[2 * i + 1] << 16;
+#endif
+}
+
+#if X_NHWC
+#define X_ITEMS (CB / 8 * ROWS * COLUMNS)  // eight channels of a pixel
+
+INLINE void load_item(unsigned held[4], const GLOBAL in_t *x, Place at, int item) {
+    const int h = at.p0 * STR_H - PAD_T + item / (CB / 8) / COLUMNS;
+    const int w = at.q0 * STR_W - PAD_L + item / (CB / 8) % COLUMNS;
+    UNROLL for (int i = 0; i < 4; i++) held[i] = 0;
+    if (item < X_ITEMS && (unsigned)h < H && (unsigned)w < W)
+        load8(held, x + X_AT(at.n, at.k0 + item % (CB / 8) * 8, h, w));
+}
+INLINE void keep_item(SHARED half_t *tile, const unsigned held[4], int item) {
+    SHARED half_t *to = tile + plane_at(item % (CB / 8) * 8) + item / (CB / 8) / COLUMNS * PITCH +
+                        item / (CB / 8) % COLUMNS;
+    if (item < X_ITEMS) UNROLL for (int i = 0; i < 8; i++) to[i * PLANE] = (half_t)(held[i / 2] >> i % 2 * 16);
+}
+#else
+#define X_ITEMS (CB * ROWS * NC)  // eight columns of a row
+
+INLINE void load_item(unsigned held[4], const GLOBAL in_t *x, Place at, int item) {
+    const int h = at.p0 * STR_H - PAD_T + item / NC % ROWS, w = at.q0 * STR_W - PAD_L + item % NC * 8;
+    const GLOBAL in_t *from = x + X_AT(at.n, at.k0 + item / NC / ROWS, h, w);
+    const int inside = item < X_ITEMS && (unsigned)h < H;
+    half_t one[8];
+    UNROLL for (int i = 0; i < 8; i++) one[i] = inside && (unsigned)(w + i) < W ? from[i] : 0;
+    UNROLL for (int i = 0; i < 4; i++) held[i] = one[2 * i] | (unsigned)one[2 * i + 1] << 16;
+}
+INLINE void keep_item(SHARED half_t *tile, const unsigned held[4], int item) {
+    SHARED half_t *to = tile + plane_at(item / NC / ROWS) + item / NC % ROWS * PITCH + item % NC * 8;
+    if (item < X_ITEMS) store_run(4, (SHARED unsigned *)to, held);
+}
+#endif
+
+INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at) {
+    NO_UNROLL for (int first = THREAD(0); first < X_ITEMS; first += HELD_AT_ONCE * THREADS) {
+        unsigned held[HELD_AT_ONCE][4];
+        UNROLL for (int i = 0; i < HELD_AT_ONCE; i++) load_item(held[i], x, at, first + i * THREADS);
+        UNROLL for (int i = 0; i < HELD_AT_ONCE; i++) keep_item(tile, held[i], first + i * THREADS);
+    }
+}
+
+// Rows of the filter, [CB][R][TAPS]: SLOPE zeros, the taps DIL_W apart, zeros.
+INLINE void stage_w(SHARED half_t *taps, const GLOBAL in_t *w, Place at) {
+    for (int e = THREAD(0); e < CB * R * TAPS; e += THREADS) {
+        const int i = e % TAPS - SLOPE, inside = i >= 0 && i % DIL_W == 0 && i / DIL_W < S;
+        taps[e] = inside ? w[((offset_t)at.k0 * R + e / TAPS) * S + i / DIL_W] : 0;
+    }
+}
+
+// --------------------------------------------------------------------------------------- products
+
+#ifdef __CUDACC__
+
+#define WARP_BARRIER() __syncwarp()
+#if DTYPE == 3
+#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
+#else
+#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
+#endif
+
+// to[j]: numbers 8 j + lane % 4 * 2, and the next one, of row lane / 4 of an octet.
+INLINE void read_rows(unsigned to[LOADED], const SHARED half_t *octet, int lane) {
+    const unsigned from = (unsigned)__cvta_generic_to_shared(octet + lane % 8 * (STR_H * PITCH) + lane / 8 * 8);
+    UNROLL for (int j = 0; j < LOADED; j += 4)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[j]), "=r"(to[j + 1]), "=r"(to[j + 2]), "=r"(to[j + 3]) : "r"(from + 16 * j));
+}
+
+// acc += the products of a row of the filter with an octet's rows.
+INLINE void multiply(acc_t acc[PAIRS][4], const unsigned x[LOADED], const unsigned t[KS][2]) {
+    UNROLL for (int pair = 0; pair < PAIRS; pair++)
+        UNROLL for (int k = 0; k < KS; k++) {
+            const int one = 2 * pair * STR_W + 2 * k, other = one + STR_W, both = 2 * pair + 1 < WBT;
+            asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
+                : "+f"(acc[pair][0]), "+f"(acc[pair][1]), "+f"(acc[pair][2]), "+f"(acc[pair][3])
+                : "r"(x[one]), "r"(both ? x[other] : 0), "r"(x[one + 1]), "r"(both ? x[other + 1] : 0),
+                  "r"(t[k][0]), "r"(t[k][1]));
+        }
+}
+
+// T of a row of the filter: a lane's are rows lane % 4 * 2 + {0, 1, 8, 9} of column lane / 4.
+INLINE void read_taps(unsigned t[KS][2], const SHARED half_t *taps, int lane) {
+    const SHARED half_t *from = taps + SLOPE + lane % 4 * 2 - lane / 4 * STR_W;
+    UNROLL for (int i = 0; i < 2 * KS; i++) t[i / 2][i % 2] = from[8 * i] | (unsigned)from[8 * i + 1] << 16;
+}
+
+INLINE void sum_up(acc_t acc[OCTETS][PAIRS][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
+    UNROLL_BY(R_UNROLLED) for (int r = 0; r < R; r++) {
+        unsigned t[KS][2];
+        read_taps(t, taps + r * TAPS, lane);
+        UNROLL for (int o = 0; o < OCTETS; o++) {
+            unsigned x[LOADED];
+            read_rows(x, plane + (8 * o * STR_H + r * DIL_H) * PITCH, lane);
+            multiply(acc[o], x, t);
+        }
+    }
+}
+
+#else  // the same sums, each by itself
+
+#define WARP_BARRIER() BARRIER()
+INLINE void sum_up(acc_t acc[OCTETS][PAIRS][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
+    for (int o = 0; o < OCTETS; o++)
+        for (int i = 0; i < 4 * PAIRS; i++) {
+            const int row = (8 * o + lane / 4) * STR_H, column = (i / 2 * 8 + lane % 4 * 2 + i % 2) * STR_W;
+            if (i / 2 >= WBT) continue;
+            for (int r = 0; r < R; r++)
+                for (int s = 0; s < S; s++)
+                    acc[o][i / 4][i % 4] += widened(plane[(row + r * DIL_H) * PITCH + column + s * DIL_W]) *
+                                            widened(taps[r * TAPS + SLOPE + s * DIL_W]);
+        }
+}
+
+#endif
+
+// ---------------------------------------------------------------------------------------- outputs
+
+// The sum for channel k of all at pixel (p, q), finished; where there is none, anything.
+INLINE y_t finished(acc_t v, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q) {
+    if (p < P && q < Q) v = epilogue(v, bias, k, z, Z_AT(at.n, k, p, q));
+    return y_of(v);
+}
+
+#if Y_NHWC
+// A lane's sums into the place of the channel's inputs.
+INLINE void keep_sums(SHARED y_t *plane, acc_t acc[OCTETS][PAIRS][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
+                      Place at, int k, int lane) {
+    UNROLL for (int o = 0; o < OCTETS; o++)
+        UNROLL for (int i = 0; i < 2 * WBT; i++) {
+            const int p = 8 * o + lane / 4, q = i / 2 * 8 + lane % 4 * 2 + i % 2;
+            plane[p * Y_PITCH + q] = finished(acc[o][i / 4][i % 4], bias, z, at, k, at.p0 + p, at.q0 + q);
+        }
+}
+
+// Store the tile, eight channels of a pixel at a time.
+INLINE void store_tile(GLOBAL y_t *y, const SHARED half_t *tile, Place at) {
+    NO_UNROLL for (int item = THREAD(0); item < CB / 8 * HB * WB; item += THREADS) {
+        const int c = item % (CB / 8) * 8, p = item / (CB / 8) / WB, q = item / (CB / 8) % WB;
+        if (at.p0 + p >= P || at.q0 + q >= Q) continue;
+        GLOBAL y_t *to = y + Z_AT(at.n, at.k0 + c, at.p0 + p, at.q0 + q);
+        y_t eight[8];
+        UNROLL for (int i = 0; i < 8; i++)
+            eight[i] = ((const SHARED y_t *)(tile + plane_at(c + i)))[p * Y_PITCH + q];
+#if VECTORS
+        store_run(8, to, eight);
+#else
+        UNROLL for (int i = 0; i < 8; i++) to[i] = eight[i];
+#endif
+    }
+}
+#else
+INLINE void store_sums(GLOBAL y_t *y, acc_t acc[OCTETS][PAIRS][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
+                       Place at, int k, int lane) {
+    UNROLL for (int o = 0; o < OCTETS; o++)
+        UNROLL for (int i = 0; i < WBT; i++) {
+            const int p = at.p0 + 8 * o + lane / 4, q = at.q0 + i * 8 + lane % 4 * 2;
+            y_t two[2];
+            if (p >= P || q >= Q) continue;
+            UNROLL for (int j = 0; j < 2; j++)
+                two[j] = finished(acc[o][i / 2][i % 2 * 2 + j], bias, z, at, k, p, q + j);
+            GLOBAL y_t *to = y + Z_AT(at.n, k, p, q);
+#if VECTORS && Q % 2 == 0
+            store_run(2, to, two);
+#else
+            to[0] = two[0];
+            if (q + 1 < Q) to[1] = two[1];
+#endif
+        }
+}
+#endif
+
+BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
+(const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y) {
+    SHARED_ARRAY(shared);
+    SHARED half_t *tile = (SHARED half_t *)shared, *taps = tile + TILE;
+    const Place at = find_place(GROUP(0));
+    const int lane = THREAD(0) % 32;
+    stage_w(taps, w, at);
+    stage_x(tile, x, at);
+    BARRIER();
+    NO_UNROLL for (int c = THREAD(0) / 32; c < CB; c += WARPS) {
+        acc_t acc[OCTETS][PAIRS][4];
+        UNROLL for (int o = 0; o < OCTETS; o++)
+            UNROLL for (int i = 0; i < PAIRS; i++) UNROLL for (int e = 0; e < 4; e++) acc[o][i][e] = 0;
+        sum_up(acc, tile + plane_at(c), taps + c * R * TAPS, lane);
+#if Y_NHWC
+        WARP_BARRIER();  // the channel's inputs are not needed any more
+        keep_sums((SHARED y_t *)(tile + plane_at(c)), acc, bias, z, at, at.k0 + c, lane);
+#else
+        store_sums(y, acc, bias, z, at, at.k0 + c, lane);
+#endif
+    }
+#if Y_NHWC
+    BARRIER();
+    store_tile(y, tile, at);
+#endif
+}
