@@ -17,6 +17,7 @@ from tilewright.problem import DTYPES, Problem
 
 MOST_WINDOW = 96  # inputs under eight outputs: more registers of a row than a thread has to spare
 UNROLLED = 96  # products of the loop over a filter's rows that are unrolled: more overflow the instruction cache
+MOST_HELD = 8  # loads of 16 bytes under way of a thread
 PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction
 EIGHT = 8
 
@@ -72,7 +73,10 @@ class Toeplitz(Family):
         )  # fmt: skip
         return Blueprint(
             source="toeplitz.cu", defines=tuple(_defines(problem, sz, cf, aligned).items()),
-            launches=(main, *second_pass(problem, combine, chained=False)), packed_bytes=0,
+            launches=(main, *second_pass(problem, combine, chained=False)),
+            packed_bytes=2 * problem.k * problem.r * sz.taps,
+            pack=(("PACK_TAPS", sz.taps), ("PACK_FIRST", slope(problem)), ("PACK_STEP", problem.dilation[1])),
+            packer="toeplitz_pack.cu",
             workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
         )  # fmt: skip
 
@@ -95,6 +99,11 @@ def steps(pr: Problem) -> int:
     return ceil_div(window(pr), 16)
 
 
+def slope(pr: Problem) -> int:
+    """Zeros before a row of the filter: the last of eight outputs takes none of the first inputs."""
+    return (EIGHT - 1) * pr.stride[1]
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names.
@@ -115,6 +124,7 @@ class Sizes:
     tile: int
     taps: int
     shared_bytes: int
+    items: int
 
     @property
     def loaded(self) -> int:
@@ -132,12 +142,19 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     plane = max(rows * pitch, sums)
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
     tile = cb * plane + ceil_div(cb, EIGHT) * skew + 3 * EIGHT  # the last row is loaded four pieces at a time
-    taps = 16 * steps(pr) + (EIGHT - 1) * pr.stride[1]
+    taps = ceil_div(16 * steps(pr) + slope(pr), EIGHT) * EIGHT
+    items = cb * rows * eights  # of eight numbers
     k_tiles, p_tiles, q_tiles = pr.k // cb, ceil_div(pr.p, th), ceil_div(pr.q, EIGHT * wb)
     return Sizes(
         k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles, rows, eights, pitch, plane, skew, tile,
-        taps, ceil_div(2 * (tile + cb * pr.r * taps), 16) * 16,
+        taps, 2 * (tile + cb * pr.r * taps), items,
     )  # fmt: skip
+
+
+def _held(sz: Sizes, cf: Values) -> int:
+    """Items that a thread has under way at once: as many in each turn."""
+    each = ceil_div(sz.items, 32 * cf["warps"])
+    return ceil_div(each, ceil_div(each, MOST_HELD))
 
 
 def _octets(cf: Values) -> int:
@@ -154,8 +171,9 @@ def _products(pr: Problem, cf: Values) -> int:
 
 
 def _registers(pr: Problem, cf: Values) -> int:
-    sums = 4 * _octets(cf) * _pairs(cf)
-    return sums + sizes(pr, cf).loaded + 2 * steps(pr) + 42
+    sz = sizes(pr, cf)
+    summing = 4 * _octets(cf) * _pairs(cf) + sz.loaded + 2 * steps(pr) + 50
+    return max(summing, 5 * _held(sz, cf) + 48)
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
@@ -183,6 +201,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile, TAPS=sz.taps,
         R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
+        HELD=_held(sz, cf),
         N=pr.n, C=pr.c, H=pr.h, W=pr.w, K=pr.k, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
@@ -200,24 +219,23 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     products = rows * _products(pr, cf)
     loads = rows * _octets(cf) * sz.loaded / 4
     nhwc, out_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
-    items = cf["cb"] * sz.rows * sz.eights / threads  # of eight numbers, for a thread
-    taps = cf["cb"] * pr.r * sz.taps / threads
+    items, copies = sz.items / threads, cf["cb"] * pr.r * sz.taps / EIGHT / threads
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]
     out_bytes = 4 if cf["combine"] == TWO_PASS else 2
     stored = outputs * out_bytes / 32
     resident_ = resident(device, _registers(pr, cf), threads, sz.shared_bytes, cf["mb"])
-    inputs = cf["cb"] * sz.rows * sz.eights * EIGHT
+    inputs = sz.items * EIGHT
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=_registers(pr, cf), resident=resident_,
         shared_bytes=sz.shared_bytes, steps=1, buffers=0,
         fma=products, shared_loads=loads + rows * 6.0 * steps(pr), global_loads=0.0,
-        staging=items * (30.0 if nhwc else 50.0) + taps * 12.0,
+        staging=items * (30.0 if nhwc else 45.0) + copies * 5.0,
         epilogue=outputs / threads * (8.0 if out_nhwc else 5.0),
         wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else inputs / 64)
                           + (outputs / 16 if out_nhwc else 0.0)),
-        load_bytes=2.0 * inputs + 2.0 * cf["cb"] * pr.r * pr.s,
+        load_bytes=2.0 * inputs + 2.0 * cf["cb"] * pr.r * sz.taps,
         store_sectors=stored if out_nhwc else 2.0 * stored,
-        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes), cluster=1, shares=1,
+        dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * sz.taps + pr.y_bytes), cluster=1, shares=1,
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * sz.blocks),

@@ -35,7 +35,6 @@
 #define COLUMNS (8 * NC)
 #define SLOPE (7 * STR_W)                            // zeros before a row of the filter
 #define Y_PITCH (8 * (WBT | 1))                      // an odd number of 16 bytes, as PITCH: rows in other banks
-#define HELD_AT_ONCE 4                               // 16 bytes each
 
 #include "tile.h"
 
@@ -77,9 +76,17 @@ INLINE void load_item(unsigned held[4], const GLOBAL in_t *x, Place at, int item
     const int h = at.p0 * STR_H - PAD_T + item / NC % ROWS, w = at.q0 * STR_W - PAD_L + item % NC * 8;
     const GLOBAL in_t *from = x + X_AT(at.n, at.k0 + item / NC / ROWS, h, w);
     const int inside = item < X_ITEMS && (unsigned)h < H;
+#if VECTORS && W % 2 == 0  // two at a time, none cut by the edge of the image, from an even column on
+#define ODD (PAD_L % 2)
+    unsigned twos[5];
+    UNROLL for (int i = 0; i < 4 + ODD; i++)
+        twos[i] = inside && (unsigned)(w - ODD + 2 * i) < W ? *(const GLOBAL unsigned *)(from - ODD + 2 * i) : 0;
+    UNROLL for (int i = 0; i < 4; i++) held[i] = ODD ? twos[i] >> 16 | twos[i + ODD] << 16 : twos[i];
+#else
     half_t one[8];
     UNROLL for (int i = 0; i < 8; i++) one[i] = inside && (unsigned)(w + i) < W ? from[i] : 0;
     UNROLL for (int i = 0; i < 4; i++) held[i] = one[2 * i] | (unsigned)one[2 * i + 1] << 16;
+#endif
 }
 INLINE void keep_item(SHARED half_t *tile, const unsigned held[4], int item) {
     SHARED half_t *to = tile + plane_at(item / NC / ROWS) + item / NC % ROWS * PITCH + item % NC * 8;
@@ -88,19 +95,19 @@ INLINE void keep_item(SHARED half_t *tile, const unsigned held[4], int item) {
 #endif
 
 INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at) {
-    NO_UNROLL for (int first = THREAD(0); first < X_ITEMS; first += HELD_AT_ONCE * THREADS) {
-        unsigned held[HELD_AT_ONCE][4];
-        UNROLL for (int i = 0; i < HELD_AT_ONCE; i++) load_item(held[i], x, at, first + i * THREADS);
-        UNROLL for (int i = 0; i < HELD_AT_ONCE; i++) keep_item(tile, held[i], first + i * THREADS);
+    NO_UNROLL for (int first = THREAD(0); first < X_ITEMS; first += HELD * THREADS) {
+        unsigned held[HELD][4];
+        UNROLL for (int i = 0; i < HELD; i++) load_item(held[i], x, at, first + i * THREADS);
+        UNROLL for (int i = 0; i < HELD; i++) keep_item(tile, held[i], first + i * THREADS);
     }
 }
 
-// Rows of the filter, [CB][R][TAPS]: SLOPE zeros, the taps DIL_W apart, zeros.
-INLINE void stage_w(SHARED half_t *taps, const GLOBAL in_t *w, Place at) {
-    for (int e = THREAD(0); e < CB * R * TAPS; e += THREADS) {
-        const int i = e % TAPS - SLOPE, inside = i >= 0 && i % DIL_W == 0 && i / DIL_W < S;
-        taps[e] = inside ? w[((offset_t)at.k0 * R + e / TAPS) * S + i / DIL_W] : 0;
-    }
+// Rows of the filter, [CB][R][TAPS], as toeplitz_pack.cu lays them out; on their way when it returns.
+INLINE void stage_w(SHARED half_t *taps, const GLOBAL acc_t *w, Place at) {
+    w += (offset_t)at.k0 * (R * TAPS / 2);
+    for (int i = THREAD(0); i < CB * R * TAPS / 8; i += THREADS)
+        async_copy4((SHARED acc_t *)taps + 4 * i, w + 4 * i, 1);
+    ASYNC_COMMIT();
 }
 
 // --------------------------------------------------------------------------------------- products
@@ -182,9 +189,12 @@ INLINE y_t finished(acc_t v, const GLOBAL out_t *bias, const GLOBAL out_t *z, Pl
 INLINE void keep_sums(SHARED y_t *plane, acc_t acc[OCTETS][PAIRS][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
                       Place at, int k, int lane) {
     UNROLL for (int o = 0; o < OCTETS; o++)
-        UNROLL for (int i = 0; i < 2 * WBT; i++) {
-            const int p = 8 * o + lane / 4, q = i / 2 * 8 + lane % 4 * 2 + i % 2;
-            plane[p * Y_PITCH + q] = finished(acc[o][i / 4][i % 4], bias, z, at, k, at.p0 + p, at.q0 + q);
+        UNROLL for (int i = 0; i < WBT; i++) {
+            const int p = 8 * o + lane / 4, q = i * 8 + lane % 4 * 2;
+            y_t two[2];
+            UNROLL for (int j = 0; j < 2; j++)
+                two[j] = finished(acc[o][i / 2][i % 2 * 2 + j], bias, z, at, k, at.p0 + p, at.q0 + q + j);
+            store_run(2, plane + p * Y_PITCH + q, two);
         }
 }
 
@@ -226,7 +236,7 @@ INLINE void store_sums(GLOBAL y_t *y, acc_t acc[OCTETS][PAIRS][4], const GLOBAL 
 #endif
 
 BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
-(const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y) {
     SHARED_ARRAY(shared);
     SHARED half_t *tile = (SHARED half_t *)shared, *taps = tile + TILE;
@@ -234,6 +244,7 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
     const int lane = THREAD(0) % 32;
     stage_w(taps, w, at);
     stage_x(tile, x, at);
+    ASYNC_WAIT(0);
     BARRIER();
     NO_UNROLL for (int c = THREAD(0) / 32; c < CB; c += WARPS) {
         acc_t acc[OCTETS][PAIRS][4];

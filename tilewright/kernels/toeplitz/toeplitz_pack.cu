@@ -1,0 +1,24 @@
+// The filter of a depthwise layer as the toeplitz family stages it: [K][R][PACK_TAPS] numbers of 16 bits.
+//
+//   PACK_FIRST  zeros before a row's taps      PACK_STEP  from one tap to the next, zeros between (dilation)
+//   PACK_TAPS   numbers of a row, zeros to its end
+//
+// Example: 7x7, PACK_FIRST = 7, PACK_TAPS = 24: each row is 7 zeros, 7 taps, 10 zeros.
+
+#include "loop.h"
+#include "types.h"
+
+#define PACKED ((offset_t)GROUP_COUNT * SIZE_R * (PACK_TAPS / 2))  // words of two
+
+KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
+    FOR_EACH(item, PACKED) {
+        const offset_t row = item / (PACK_TAPS / 2);
+        unsigned word = 0;
+        for (int j = 0; j < 2; j++) {
+            const int i = (int)(item % (PACK_TAPS / 2)) * 2 + j - PACK_FIRST;
+            if (i >= 0 && i % PACK_STEP == 0 && i / PACK_STEP < SIZE_S)
+                word |= (unsigned)w[row * SIZE_S + i / PACK_STEP] << 16 * j;
+        }
+        packed[item] = word;
+    }
+}
