@@ -14,15 +14,15 @@ from tilewright.problem import Problem
 __all__ = ["runtime"]  # a fixture
 
 KIND = family("toeplitz")
-BASE = dict(cb=8, th=8, wb=1, warps=2, mb=1, combine=0)
+BASE = dict(cb=8, th=16, wb=1, warps=2, mb=1, combine=0)
 LAYERS = (
     ("n1c8h9w7k8r3s3p1g8-f16-nhwc", {}),
     ("n2c16h14w14k16r7s7p3g16-f16-nhwc+bias+relu", dict(cb=16, th=16, wb=2, warps=4)),
-    ("n1c32h20w56k32r7s7p3g32-bf16-nhwc+silu", dict(cb=32, th=24, wb=7, warps=8)),
+    ("n1c32h20w56k32r7s7p3g32-bf16-nhwc+silu", dict(cb=32, th=16, wb=7, warps=8)),
     ("n1c24h11w19k24r5s5p2g24-f16-nhwc+bias+add0.5", dict(wb=3, warps=1)),
     ("n1c8h15w17k8r3s3p1u2g8-f16-nhwc", dict(wb=2)),  # stride 2: every other piece of a row
     ("n1c8h15w41k8r5s5p2u2x3g8-bf16", dict(wb=2)),
-    ("n1c6h13w21k6r3s5p2.1.0.3d2x3g6-f16+bias", dict(cb=2, th=8, wb=2)),  # dilated, uneven pads
+    ("n1c6h13w21k6r3s5p2.1.0.3d2x3g6-f16+bias", dict(cb=2, th=16, wb=2)),  # dilated, uneven pads
     ("n2c5h9w37k5r9s11p4x5g5-f16+leaky0.1", dict(cb=1, wb=4, warps=1)),
     ("n1c4h33w40k4r31s31p15g4-f16", dict(cb=4, th=16, wb=3, warps=4)),
     ("n1c8h40w26k8r35s35p17g8-bf16-nhwc", dict(th=32, wb=3)),

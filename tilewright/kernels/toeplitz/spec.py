@@ -19,7 +19,7 @@ MOST_WINDOW = 96  # inputs under eight outputs: more registers of a row than a t
 UNROLLED = 96  # products of the loop over a filter's rows that are unrolled: more overflow the instruction cache
 MOST_HELD = 8  # loads of 16 bytes under way of a thread
 PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction
-EIGHT = 8
+EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
 
 
 class Toeplitz(Family):
@@ -50,7 +50,7 @@ class Toeplitz(Family):
         return (
             Param("cb", tuple(c for c in (1, 2, 4, 8, 16, 32) if c % together == problem.c % c == 0),
                   "channels of a block"),
-            Param("th", up_to(problem.p + 7, (8, 16, 24, 32)), "output rows of a block"),
+            Param("th", up_to(problem.p + BAND - 1, (16, 32, 48)), "output rows of a block"),
             Param("wb", up_to(ceil_div(problem.q, EIGHT), (1, 2, 3, 4, 6, 7, 8, 10, 14)),
                   "eights of output columns of a block"),
             Param("warps", (1, 2, 4, 8, 16), "warps of a block, which share its channels"),
@@ -127,9 +127,9 @@ class Sizes:
     items: int
 
     @property
-    def loaded(self) -> int:
-        """Registers of a row: they are loaded four at a time."""
-        return ceil_div(self.eights, 4) * 4
+    def fragments(self) -> int:
+        """Loads of a band: 16 rows by two eights each."""
+        return ceil_div(self.eights, 2)
 
 
 def sizes(pr: Problem, cf: Values) -> Sizes:
@@ -141,7 +141,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     sums = th * EIGHT * (wb | 1) * (2 if cf["combine"] == TWO_PASS else 1) if pr.layout_out == "nhwc" else 0
     plane = max(rows * pitch, sums)
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
-    tile = cb * plane + ceil_div(cb, EIGHT) * skew + 3 * EIGHT  # the last row is loaded four pieces at a time
+    tile = cb * plane + ceil_div(cb, EIGHT) * skew + EIGHT  # the last row is loaded two eights at a time
     taps = ceil_div(16 * steps(pr) + slope(pr), EIGHT) * EIGHT
     items = cb * rows * eights  # of eight numbers
     k_tiles, p_tiles, q_tiles = pr.k // cb, ceil_div(pr.p, th), ceil_div(pr.q, EIGHT * wb)
@@ -157,22 +157,14 @@ def _held(sz: Sizes, cf: Values) -> int:
     return ceil_div(each, ceil_div(each, MOST_HELD))
 
 
-def _octets(cf: Values) -> int:
-    return cf["th"] // EIGHT
-
-
-def _pairs(cf: Values) -> int:
-    return ceil_div(cf["wb"], 2)
-
-
 def _products(pr: Problem, cf: Values) -> int:
     """Products of a warp for a row of the filter of one channel."""
-    return _octets(cf) * _pairs(cf) * steps(pr)
+    return cf["th"] // BAND * cf["wb"] * steps(pr)
 
 
 def _registers(pr: Problem, cf: Values) -> int:
     sz = sizes(pr, cf)
-    summing = 4 * _octets(cf) * _pairs(cf) + sz.loaded + 2 * steps(pr) + 50
+    summing = 4 * (cf["th"] // BAND * cf["wb"] + sz.fragments + steps(pr)) + 50
     return max(summing, 5 * _held(sz, cf) + 48)
 
 
@@ -181,7 +173,7 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 RULES = (
-    Rule("rows", lambda problem, th: th - EIGHT < problem.p, "rows without outputs"),
+    Rule("rows", lambda problem, th: th - BAND < problem.p, "rows without outputs"),
     Rule("columns", lambda problem, wb: EIGHT * (wb - 1) < problem.q, "columns without outputs"),
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
     Rule("resident", lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit,
@@ -217,7 +209,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     threads, channels = 32 * warps, cf["cb"] / warps
     rows = channels * pr.r  # of the filter, for a warp
     products = rows * _products(pr, cf)
-    loads = rows * _octets(cf) * sz.loaded / 4
+    loads = rows * (cf["th"] // BAND) * sz.fragments
     nhwc, out_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
     items, copies = sz.items / threads, cf["cb"] * pr.r * sz.taps / EIGHT / threads
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]

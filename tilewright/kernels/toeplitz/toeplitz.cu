@@ -11,9 +11,10 @@
 //                                w2  w1  w0 ..      of its 16 x 8 numbers 8 S count: 44% of 7x7's, 65% of 31x31's
 //                                0   w2  w1 ..      with KS = 3; an instruction still does 900 useful products
 //
-// A product has 16 windows: 8 rows of the image (an octet) by two neighbouring eights of outputs, a pair. Eight rows
-// of 16 bytes are a register of each lane (ldmatrix); windows of neighbouring eights overlap, so a register serves up
-// to 2 KS of them, and a row of WBT eights takes NC = WBT + 2 KS - 1 loads in place of 2 KS WBT.
+// A product has 16 windows: those of 16 rows, a band, for the same eight outputs. A band by two neighbouring eights
+// of inputs is one fragment of a warp (ldmatrix). Windows begin at every eight of inputs, fragments at every other:
+// where a window begins in the middle of a fragment, its first eight and its last take the place of two neighbours,
+// and T's rows follow the order of the fragments. So each input is loaded once for up to 2 KS windows.
 //
 // A block takes CB channels of a tile of TH x 8 WBT outputs of an image: it stages the tile's inputs channel by channel
 // in shared memory, where a warp takes one channel after the other. The sums of nhwc go back through the same place,
@@ -28,9 +29,8 @@
 #define KB CB
 #define HB TH
 #define WB (8 * WBT)
-#define OCTETS (TH / 8)
-#define PAIRS ((WBT + 1) / 2)
-#define LOADED ((NC + 3) / 4 * 4)                    // of a row: ldmatrix takes four at a time
+#define BANDS (TH / 16)
+#define FRAGMENTS ((NC + 1) / 2)                       // of a band
 #define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // of the image under the tile
 #define COLUMNS (8 * NC)
 #define SLOPE (7 * STR_W)                            // zeros before a row of the filter
@@ -121,40 +121,52 @@ INLINE void stage_w(SHARED half_t *taps, const GLOBAL acc_t *w, Place at) {
 #define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
 #endif
 
-// to[j]: numbers 8 j + lane % 4 * 2, and the next one, of row lane / 4 of an octet.
-INLINE void read_rows(unsigned to[LOADED], const SHARED half_t *octet, int lane) {
-    const unsigned from = (unsigned)__cvta_generic_to_shared(octet + lane % 8 * (STR_H * PITCH) + lane / 8 * 8);
-    UNROLL for (int j = 0; j < LOADED; j += 4)
+typedef struct {
+    unsigned r[4];  // lanes hold two numbers of rows lane / 4 and lane / 4 + 8, first of one eight, then of the next
+} Fragment;
+
+INLINE void read_band(Fragment to[FRAGMENTS], const SHARED half_t *band, int lane) {
+    const unsigned from = (unsigned)__cvta_generic_to_shared(band + lane % 16 * (STR_H * PITCH) + lane / 16 * 8);
+    UNROLL for (int i = 0; i < FRAGMENTS; i++)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[j]), "=r"(to[j + 1]), "=r"(to[j + 2]), "=r"(to[j + 3]) : "r"(from + 16 * j));
+                     : "=r"(to[i].r[0]), "=r"(to[i].r[1]), "=r"(to[i].r[2]), "=r"(to[i].r[3]) : "r"(from + 32 * i));
 }
 
-// acc += the products of a row of the filter with an octet's rows.
-INLINE void multiply(acc_t acc[PAIRS][4], const unsigned x[LOADED], const unsigned t[KS][2]) {
-    UNROLL for (int pair = 0; pair < PAIRS; pair++)
-        UNROLL for (int k = 0; k < KS; k++) {
-            const int one = 2 * pair * STR_W + 2 * k, other = one + STR_W, both = 2 * pair + 1 < WBT;
-            asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
-                : "+f"(acc[pair][0]), "+f"(acc[pair][1]), "+f"(acc[pair][2]), "+f"(acc[pair][3])
-                : "r"(x[one]), "r"(both ? x[other] : 0), "r"(x[one + 1]), "r"(both ? x[other + 1] : 0),
-                  "r"(t[k][0]), "r"(t[k][1]));
+INLINE void multiply(acc_t acc[4], Fragment x, unsigned first, unsigned second) {
+    asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
+        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+        : "r"(x.r[0]), "r"(x.r[1]), "r"(x.r[2]), "r"(x.r[3]), "r"(first), "r"(second));
+}
+
+// acc += the products of a row of the filter with a band's rows; t: its T, a register for eight rows.
+INLINE void add_row(acc_t acc[WBT][4], const Fragment x[FRAGMENTS], const unsigned t[2 * KS]) {
+    UNROLL for (int i = 0; i < WBT; i++) {
+        const int at = i * STR_W / 2;
+        if (i * STR_W % 2 == 0) {
+            UNROLL for (int k = 0; k < KS; k++) multiply(acc[i], x[at + k], t[2 * k], t[2 * k + 1]);
+        } else {
+            UNROLL for (int k = 1; k < KS; k++) multiply(acc[i], x[at + k], t[2 * k - 1], t[2 * k]);
+            Fragment ends = x[at];  // the window's first eight stay where they are, its last replace what is before
+            ends.r[0] = x[at + KS].r[0], ends.r[1] = x[at + KS].r[1];
+            multiply(acc[i], ends, t[2 * KS - 1], t[0]);
         }
+    }
 }
 
-// T of a row of the filter: a lane's are rows lane % 4 * 2 + {0, 1, 8, 9} of column lane / 4.
-INLINE void read_taps(unsigned t[KS][2], const SHARED half_t *taps, int lane) {
+// T of a row of the filter: of each eight of its rows a lane's are lane % 4 * 2 + {0, 1}, of column lane / 4.
+INLINE void read_taps(unsigned t[2 * KS], const SHARED half_t *taps, int lane) {
     const SHARED half_t *from = taps + SLOPE + lane % 4 * 2 - lane / 4 * STR_W;
-    UNROLL for (int i = 0; i < 2 * KS; i++) t[i / 2][i % 2] = from[8 * i] | (unsigned)from[8 * i + 1] << 16;
+    UNROLL for (int i = 0; i < 2 * KS; i++) t[i] = from[8 * i] | (unsigned)from[8 * i + 1] << 16;
 }
 
-INLINE void sum_up(acc_t acc[OCTETS][PAIRS][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
+INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
     UNROLL_BY(R_UNROLLED) for (int r = 0; r < R; r++) {
-        unsigned t[KS][2];
+        unsigned t[2 * KS];
         read_taps(t, taps + r * TAPS, lane);
-        UNROLL for (int o = 0; o < OCTETS; o++) {
-            unsigned x[LOADED];
-            read_rows(x, plane + (8 * o * STR_H + r * DIL_H) * PITCH, lane);
-            multiply(acc[o], x, t);
+        UNROLL for (int b = 0; b < BANDS; b++) {
+            Fragment x[FRAGMENTS];
+            read_band(x, plane + (16 * b * STR_H + r * DIL_H) * PITCH, lane);
+            add_row(acc[b], x, t);
         }
     }
 }
@@ -162,16 +174,16 @@ INLINE void sum_up(acc_t acc[OCTETS][PAIRS][4], const SHARED half_t *plane, cons
 #else  // the same sums, each by itself
 
 #define WARP_BARRIER() BARRIER()
-INLINE void sum_up(acc_t acc[OCTETS][PAIRS][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
-    for (int o = 0; o < OCTETS; o++)
-        for (int i = 0; i < 4 * PAIRS; i++) {
-            const int row = (8 * o + lane / 4) * STR_H, column = (i / 2 * 8 + lane % 4 * 2 + i % 2) * STR_W;
-            if (i / 2 >= WBT) continue;
-            for (int r = 0; r < R; r++)
-                for (int s = 0; s < S; s++)
-                    acc[o][i / 4][i % 4] += widened(plane[(row + r * DIL_H) * PITCH + column + s * DIL_W]) *
-                                            widened(taps[r * TAPS + SLOPE + s * DIL_W]);
-        }
+INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
+    for (int b = 0; b < BANDS; b++)
+        for (int i = 0; i < WBT; i++)
+            for (int e = 0; e < 4; e++) {
+                const int row = (16 * b + e / 2 * 8 + lane / 4) * STR_H, column = (8 * i + lane % 4 * 2 + e % 2) * STR_W;
+                for (int r = 0; r < R; r++)
+                    for (int s = 0; s < S; s++)
+                        acc[b][i][e] += widened(plane[(row + r * DIL_H) * PITCH + column + s * DIL_W]) *
+                                        widened(taps[r * TAPS + SLOPE + s * DIL_W]);
+            }
 }
 
 #endif
@@ -186,14 +198,14 @@ INLINE y_t finished(acc_t v, const GLOBAL out_t *bias, const GLOBAL out_t *z, Pl
 
 #if Y_NHWC
 // A lane's sums into the place of the channel's inputs.
-INLINE void keep_sums(SHARED y_t *plane, acc_t acc[OCTETS][PAIRS][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
+INLINE void keep_sums(SHARED y_t *plane, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
                       Place at, int k, int lane) {
-    UNROLL for (int o = 0; o < OCTETS; o++)
+    UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
-            const int p = 8 * o + lane / 4, q = i * 8 + lane % 4 * 2;
+            const int p = 8 * octet + lane / 4, q = 8 * i + lane % 4 * 2;
             y_t two[2];
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[o][i / 2][i % 2 * 2 + j], bias, z, at, k, at.p0 + p, at.q0 + q + j);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], bias, z, at, k, at.p0 + p, at.q0 + q + j);
             store_run(2, plane + p * Y_PITCH + q, two);
         }
 }
@@ -215,15 +227,15 @@ INLINE void store_tile(GLOBAL y_t *y, const SHARED half_t *tile, Place at) {
     }
 }
 #else
-INLINE void store_sums(GLOBAL y_t *y, acc_t acc[OCTETS][PAIRS][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
+INLINE void store_sums(GLOBAL y_t *y, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
                        Place at, int k, int lane) {
-    UNROLL for (int o = 0; o < OCTETS; o++)
+    UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
-            const int p = at.p0 + 8 * o + lane / 4, q = at.q0 + i * 8 + lane % 4 * 2;
+            const int p = at.p0 + 8 * octet + lane / 4, q = at.q0 + 8 * i + lane % 4 * 2;
             y_t two[2];
             if (p >= P || q >= Q) continue;
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[o][i / 2][i % 2 * 2 + j], bias, z, at, k, p, q + j);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], bias, z, at, k, p, q + j);
             GLOBAL y_t *to = y + Z_AT(at.n, k, p, q);
 #if VECTORS && Q % 2 == 0
             store_run(2, to, two);
@@ -247,9 +259,9 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
     ASYNC_WAIT(0);
     BARRIER();
     NO_UNROLL for (int c = THREAD(0) / 32; c < CB; c += WARPS) {
-        acc_t acc[OCTETS][PAIRS][4];
-        UNROLL for (int o = 0; o < OCTETS; o++)
-            UNROLL for (int i = 0; i < PAIRS; i++) UNROLL for (int e = 0; e < 4; e++) acc[o][i][e] = 0;
+        acc_t acc[BANDS][WBT][4];
+        UNROLL for (int b = 0; b < BANDS; b++)
+            UNROLL for (int i = 0; i < WBT; i++) UNROLL for (int e = 0; e < 4; e++) acc[b][i][e] = 0;
         sum_up(acc, tile + plane_at(c), taps + c * R * TAPS, lane);
 #if Y_NHWC
         WARP_BARRIER();  // the channel's inputs are not needed any more
