@@ -151,10 +151,18 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     )  # fmt: skip
 
 
-def _held(sz: Sizes, cf: Values) -> int:
-    """Items that a thread has under way at once: as many in each turn."""
-    each = ceil_div(sz.items, 32 * cf["warps"])
-    return ceil_div(each, ceil_div(each, MOST_HELD))
+def _turns(pr: Problem, sz: Sizes, cf: Values) -> tuple[int, int]:
+    """Loads of a lane for a row, and turns of its warp, each of one row; of nchw of as many as it has lanes for."""
+    if pr.layout_in == "nhwc":
+        step = 32 * EIGHT // cf["cb"]
+        return ceil_div(EIGHT * sz.eights, step), ceil_div(sz.rows, cf["warps"])
+    return 1, ceil_div(sz.rows, 32 // sz.eights)
+
+
+def _held(pr: Problem, sz: Sizes, cf: Values) -> int:
+    """Rows of a lane that are under way at once: as many in each turn of the loop over them."""
+    each, turns = _turns(pr, sz, cf)
+    return ceil_div(turns, ceil_div(turns, max(1, MOST_HELD // each)))
 
 
 def _products(pr: Problem, cf: Values) -> int:
@@ -164,8 +172,8 @@ def _products(pr: Problem, cf: Values) -> int:
 
 def _registers(pr: Problem, cf: Values) -> int:
     sz = sizes(pr, cf)
-    summing = 4 * (cf["th"] // BAND * cf["wb"] + sz.fragments + steps(pr)) + 50
-    return max(summing, 5 * _held(sz, cf) + 48)
+    summing = 4 * (cf["th"] // BAND) * cf["wb"] + 2 * sz.fragments + 2 * steps(pr) + 46
+    return max(summing, 4 * _held(pr, sz, cf) * _turns(pr, sz, cf)[0] + 44)
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
@@ -175,6 +183,8 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 RULES = (
     Rule("rows", lambda problem, th: th - BAND < problem.p, "rows without outputs"),
     Rule("columns", lambda problem, wb: EIGHT * (wb - 1) < problem.q, "columns without outputs"),
+    Rule("row", lambda problem, wb: (wb - 1) * problem.stride[1] + 2 * steps(problem) <= 32,
+         "a row of the tile is more than a warp loads at once"),
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
     Rule("resident", lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit,
          "more threads than a unit holds at once"),
@@ -193,7 +203,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile, TAPS=sz.taps,
         R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
-        HELD=_held(sz, cf),
+        HELD=_held(pr, sz, cf),
         N=pr.n, C=pr.c, H=pr.h, W=pr.w, K=pr.k, R=pr.r, S=pr.s, GROUPS_=1,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
         PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
@@ -221,8 +231,8 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         blocks=sz.blocks, threads=threads, registers=_registers(pr, cf), resident=resident_,
         shared_bytes=sz.shared_bytes, steps=1, buffers=0,
         fma=products, shared_loads=loads + rows * 6.0 * steps(pr), global_loads=0.0,
-        staging=items * (30.0 if nhwc else 45.0) + copies * 5.0,
-        epilogue=outputs / threads * (8.0 if out_nhwc else 5.0),
+        staging=items * (17.0 if nhwc else 24.0) + copies * 5.0,
+        epilogue=outputs / threads * (6.0 if out_nhwc else 4.0),
         wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else inputs / 64)
                           + (outputs / 16 if out_nhwc else 0.0)),
         load_bytes=2.0 * inputs + 2.0 * cf["cb"] * pr.r * sz.taps,

@@ -44,63 +44,87 @@ typedef unsigned short half_t;  // f16 or bf16, by its bits
 INLINE int plane_at(int c) { return c * PLANE + c / 8 * SKEW; }
 
 // ---------------------------------------------------------------------------------------- staging
+// A warp takes whole rows, so that where each of its lanes reads and writes follows from a few constants. HELD rows
+// are under way at once.
 
-// Eight numbers of x that are neighbours in memory.
-INLINE void load8(unsigned held[4], const GLOBAL in_t *from) {
-#if VECTORS
-    load_run(4, held, (const GLOBAL unsigned *)from);
-#else
-    UNROLL for (int i = 0; i < 4; i++) held[i] = from[2 * i] | (unsigned)from[2 * i + 1] << 16;
+#if X_NHWC || Y_NHWC
+// nhwc: eight channels of a pixel to a lane, STEP pixels to a warp at once
+#define EIGHTS (CB / 8)
+#define STEP (32 / EIGHTS)
+#define EIGHT_AT(eight) ((eight) * (8 * PLANE + SKEW))
 #endif
-}
 
 #if X_NHWC
-#define X_ITEMS (CB / 8 * ROWS * COLUMNS)  // eight channels of a pixel
+#define TURNS ((COLUMNS + STEP - 1) / STEP)  // of a row
 
-INLINE void load_item(unsigned held[4], const GLOBAL in_t *x, Place at, int item) {
-    const int h = at.p0 * STR_H - PAD_T + item / (CB / 8) / COLUMNS;
-    const int w = at.q0 * STR_W - PAD_L + item / (CB / 8) % COLUMNS;
-    UNROLL for (int i = 0; i < 4; i++) held[i] = 0;
-    if (item < X_ITEMS && (unsigned)h < H && (unsigned)w < W)
-        load8(held, x + X_AT(at.n, at.k0 + item % (CB / 8) * 8, h, w));
-}
-INLINE void keep_item(SHARED half_t *tile, const unsigned held[4], int item) {
-    SHARED half_t *to = tile + plane_at(item % (CB / 8) * 8) + item / (CB / 8) / COLUMNS * PITCH +
-                        item / (CB / 8) % COLUMNS;
-    if (item < X_ITEMS) UNROLL for (int i = 0; i < 8; i++) to[i * PLANE] = (half_t)(held[i / 2] >> i % 2 * 16);
-}
+INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int warp, int lane) {
+    const int eight = lane % EIGHTS, column = lane / EIGHTS;
+    const int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L + column;
+    x += X_AT(at.n, at.k0 + 8 * eight, 0, 0);
+    tile += EIGHT_AT(eight) + column;
+    NO_UNROLL for (int first = warp; first < ROWS; first += HELD * WARPS) {
+        unsigned held[HELD][TURNS][4];
+        UNROLL for (int i = 0; i < HELD; i++) {
+            const int row = first + i * WARPS, inside = row < ROWS && (unsigned)(h0 + row) < H;
+            const GLOBAL in_t *from = x + ((offset_t)(h0 + row) * W + w0) * C;
+            UNROLL for (int j = 0; j < TURNS; j++) {
+                UNROLL for (int u = 0; u < 4; u++) held[i][j][u] = 0;
+                if (inside && (unsigned)(w0 + j * STEP) < W) {
+#if VECTORS
+                    load_run(4, held[i][j], (const GLOBAL unsigned *)(from + j * (STEP * C)));
 #else
-#define X_ITEMS (CB * ROWS * NC)  // eight columns of a row
+                    UNROLL for (int u = 0; u < 8; u++) held[i][j][u / 2] |= (unsigned)from[j * (STEP * C) + u] << u % 2 * 16;
+#endif
+                }
+            }
+        }
+        UNROLL for (int i = 0; i < HELD; i++)
+            UNROLL for (int j = 0; j < TURNS; j++) {
+                SHARED half_t *to = tile + (first + i * WARPS) * PITCH + j * STEP;
+                if (first + i * WARPS < ROWS && (COLUMNS % STEP == 0 || column + j * STEP < COLUMNS))
+                    UNROLL for (int u = 0; u < 8; u++) to[u * PLANE] = (half_t)(held[i][j][u / 2] >> u % 2 * 16);
+            }
+    }
+}
 
-INLINE void load_item(unsigned held[4], const GLOBAL in_t *x, Place at, int item) {
-    const int h = at.p0 * STR_H - PAD_T + item / NC % ROWS, w = at.q0 * STR_W - PAD_L + item % NC * 8;
-    const GLOBAL in_t *from = x + X_AT(at.n, at.k0 + item / NC / ROWS, h, w);
-    const int inside = item < X_ITEMS && (unsigned)h < H;
+#else
+#define LINES (32 / NC)  // rows that a warp takes at once, eight columns to a lane
+
+// Eight columns of a row from w on, of which `row` is the first; zeros outside the image.
+INLINE void load_eight(unsigned held[4], const GLOBAL in_t *row, int w, int inside) {
 #if VECTORS && W % 2 == 0  // two at a time, none cut by the edge of the image, from an even column on
 #define ODD (PAD_L % 2)
     unsigned twos[5];
     UNROLL for (int i = 0; i < 4 + ODD; i++)
-        twos[i] = inside && (unsigned)(w - ODD + 2 * i) < W ? *(const GLOBAL unsigned *)(from - ODD + 2 * i) : 0;
+        twos[i] = inside && (unsigned)(w - ODD + 2 * i) < W ? *(const GLOBAL unsigned *)(row + w - ODD + 2 * i) : 0;
     UNROLL for (int i = 0; i < 4; i++) held[i] = ODD ? twos[i] >> 16 | twos[i + ODD] << 16 : twos[i];
 #else
     half_t one[8];
-    UNROLL for (int i = 0; i < 8; i++) one[i] = inside && (unsigned)(w + i) < W ? from[i] : 0;
+    UNROLL for (int i = 0; i < 8; i++) one[i] = inside && (unsigned)(w + i) < W ? row[w + i] : 0;
     UNROLL for (int i = 0; i < 4; i++) held[i] = one[2 * i] | (unsigned)one[2 * i + 1] << 16;
 #endif
 }
-INLINE void keep_item(SHARED half_t *tile, const unsigned held[4], int item) {
-    SHARED half_t *to = tile + plane_at(item / NC / ROWS) + item / NC % ROWS * PITCH + item % NC * 8;
-    if (item < X_ITEMS) store_run(4, (SHARED unsigned *)to, held);
-}
-#endif
 
-INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at) {
-    NO_UNROLL for (int first = THREAD(0); first < X_ITEMS; first += HELD * THREADS) {
-        unsigned held[HELD][4];
-        UNROLL for (int i = 0; i < HELD; i++) load_item(held[i], x, at, first + i * THREADS);
-        UNROLL for (int i = 0; i < HELD; i++) keep_item(tile, held[i], first + i * THREADS);
+INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int warp, int lane) {
+    const int line = lane / NC, eight = lane % NC;
+    const int h0 = at.p0 * STR_H - PAD_T + line, w = at.q0 * STR_W - PAD_L + 8 * eight;
+    NO_UNROLL for (int c = warp; c < CB; c += WARPS) {
+        const GLOBAL in_t *plane = x + X_AT(at.n, at.k0 + c, 0, 0);
+        SHARED half_t *to = tile + plane_at(c) + line * PITCH + 8 * eight;
+        NO_UNROLL for (int first = 0; first < ROWS; first += HELD * LINES) {
+            unsigned held[HELD][4];
+            UNROLL for (int i = 0; i < HELD; i++) {
+                const int row = first + i * LINES;
+                const int inside = line < LINES && row + line < ROWS && (unsigned)(h0 + row) < H;
+                load_eight(held[i], plane + (offset_t)(h0 + row) * W, w, inside);
+            }
+            UNROLL for (int i = 0; i < HELD; i++)
+                if (line < LINES && first + i * LINES + line < ROWS)
+                    store_run(4, (SHARED unsigned *)(to + (first + i * LINES) * PITCH), held[i]);
+        }
     }
 }
+#endif
 
 // Rows of the filter, [CB][R][TAPS], as toeplitz_pack.cu lays them out; on their way when it returns.
 INLINE void stage_w(SHARED half_t *taps, const GLOBAL acc_t *w, Place at) {
@@ -197,6 +221,16 @@ INLINE y_t finished(acc_t v, const GLOBAL out_t *bias, const GLOBAL out_t *z, Pl
 }
 
 #if Y_NHWC
+INLINE void store_eight(GLOBAL y_t *to, const y_t run[8]) {
+#if VECTORS && COMBINE != TWO_PASS
+    unsigned words[4];
+    UNROLL for (int i = 0; i < 4; i++) words[i] = run[2 * i] | (unsigned)run[2 * i + 1] << 16;
+    store_run(4, (GLOBAL unsigned *)to, words);
+#else
+    UNROLL for (int i = 0; i < 8; i++) to[i] = run[i];
+#endif
+}
+
 // A lane's sums into the place of the channel's inputs.
 INLINE void keep_sums(SHARED y_t *plane, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
                       Place at, int k, int lane) {
@@ -211,20 +245,18 @@ INLINE void keep_sums(SHARED y_t *plane, acc_t acc[BANDS][WBT][4], const GLOBAL 
 }
 
 // Store the tile, eight channels of a pixel at a time.
-INLINE void store_tile(GLOBAL y_t *y, const SHARED half_t *tile, Place at) {
-    NO_UNROLL for (int item = THREAD(0); item < CB / 8 * HB * WB; item += THREADS) {
-        const int c = item % (CB / 8) * 8, p = item / (CB / 8) / WB, q = item / (CB / 8) % WB;
-        if (at.p0 + p >= P || at.q0 + q >= Q) continue;
-        GLOBAL y_t *to = y + Z_AT(at.n, at.k0 + c, at.p0 + p, at.q0 + q);
-        y_t eight[8];
-        UNROLL for (int i = 0; i < 8; i++)
-            eight[i] = ((const SHARED y_t *)(tile + plane_at(c + i)))[p * Y_PITCH + q];
-#if VECTORS
-        store_run(8, to, eight);
-#else
-        UNROLL for (int i = 0; i < 8; i++) to[i] = eight[i];
-#endif
-    }
+INLINE void store_tile(GLOBAL y_t *y, const SHARED half_t *tile, Place at, int warp, int lane) {
+    const int eight = lane % EIGHTS, column = lane / EIGHTS, q_end = (Q - at.q0 < WB ? Q - at.q0 : WB) - column;
+    y += Z_AT(at.n, at.k0 + 8 * eight, at.p0, at.q0 + column);
+    tile += EIGHT_AT(eight);
+    NO_UNROLL for (int p = warp; p < HB && at.p0 + p < P; p += WARPS)
+        UNROLL for (int q = 0; q < WB; q += STEP) {
+            y_t run[8];
+            if (q >= q_end) continue;
+            UNROLL for (int i = 0; i < 8; i++)
+                run[i] = ((const SHARED y_t *)(tile + i * PLANE))[p * Y_PITCH + column + q];
+            store_eight(y + ((offset_t)p * Q + q) * K, run);
+        }
 }
 #else
 INLINE void store_sums(GLOBAL y_t *y, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
@@ -253,12 +285,12 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
     SHARED_ARRAY(shared);
     SHARED half_t *tile = (SHARED half_t *)shared, *taps = tile + TILE;
     const Place at = find_place(GROUP(0));
-    const int lane = THREAD(0) % 32;
+    const int warp = THREAD(0) / 32, lane = THREAD(0) % 32;
     stage_w(taps, w, at);
-    stage_x(tile, x, at);
+    stage_x(tile, x, at, warp, lane);
     ASYNC_WAIT(0);
     BARRIER();
-    NO_UNROLL for (int c = THREAD(0) / 32; c < CB; c += WARPS) {
+    NO_UNROLL for (int c = warp; c < CB; c += WARPS) {
         acc_t acc[BANDS][WBT][4];
         UNROLL for (int b = 0; b < BANDS; b++)
             UNROLL for (int i = 0; i < WBT; i++) UNROLL for (int e = 0; e < 4; e++) acc[b][i][e] = 0;
@@ -272,6 +304,6 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
     }
 #if Y_NHWC
     BARRIER();
-    store_tile(y, tile, at);
+    store_tile(y, tile, at, warp, lane);
 #endif
 }
