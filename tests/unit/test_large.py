@@ -20,6 +20,7 @@ LARGE = {  # families that take a layer but for its size: of that many images, o
     "n{}c64h128w128k64r1s1-f32": ("gemm",),
     "n{}c1024h128w128k1024r1s1-f32": ("strassen", "strassen2"),
     "n{}c64h128w128k64r3s3p1g64-f32": ("grouped",),
+    "n{}c64h128w128k64r3s3p1g64-f16-nhwc": ("toeplitz",),
     "n{}c3h128w128k8r3s3p1-f32": ("small",),
     "n{}c3h128w128k8r5s5p2-f32": ("winograd_rows",),
     "n{}c64h128w128k64r5s5p2-f32": ("winograd8",),

@@ -71,7 +71,7 @@ def test_plain_stands_for_all_that_sum_up_the_formulas_products() -> None:
     names = {one.name for one in pick(FAMILIES, (PLAIN,))}
     assert {"direct", "gemm", "im2col", "mma", "hopper"} <= names
     assert {one.name for one in pick(FAMILIES, ())} - names == {
-        "winograd", "winograd4", "winograd8", "winograd_rows", "strassen", "strassen2"
+        "winograd", "winograd4", "winograd8", "winograd_rows", "strassen", "strassen2", "toeplitz"
     }  # fmt: skip
     assert [one.name for one in pick(FAMILIES, (PLAIN, "gemm", "winograd"))][-1] == "winograd"
     assert len(pick(FAMILIES, (PLAIN, "gemm"))) == len(names)

@@ -24,7 +24,7 @@ pytest.importorskip("cuda.bindings.nvrtc")
 from tilewright.runtime.nvrtc import compile_cuda  # noqa: E402
 
 T4 = for_architecture("sm_75")
-TENSOR_CORES = {"mma", "hopper"}
+TENSOR_CORES = {"mma", "hopper", "toeplitz"}
 CORES = [kind for kind in FAMILIES if kind.tunable and kind.name not in TENSOR_CORES]
 LAYERS = [
     Problem.parse(text)

@@ -84,7 +84,8 @@ Families = Annotated[
     typer.Option(
         "--family",
         metavar="NAMES",
-        help="Use only these kernel families: direct, or direct,gemm; plain: all but Winograd and Strassen.",
+        help="Use only these kernel families: direct, or direct,gemm; plain: all but "
+        "Winograd, Strassen and Toeplitz.",
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Search again, even if a winner is known.")]

@@ -1,6 +1,6 @@
 """The toeplitz family: depthwise convolution on tensor cores, a row of the filter as a Toeplitz matrix.
 
-On CUDA cores a 7x7 layer at batch 16, or one of 31x31, is bound by its multiply-adds and by the loads for them.
+On CUDA cores a layer of 7x7 at batch 16, or of 31x31, is bound by its multiply-adds and their loads.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_gpu, resident
+from tilewright.kernels.limits import fits_registers, fits_shared, no_gpu, resident
 from tilewright.kernels.shares import SUM_THREADS, combine_param, operands, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, Problem
 
 MOST_WINDOW = 96  # inputs under eight outputs: more registers of a row than a thread has to spare
-UNROLLED = 96  # products of the loop over a filter's rows that are unrolled: more overflow the instruction cache
+UNROLLED = 96  # products of an unrolled loop over a filter's rows: more overflow the instruction cache
 MOST_HELD = 8  # loads of 16 bytes under way of a thread
+ROUND_CYCLES = 2000.0  # until rows that a warp loads have come (fitted to 143 trials of 11 layers on an H100)
 PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction
 EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
 
@@ -152,7 +153,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
 
 
 def _turns(pr: Problem, sz: Sizes, cf: Values) -> tuple[int, int]:
-    """Loads of a lane for a row, and turns of its warp, each of one row; of nchw of as many as it has lanes for."""
+    """Loads of a lane for a row, and turns of its warp: a row each, or of nchw all that it has lanes for."""
     if pr.layout_in == "nhwc":
         step = 32 * EIGHT // cf["cb"]
         return ceil_div(EIGHT * sz.eights, step), ceil_div(sz.rows, cf["warps"])
@@ -163,6 +164,12 @@ def _held(pr: Problem, sz: Sizes, cf: Values) -> int:
     """Rows of a lane that are under way at once: as many in each turn of the loop over them."""
     each, turns = _turns(pr, sz, cf)
     return ceil_div(turns, ceil_div(turns, max(1, MOST_HELD // each)))
+
+
+def _rounds(pr: Problem, sz: Sizes, cf: Values) -> int:
+    """Times that a warp waits for rows to come, one after the other."""
+    channels = 1 if pr.layout_in == "nhwc" else cf["cb"] // cf["warps"]
+    return channels * ceil_div(_turns(pr, sz, cf)[1], _held(pr, sz, cf))
 
 
 def _products(pr: Problem, cf: Values) -> int:
@@ -192,7 +199,8 @@ RULES = (
          needs="th wb warps mb cb combine"),
     Rule("shared", lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
          "more shared memory than a block may have", needs="cb th wb mb combine"),
-    Rule("pool", lambda problem, combine: combine == pool_apart(problem), "the second kernel is there to pool"),
+    Rule("pool", lambda problem, combine: combine == pool_apart(problem),
+         "the second kernel is there to pool"),
 )  # fmt: skip
 
 
@@ -224,24 +232,25 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     items, copies = sz.items / threads, cf["cb"] * pr.r * sz.taps / EIGHT / threads
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]
     out_bytes = 4 if cf["combine"] == TWO_PASS else 2
+    lone = 2.0 if cf["cb"] == EIGHT else 1.0  # half of a sector of nhwc: the other half is another block's
     stored = outputs * out_bytes / 32
     resident_ = resident(device, _registers(pr, cf), threads, sz.shared_bytes, cf["mb"])
     inputs = sz.items * EIGHT
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=_registers(pr, cf), resident=resident_,
-        shared_bytes=sz.shared_bytes, steps=1, buffers=0,
+        shared_bytes=sz.shared_bytes, steps=_rounds(pr, sz, cf), buffers=0,
         fma=products, shared_loads=loads + rows * 6.0 * steps(pr), global_loads=0.0,
         staging=items * (17.0 if nhwc else 24.0) + copies * 5.0,
         epilogue=outputs / threads * (6.0 if out_nhwc else 4.0),
         wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else inputs / 64)
                           + (outputs / 16 if out_nhwc else 0.0)),
-        load_bytes=2.0 * inputs + 2.0 * cf["cb"] * pr.r * sz.taps,
-        store_sectors=stored if out_nhwc else 2.0 * stored,
+        load_bytes=2.0 * inputs * (lone if nhwc else 1.0) + 2.0 * cf["cb"] * pr.r * sz.taps,
+        store_sectors=stored * (lone if out_nhwc else 2.0),
         dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * sz.taps + pr.y_bytes), cluster=1, shares=1,
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * sz.blocks),
         register_intensity=2.0 * PRODUCT * products / max(1.0, loads * 256),
         block_intensity=2.0 * pr.r * pr.s * outputs / max(1, inputs),
-        tensor_cycles=products * warps * PRODUCT / device.tensor_macs,
+        tensor_cycles=products * warps * PRODUCT / device.tensor_macs, turn_cycles=ROUND_CYCLES,
     )  # fmt: skip

@@ -70,10 +70,11 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
             UNROLL for (int j = 0; j < TURNS; j++) {
                 UNROLL for (int u = 0; u < 4; u++) held[i][j][u] = 0;
                 if (inside && (unsigned)(w0 + j * STEP) < W) {
+                    const GLOBAL in_t *pixel = from + j * (STEP * C);
 #if VECTORS
-                    load_run(4, held[i][j], (const GLOBAL unsigned *)(from + j * (STEP * C)));
+                    load_run(4, held[i][j], (const GLOBAL unsigned *)pixel);
 #else
-                    UNROLL for (int u = 0; u < 8; u++) held[i][j][u / 2] |= (unsigned)from[j * (STEP * C) + u] << u % 2 * 16;
+                    UNROLL for (int u = 0; u < 8; u++) held[i][j][u / 2] |= (unsigned)pixel[u] << u % 2 * 16;
 #endif
                 }
             }
@@ -202,7 +203,8 @@ INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const S
     for (int b = 0; b < BANDS; b++)
         for (int i = 0; i < WBT; i++)
             for (int e = 0; e < 4; e++) {
-                const int row = (16 * b + e / 2 * 8 + lane / 4) * STR_H, column = (8 * i + lane % 4 * 2 + e % 2) * STR_W;
+                const int row = (16 * b + e / 2 * 8 + lane / 4) * STR_H;
+                const int column = (8 * i + lane % 4 * 2 + e % 2) * STR_W;
                 for (int r = 0; r < R; r++)
                     for (int s = 0; s < S; s++)
                         acc[b][i][e] += widened(plane[(row + r * DIL_H) * PITCH + column + s * DIL_W]) *

@@ -1,0 +1,100 @@
+"""The toeplitz family: what it takes, and what its kernels compile to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sass import main_loop
+from test_direct_cpu import CORES
+
+from tilewright.device import for_architecture
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.kernels.toeplitz.spec import sizes, slope, steps, window
+from tilewright.problem import Problem
+from tilewright.search.strategies import rank
+
+H100 = for_architecture("sm_90")
+KIND = family("toeplitz")
+CONVNEXT = Problem.parse("n16c96h56w56k96r7s7p3g96-f16-nhwc")
+LARGE = Problem.parse("n1c128h56w56k128r31s31p15g128-bf16")
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    (
+        ("n1c96h56w56k96r7s7p3g96-f32-nhwc", "computes f16 and bf16, not f32"),
+        ("n1c96h56w56k192r7s7p3g96-f16-nhwc", "made for depthwise layers"),
+        ("n1c1h56w56k1r7s7p3-f16", "made for depthwise layers"),
+        ("n1c20h56w56k20r7s7p3g20-f16-nhwc", "not a multiple of eight"),
+        ("n1c20h56w56k20r7s7p3g20-f16-nchw2nhwc", "not a multiple of eight"),
+        ("n1c8h9w200k8r1s90g8-f16", "more than 96 columns"),
+    ),
+)
+def test_what_it_leaves_to_others(text: str, reason: str) -> None:
+    assert reason in str(KIND.refuses(Problem.parse(text), H100))
+
+
+def test_it_needs_tensor_cores_and_a_gpu() -> None:
+    assert KIND.refuses(CONVNEXT, H100) is None
+    assert "no tensor cores" in str(KIND.refuses(CONVNEXT, replace(H100, tensor_macs=0)))
+    assert "threads of a GPU" in str(KIND.refuses(CONVNEXT, CORES))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "products"),
+    (
+        ("n1c8h56w56k8r7s7p3g8-f16", 14, 1),
+        ("n1c8h56w56k8r9s9p4g8-f16", 16, 1),
+        ("n1c8h56w56k8r11s11p5g8-f16", 18, 2),
+        ("n1c8h56w56k8r5s5p2u2g8-f16", 19, 2),  # stride 2: the eighth output begins 14 columns on
+        ("n1c8h56w56k8r3s3p4d4g8-f16", 16, 1),
+        ("n1c8h56w56k8r31s31p15g8-f16", 38, 3),
+    ),
+)
+def test_windows(text: str, columns: int, products: int) -> None:
+    problem = Problem.parse(text)
+    assert (window(problem), steps(problem)) == (columns, products)
+
+
+def test_the_matrix_of_a_row_gives_its_outputs() -> None:
+    """T[i][j] is number ``slope + i - j * stride`` of a packed row, and a window times T is its sums."""
+    problem = Problem.parse("n1c1h1w40k1r1s5p0x2u1x2d1x3-f16")
+    taps, dilation, stride = np.array([2.0, -1.0, 3.0, 5.0, -4.0]), 3, 2
+    row = np.zeros(2 * slope(problem) + 16 * steps(problem))
+    row[slope(problem) : slope(problem) + 5 * dilation : dilation] = taps
+    i, j = np.meshgrid(np.arange(16 * steps(problem)), np.arange(8), indexing="ij")
+    x = np.arange(16 * steps(problem), dtype=float) ** 2
+    direct = [sum(taps[s] * x[q * stride + s * dilation] for s in range(5)) for q in range(8)]
+    assert np.array_equal(x @ row[slope(problem) + i - j * stride], direct)
+
+
+@pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
+@pytest.mark.parametrize("problem", (CONVNEXT, LARGE), ids=("7x7", "31x31"))
+def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, cache: None) -> None:
+    from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
+
+    device = for_architecture(arch)
+    configs = [config for config, _ in rank(problem, device, KIND, 3)]
+    assert len(configs) == 3
+    for config in configs:
+        assert compile_cuda(KIND.blueprint(problem, device, config), arch).registers > 0
+
+
+def test_neighbouring_windows_share_fragments_without_many_moves(cache: None, tmp_path: Path) -> None:
+    config = Config.make("toeplitz", dict(cb=16, th=16, wb=7, warps=8, mb=2, combine=0))
+    KIND.check(CONVNEXT, H100, config)
+    loop = main_loop(KIND.blueprint(CONVNEXT, H100, config), "sm_90", tmp_path, "HMMA")
+    count = {name: sum(name in line for line in loop) for name in ("HMMA", "LDSM", "MOV")}
+    rows = CONVNEXT.r
+    assert count["HMMA"] == rows * config["wb"]
+    assert count["LDSM"] == rows * sizes(CONVNEXT, config.values).fragments
+    assert count["MOV"] <= 2.5 * count["HMMA"]  # of a window between two fragments half is moved
