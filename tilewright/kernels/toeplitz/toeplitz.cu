@@ -21,7 +21,7 @@
 // so that channels that are neighbours in memory are stored together.
 //
 // Zeros of T meet inputs that an output has no part in: a NaN or an infinity spreads to its neighbours (Family.plain).
-// Example: n1c96h56w56k96r7s7p3g96, CB = 16, TH = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 45 KB each.
+// Example: n1c96h56w56k96r7s7p3g96, CB = 16, TH = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 56 KB each.
 
 #include "dialect.h"
 
