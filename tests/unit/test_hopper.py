@@ -22,18 +22,11 @@ from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config
-from tilewright.kernels.hopper.tile import (
-    BY_TILE,
-    MET,
-    OWN,
-    Line,
-    image_of,
-    lines,
-    patch_of,
-    registers_at_most,
-    run,
-    sizes,
-)
+from tilewright.kernels.hopper.finish import BY_TILE, MET, OWN, run
+from tilewright.kernels.hopper.layout import layout
+from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of
+from tilewright.kernels.hopper.tile import registers_at_most, sizes
+from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned import pack
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
@@ -433,8 +426,9 @@ def test_a_warp_beside_those_that_multiply_where_the_copy_engine_copies() -> Non
 
 def test_patches_of_1x1_filters_have_the_buffers_of_their_filters() -> None:
     r3 = Problem.parse("n1c512h56w56k64r1s1-f16-nhwc")
-    alone, joint = (sizes(r3, BASE | dict(pieces=1, sc=1, stages=3, batch=batch)) for batch in (1, 2))
-    assert (alone.x_stages, joint.x_stages) == (3, 6)
+    values = [BASE | dict(pieces=1, sc=1, stages=3, batch=batch) for batch in (1, 2)]
+    alone, joint = (sizes(r3, one) for one in values)
+    assert [layout(r3, one, stays=False).x_stages for one in values] == [3, 6]
     assert joint.shared_bytes - alone.shared_bytes == 3 * (alone.w_bytes + alone.x_bytes)
     with pytest.raises(ConfigError, match="'joint'"):
         HOPPER.check(r3, H100, _config(pieces=1, sc=1, stages=3, xs=2))
@@ -526,6 +520,36 @@ def test_sizes() -> None:
     blueprint = HOPPER.blueprint(R12, H100, _config())
     assert blueprint.specific and blueprint.launches[0].cluster == 8
     assert blueprint.packed_bytes == R12.w_bytes
+
+
+def test_shared_memory_is_laid_out_in_one_place() -> None:
+    """The kernel is told by defines, all of which it reads and none of which it works out itself."""
+    found = layout(R12, BASE, stays=False, who=MET)
+    assert (found.x_from, found.table_from) == (9 * 8192, 9 * 8192 + 10368)
+    assert found.outs_from - found.table_from == 4 * 80 and found.own_from - found.outs_from == 4 * 56
+    assert (found.own_from, found.bars_from) == (found.meet_from, found.meet_from + 8 * (4 * 64 * 8))
+    blueprint = HOPPER.blueprint(R12, H100, _config())
+    assert found.defines().items() <= dict(blueprint.defines).items()
+    kernel = full_source(dataclasses.replace(blueprint, defines=()))
+    for name in found.defines():
+        assert not re.search(rf"#define {name}\b", kernel) and re.search(rf"\b{name}\b", kernel), name
+
+
+@pytest.mark.parametrize("text", LAYERS)
+def test_places_in_shared_memory_follow_one_another(text: str) -> None:
+    """Whoever finishes; and the room that rules count with is enough for each."""
+    problem, rng = Problem.parse(text), random.Random(text)
+    space = Space(HOPPER, problem, H100)
+    for config in [space.sample(rng) for _ in range(50)]:
+        most = {stays: layout(problem, config.values, stays).shared_end for stays in (False, True)}
+        for stays, who in itertools.product((False, True), (BY_TILE, OWN, MET)):
+            if who == OWN and config["sc"] > 1:
+                continue  # whole sums only
+            found = layout(problem, config.values, stays, who)
+            names = ("x_from", "table_from", "outs_from", "own_from", "meet_from", "bars_from", "shared_end")
+            places = [getattr(found, name) for name in names]
+            assert places == sorted(places) and all(place % 8 == 0 for place in places)
+            assert found.shared_end <= most[stays] and most[False] <= most[True]
 
 
 def test_a_rectangle_copies_no_places_between_its_lines() -> None:

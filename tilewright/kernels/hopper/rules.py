@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Rule, Values
+from tilewright.kernels.hopper.raster import SWIZZLED, image_of, joint, lines, outputs_of, raster
 from tilewright.kernels.hopper.sum import (
     AS_IS,
     COPIED,
@@ -17,13 +18,6 @@ from tilewright.kernels.hopper.sum import (
     taps,
 )
 from tilewright.kernels.hopper.tile import (
-    ROWS,
-    SWIZZLED,
-    image_of,
-    joint,
-    lines,
-    outputs_of,
-    raster,
     registers,
     registers_at_most,
     sizes,
@@ -36,6 +30,7 @@ from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, up_to
 from tilewright.problem import Problem
 
 CHUNKS = (2, 4, 8, 16)
+ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
 
 
 def batches(pr: Problem) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
+from tilewright.kernels.hopper.finish import MET, OWN, finish, run
+from tilewright.kernels.hopper.raster import joint
 from tilewright.kernels.hopper.sum import (
     COPIES,
     GATHERED,
@@ -18,16 +20,7 @@ from tilewright.kernels.hopper.sum import (
     products,
     promotions,
 )
-from tilewright.kernels.hopper.tile import (
-    MET,
-    OWN,
-    Sizes,
-    finish,
-    joint,
-    registers,
-    run,
-    sizes,
-)
+from tilewright.kernels.hopper.tile import Sizes, registers, sizes
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
