@@ -16,7 +16,7 @@ Where numbers are split, a tile of filters and a patch are two each: of high par
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import BY_TILE, MET
@@ -30,8 +30,7 @@ ALIGNMENT = 1024  # bytes to align the buffers
 BARRIER = 8  # bytes
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Places in shared memory and sizes of what lies there, in bytes unless they say otherwise.
 
     Attributes:
@@ -70,7 +69,7 @@ class Layout:
 
     def defines(self) -> Values:
         """Return all that the kernel is told: ``X_FROM`` for ``x_from``."""
-        return {name.upper(): value for name, value in asdict(self).items()}
+        return {name.upper(): value for name, value in self._asdict().items()}
 
 
 def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layout:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.device.architectures import ARCHITECTURES, REGS_PER_UNIT
+from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import OWN, finish
 from tilewright.kernels.hopper.layout import ALIGNMENT, layout
-from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of, places_of, tiles_of
-from tilewright.kernels.hopper.sum import GATHERED, parts_of, products, steps
+from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of, tiles_of
+from tilewright.kernels.hopper.sum import GATHERED, copied_parts, products, steps
+from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import View, ceil_div
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # tiles of a block that stays, whose data are on their way
-_LARGEST = ARCHITECTURES["sm_90"]
-UNITS, SHARED_OF_UNIT, REGISTERS_OF_UNIT = _LARGEST.units, _LARGEST.shared_per_unit_kb << 10, REGS_PER_UNIT
+DECLARED = 1024  # bytes of shared memory beside the buffers: a flag, in room of its own
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Sizes:
     view: View
     rows: Line
     columns: Line
-    parts: int
+    x_parts: int
     kb: int
     nb: int
     threads: int
@@ -37,7 +37,6 @@ class Sizes:
     q_tiles: int
     lines: int
     line: int
-    places: int
     image: TensorMap | None
     steps: int
     w_bytes: int
@@ -46,13 +45,8 @@ class Sizes:
     blocks: int
     stays: bool
 
-    @property
-    def x_parts(self) -> int:
-        """Parts that numbers of the copied input are split into: before the copy engine copies patches."""
-        return self.parts if self.image is not None else 1
 
-
-def sizes(pr: Problem, cf: Values) -> Sizes:
+def sizes(pr: Problem, device: Device, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     view, rows, columns = lines(pr, cf["x"])
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
@@ -62,14 +56,15 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     px_tiles = ceil_div(images * p_tiles * q_tiles, cf["cm"]) * cf["cm"]
     k_tiles = ceil_div(pr.kg, kb)
     tiles = pr.groups * k_tiles * px_tiles
-    stay = _stays(pr, cf, image, tiles)
+    stay = _stays(pr, device, cf, image, tiles)
     memory = layout(pr, cf, stay)
     return Sizes(
-        view=view, rows=rows, columns=columns, parts=parts_of(pr), kb=kb, nb=nb,
-        threads=threads(cf, image), k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
-        lines=patch_lines, line=line, places=places_of(pr, cf), image=image,
-        steps=steps(pr, cf["x"], cf["chunks"]), w_bytes=memory.w_bytes, x_bytes=memory.x_bytes,
-        shared_bytes=memory.shared_end + ALIGNMENT, blocks=tiles * cf["sc"] * cf["sg"], stays=stay,
+        view=view, rows=rows, columns=columns,
+        x_parts=copied_parts(pr, image is not None), kb=kb, nb=nb, threads=threads(cf, image),
+        k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles, lines=patch_lines, line=line,
+        image=image, steps=steps(pr, cf["x"], cf["chunks"]),
+        w_bytes=memory.w_bytes, x_bytes=memory.x_bytes, shared_bytes=memory.shared_end + ALIGNMENT,
+        blocks=tiles * cf["sc"] * cf["sg"], stays=stay,
     )  # fmt: skip
 
 
@@ -99,41 +94,42 @@ def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
     return min(255, per_unit // 4 // (warps * 32) // 8 * 8)
 
 
-def _stays(pr: Problem, cf: Values, image: TensorMap | None, tiles: int) -> bool:
+def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, tiles: int) -> bool:
     """Say whether blocks are persistent: they take tile after tile, and load one while they store another.
 
     They are where each warp stores its own sums (OWN), the copy engine copies, there is no cluster and no
     split of the sum, there are more tiles than resident blocks, and a unit has room for just ``mb`` of them
     (5 to 16% less time; with room for more it was up to 34% more).
     """
-    if cf["cm"] * cf["sc"] * cf["sg"] > 1 or tiles <= UNITS * cf["mb"]:
+    if cf["cm"] * cf["sc"] * cf["sg"] > 1 or tiles <= device.units * cf["mb"]:
         return False
     if image is None or finish(pr, cf) != OWN:
         return False
-    return _held(pr, cf, threads(cf, image), layout(pr, cf, stays=True).shared_end + ALIGNMENT) == cf["mb"]
+    shared = layout(pr, cf, stays=True).shared_end + ALIGNMENT
+    return _held(pr, device, cf, threads(cf, image), shared) == cf["mb"]
 
 
-def _held(pr: Problem, cf: Values, of_block: int, shared: int) -> int:
+def _held(pr: Problem, device: Device, cf: Values, of_block: int, shared: int) -> int:
     """Blocks that a unit holds, by so many bytes of shared memory and the registers that they may need."""
     need = registers(pr, cf)
-    held = SHARED_OF_UNIT // (shared + 2048)
-    while held > 1 and registers_at_most(of_block, held, REGISTERS_OF_UNIT) < need:
+    held = device.shared_per_unit // (shared + DECLARED + RESERVED_SHARED)
+    while held > 1 and registers_at_most(of_block, held, device.regs_per_unit) < need:
         held -= 1
     return held
 
 
-def tiles_ahead(pr: Problem, cf: Values) -> int:
+def tiles_ahead(pr: Problem, device: Device, cf: Values) -> int:
     """How many tiles may be prefetched: one, or MOST_AHEAD where there are enough for persistent blocks."""
     if pr.layout_out != "nhwc" or pr.kg % 8 or pr.epilogue.add:
         return 1
     images, p_tiles, q_tiles = tiles_of(pr, cf)
     tiles = pr.groups * ceil_div(pr.kg, 64 * cf["wm"]) * images * p_tiles * q_tiles
-    return MOST_AHEAD if tiles > UNITS * cf["mb"] else 1
+    return MOST_AHEAD if tiles > device.units * cf["mb"] else 1
 
 
-def k_group(pr: Problem, sz: Sizes) -> int:
+def k_group(device: Device, sz: Sizes) -> int:
     """Tiles of channels that blocks take together before they go on: about a square of tiles."""
     if sz.px_tiles == 1:
         return sz.k_tiles
-    most = max(1, round((UNITS * sz.nb / sz.kb) ** 0.5))
-    return max(g for g in range(1, sz.k_tiles + 1) if sz.k_tiles % g == 0 and g <= max(most, 1))
+    most = max(1, round((device.units * sz.nb / sz.kb) ** 0.5))
+    return max(g for g in range(1, sz.k_tiles + 1) if sz.k_tiles % g == 0 and g <= most)
