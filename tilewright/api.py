@@ -20,7 +20,8 @@ from tilewright.arguments import (
     runtime_for,
     search_of,
 )  # fmt: skip
-from tilewright.arrays import Array, look, look_at
+from tilewright.arrays.look import look, look_at
+from tilewright.arrays.seen import Array
 from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreBusy, StoreError

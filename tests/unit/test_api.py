@@ -19,7 +19,8 @@ from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
 from tilewright import api, arguments, errors
-from tilewright.arrays import current_stream, look
+from tilewright.arrays.look import look
+from tilewright.arrays.use import current_stream
 from tilewright.checking.inputs import normal_inputs
 from tilewright.dispatch import dispatch
 from tilewright.dtypes import FULL, numpy_dtype
@@ -276,8 +277,8 @@ def test_layers_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[Any, Any] = {}
-    monkeypatch.setattr("tilewright.arrays._kinds", kinds)
-    monkeypatch.setattr("tilewright.arrays._MOST_KINDS", 4)
+    monkeypatch.setattr("tilewright.arrays.look._kinds", kinds)
+    monkeypatch.setattr("tilewright.arrays.look._MOST_KINDS", 4)
     for size in range(1, 20):
         assert look("x", np.zeros(size, np.float32)).shape == (size,)
         assert len(kinds) <= 4

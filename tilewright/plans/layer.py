@@ -6,15 +6,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.arrays import (
-    Array,
-    Kind,
-    Seen,
+from tilewright.arrays.look import look, look_at
+from tilewright.arrays.seen import Array, Kind, Seen
+from tilewright.arrays.use import (
     current_stream,
     empty,
     in_place,
-    look,
-    look_at,
     on_host,
     same_home,
     shaped,
@@ -283,7 +280,7 @@ class LayerPlan:
         """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
         pr = self.problem
         by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
-        return x.channels_last or (by_shape and x.both_ways)
+        return x.kind.channels_last or (by_shape and x.kind.both_ways)
 
     def _residual(self, z: Seen, turned: bool) -> Array:
         """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
