@@ -20,11 +20,12 @@ from tilewright.arguments import (
     runtime_for,
     search_of,
 )  # fmt: skip
-from tilewright.arrays import Array, look, look_at
+from tilewright.arrays.look import look, look_at
+from tilewright.arrays.seen import Array
 from tilewright.device import parse_selector
+from tilewright.dispatch.dispatch import entry
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreBusy, StoreError
 from tilewright.kernels.family import Config
-from tilewright.plans.dispatch import entry
 from tilewright.plans.execution import Plan
 from tilewright.plans.kept import Entry
 from tilewright.plans.kept import forget as look_up_again
@@ -236,7 +237,7 @@ def tune(
         >>> tw.tune("n1c8h6w6k16r3s3p1-f32", device="cpu", budget="2trials").winner.outcome
         'correct'
     """
-    from tilewright.plans.once import tune_once
+    from tilewright.dispatch.once import tune_once
     from tilewright.tuning.wanted import Wanted
 
     layer, named = as_problem(problem), as_families(family)

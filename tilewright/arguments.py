@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.arrays import Seen, same_home, typed
+from tilewright.arrays.seen import Seen
+from tilewright.arrays.use import same_home, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown

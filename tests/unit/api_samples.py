@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.dispatch import choices
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import choices, kept
+from tilewright.plans import kept
 from tilewright.problem import Problem
 
 F = np.float32

@@ -19,8 +19,10 @@ from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
 from tilewright import api, arguments, errors
-from tilewright.arrays import current_stream, look
+from tilewright.arrays.look import look
+from tilewright.arrays.use import current_stream
 from tilewright.checking.inputs import normal_inputs
+from tilewright.dispatch import dispatch
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory, RunError
 from tilewright.kernels.adapted import AnyReference
@@ -28,7 +30,7 @@ from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import dispatch, kept
+from tilewright.plans import kept
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES, Problem
@@ -275,8 +277,8 @@ def test_layers_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[Any, Any] = {}
-    monkeypatch.setattr("tilewright.arrays._kinds", kinds)
-    monkeypatch.setattr("tilewright.arrays._MOST_KINDS", 4)
+    monkeypatch.setattr("tilewright.arrays.look._kinds", kinds)
+    monkeypatch.setattr("tilewright.arrays.look._MOST_KINDS", 4)
     for size in range(1, 20):
         assert look("x", np.zeros(size, np.float32)).shape == (size,)
         assert len(kinds) <= 4
@@ -367,15 +369,15 @@ def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.Mo
     tried = tuple(
         tw.Record(text, "d", "direct", f"direct:t={t}", "compile", True, reason="spilled") for t in (1, 2)
     )
-    monkeypatch.setattr("tilewright.plans.once.tune", lambda *_, **__: TuneResult(None, tried, (), 1.0, 0))
+    monkeypatch.setattr("tilewright.dispatch.once.tune", lambda *_, **__: TuneResult(None, tried, (), 1.0, 0))
     with pytest.raises(RunError, match=f"{text}: no config was right.*2 compile: spilled.*larger"):
         tw.tune(text, "cpu")
 
 
 @pytest.mark.parametrize("family", ["direct", ["direct"], ("direct",)])
 def test_a_family_is_one_name_or_several(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.dispatch import once
     from tilewright.kernels import FAMILIES, pick
-    from tilewright.plans import once
 
     asked: list[Any] = []
 

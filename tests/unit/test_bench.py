@@ -34,7 +34,7 @@ QUICK = Limits(min_rounds=2, max_rounds=2, warm_runs=2)
 
 def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     """The right answer."""
-    from tilewright.plans.choices import REFERENCE
+    from tilewright.dispatch.choices import REFERENCE
 
     runtime = open_runtime("numpy")
     return np.array(BoundPlan(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once())

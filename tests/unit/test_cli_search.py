@@ -14,9 +14,9 @@ import pytest
 from tilewright.cli import main, options
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
+from tilewright.dispatch import once
 from tilewright.errors import ProblemError
 from tilewright.kernels.family import Config
-from tilewright.plans import once
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store

@@ -17,10 +17,11 @@ import pytest
 from tilewright import errors
 from tilewright.bench import race
 from tilewright.device import Device, for_architecture
+from tilewright.dispatch import choices, dispatch
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
-from tilewright.plans import choices, dispatch, kept
+from tilewright.plans import kept
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record

@@ -13,10 +13,10 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
+from tilewright.dispatch.choices import GUESSES
 from tilewright.errors import CompileError
 from tilewright.kernels import family, word
 from tilewright.kernels.direct.work import wavefronts
-from tilewright.plans.choices import GUESSES
 from tilewright.problem import Problem
 from tilewright.search.space import sample
 from tilewright.search.strategies import rank

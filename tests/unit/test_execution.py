@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tilewright import runtime as runtimes
-from tilewright.arrays import Kind, Seen
+from tilewright.arrays.seen import Kind, Seen
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family

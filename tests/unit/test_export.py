@@ -18,6 +18,7 @@ import pytest
 from tilewright.checking.inputs import normal_inputs
 from tilewright.cli import export, main
 from tilewright.device import for_architecture
+from tilewright.dispatch.dispatch import dispatch
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.export.bundle import bundle
@@ -26,7 +27,6 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.dispatch import dispatch
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Built, Runtime

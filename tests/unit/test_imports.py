@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "tilewright"
 
-# Each part may import from parts of a lower rank, and from its own. A module that is not named belongs to
-# its package. A new kernel family needs no line here.
+# Rooms, from the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
+ROOMS = (
+    *("errors", "record", "files", "dtypes", "hashed", "problem", "device", "floor", "kernels", "search"),
+    *("runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning", "dispatch"),
+    *("arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
+    *("__main__", "__init__"),
+)
+# Their modules: each part may import from parts of a lower rank, and from its own. A module that is not named
+# belongs to its package. A new kernel family needs no line here.
 ORDER = (
     ("errors", "dtypes", "hashed", "problem", "device", "floor", "record", "bench.rows"),
     (
@@ -43,6 +51,7 @@ ORDER = (
     ("search.replay",),
     ("runtime",),
     ("plans.execution", "calibrate"),
+    ("plans.kept", "arrays"),
     ("store.database", "store.exchange"),
     ("store.shipped", "store.sources"),
     ("store.rows",),
@@ -58,9 +67,8 @@ ORDER = (
     ("tuning.ahead", "tuning.outcomes", "tuning.spending"),
     ("tuning.finals",),
     ("tuning.tuner",),
-    ("plans.choices",),
-    ("plans.kept", "arrays"),
-    ("arguments", "plans.dispatch", "plans.layer", "plans.once"),
+    ("dispatch.choices", "plans.layer"),
+    ("arguments", "dispatch.dispatch", "dispatch.once"),
     ("api", "export", "profiling"),
     ("peers",),
     ("bench.contest", "bench.race", "bench.provenance"),
@@ -115,10 +123,24 @@ def _modules() -> dict[str, Path]:
 
 def test_every_module_has_its_place() -> None:
     """Else the next test would say nothing of it. Add a new one to ORDER."""
-    empty = {"checking", "plans", "search", "tuning"}  # packages with nothing in them but their modules
+    empty = {"checking", "dispatch", "plans", "search", "tuning"}  # nothing but their modules is in them
     assert {name for name in _modules() if _rank(name) is None} <= empty
     named = {name for names in ORDER for name in names}
     assert {name for name in named if not _exists(f"tilewright.{name}")} == set()
+
+
+def test_rooms_import_from_those_before_them() -> None:
+    imported = [(module, other) for module, path in _modules().items() for other in sorted(_imports(path))]
+    place = {room: number for number, room in enumerate(ROOMS)}
+    rooms = {one: place[one.partition(".")[0]] for pair in imported for one in pair}
+    assert not [f"{a} imports {b}" for a, b in imported if rooms[a] < rooms[b]]
+
+
+def test_contributing_tells_of_the_rooms_in_this_order() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    first = re.findall(r"^\| (`.*?) \|", text.partition("## The rooms")[2], re.MULTILINE)
+    told = re.findall(r"`(\w+)(?:\.py|/)", " ".join(first))
+    assert list(dict.fromkeys(room for room in told if room != "data")) == list(ROOMS[:-2])
 
 
 def test_imports_point_one_way() -> None:

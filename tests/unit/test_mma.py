@@ -10,10 +10,10 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.device.architectures import tensor_macs
+from tilewright.dispatch.choices import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.plans.choices import GUESSES
 from tilewright.problem import Problem, shapes
 from tilewright.search import model
 from tilewright.search.strategies import rank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from test_direct_cpu import AVX2, CORES
@@ -59,6 +60,20 @@ def test_the_multiply_adds_counted_are_those_of_the_layer(text: str, device: Dev
         done = work.blocks * work.multiply_adds * work.width * work.useful
         if kind.multiplies(problem) == 1.0:
             assert done == pytest.approx(problem.flops / 2, rel=0.01), config
+
+
+@pytest.mark.parametrize(
+    ("text", "config", "us"),
+    [  # as measured on one core of a Zen 4
+        ("n1c16h28w28k32r3s3p1-f32", "textbook:bh=4.bk=2.bw=32.pool=0.step=2", 2733.0),
+        ("n1c16h28w28k32r3s3p1-f32", "textbook:bh=32.bk=1.bw=32.pool=0.step=0", 4571.0),
+        ("n1c8h20w20k16r5s5-f32", "textbook:bh=2.bk=4.bw=32.pool=0.step=1", 2054.0),
+    ],
+)  # fmt: skip
+def test_steps_of_the_textbook_take_about_as_long_as_measured(text: str, config: str, us: float) -> None:
+    core = replace(CORES, units=1, clock_ghz=2.6, rates=replace(CORES.rates, f32_tflops=0.083))
+    found = model.estimate(family("textbook"), Problem.parse(text), core, Config.parse(config)).total_us
+    assert us / 3 < found < us * 3
 
 
 def _choice(text: str, device: Device) -> str:

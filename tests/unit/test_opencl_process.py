@@ -50,6 +50,21 @@ assert conv(2) == [18.0] * 3
     )
 
 
+def test_the_cache_may_be_trimmed_meanwhile(tmp_path: Path) -> None:
+    run(
+        """
+from tilewright.runtime import cache
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+os.environ["TILEWRIGHT_CACHE_MIB"] = "0"
+cache.trim()
+assert not cache.kernels() and not cache.nbytes(cache.of_pocl())
+assert plan(np.ones((1, 2, 5, 5), "f"), plan.pack(np.ones((3, 2, 3, 3), "f"))).max() == 18
+assert conv(2) == [18.0] * 3
+""",
+        tmp_path,
+    )
+
+
 def test_the_cache_may_be_removed_meanwhile(tmp_path: Path) -> None:
     run(
         """

@@ -1,9 +1,12 @@
-"""The cache of compiled kernels: private, atomic, and a damaged entry is a miss."""
+"""The cache of compiled kernels: private, atomic, within its limit; a damaged entry is a miss."""
 
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -138,3 +141,113 @@ def test_what_pocl_keeps_is_counted_and_cleared(tmp_path: Path) -> None:
     (cache.folder() / "pocl").symlink_to(elsewhere)
     assert cache.of_pocl() == [] and cache.clear() == 0
     assert (elsewhere / "other").exists()
+
+
+def key_of(number: int) -> str:
+    return f"{number:02x}" * 32
+
+
+def used(path: Path, ago_s: int) -> Path:
+    """A file, or a folder with all that is in it, that was last used a while ago."""
+    for one in (path, *path.rglob("*")):
+        os.utime(one, (time.time() - ago_s,) * 2)
+    return path
+
+
+def kept(number: int, ago_s: int) -> Path:
+    """A compiled kernel of 100 kB."""
+    cache.write(Built(key_of(number), bytes(100_000), {}, 0.0))
+    return used(cache.folder() / "kernels" / f"{key_of(number)}.bin", ago_s)
+
+
+def kept_by_pocl(name: str, ago_s: int) -> Path:
+    """A program of PoCL's, with all it has: 300 kB."""
+    program = cache.folder() / "pocl" / name[:2] / name[2:]
+    (program / "kernel" / "8-1-1").mkdir(parents=True)
+    for file in ("program.bc", "last_accessed", "kernel/8-1-1/kernel.so"):
+        (program / file).write_bytes(bytes(100_000))
+    return used(program, ago_s)
+
+
+def test_what_was_used_longest_ago_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", "1")
+    oldest, read, young = kept(1, 900), kept(2, 800), kept(3, 50)
+    old, touched = kept_by_pocl("ABC", 700), kept_by_pocl("ABD", 600)
+    assert cache.read(key_of(2)) is not None
+    (touched / "last_accessed").touch()  # as PoCL does
+    cache.trim()
+    assert all(path.exists() for path in (oldest, read, young, old, touched)), "all within 1 MiB"
+    more = kept_by_pocl("XYZ", 10)
+    cache.trim()
+    assert not oldest.exists() and not old.exists()
+    assert all(path.exists() for path in (read, young, touched, more))
+    assert (touched / "kernel" / "8-1-1" / "kernel.so").exists(), "a program goes whole or stays whole"
+    assert cache.nbytes([*cache.kernels(), *cache.of_pocl()]) <= cache.limit_bytes()
+
+
+def test_few_writes_look_for_what_to_trim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", "0")
+    looked = []
+    monkeypatch.setattr(cache, "trim", lambda: looked.append(1))
+    for number in range(256):
+        kept(number, 0)
+        cache.read(key_of(number))
+    assert len(looked) == 1
+
+
+def test_a_write_trims(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", "1")
+    old = [kept(number, 100) for number in range(1, 12)]
+    assert cache.read(kept(0, 0).stem) is not None
+    assert sum(path.exists() for path in old) == 9
+
+
+def test_links_are_not_followed_in_trimming(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "other").write_bytes(bytes(2 << 20))
+    (cache.folder() / "pocl" / "AB").mkdir(parents=True)
+    (cache.folder() / "pocl" / "AB" / "link").symlink_to(elsewhere)
+    kept(1, 0).with_name("link.bin").symlink_to(elsewhere / "other")
+    monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", "0")
+    cache.trim()
+    assert (elsewhere / "other").exists() and cache.read(key_of(1)) is None
+
+
+@pytest.mark.parametrize("given", ["1G", "-1", "0.5", " ", "9" * 5000])
+def test_a_limit_that_is_no_number_is_told_once(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", given)
+    with pytest.warns(RuntimeWarning, match=f"TILEWRIGHT_CACHE_MIB={given}: expected .* 1024 is used"):
+        assert cache.limit_bytes() == 1 << 30
+    assert cache.limit_bytes() == 1 << 30
+    monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", "")
+    assert cache.limit_bytes() == 1 << 30
+
+
+# A kernel of 100 kB is asked for again and again while two others do the same and trim: 40 make 4 MB.
+SHARING = """
+import random, sys, warnings
+from tilewright.runtime import cache
+from tilewright.runtime.base import Built
+warnings.simplefilter("error")
+built = 0
+for _ in range(400):
+    key = f"{random.randrange(40):02x}" * 32
+    def build():
+        global built
+        built += 1
+        return Built(key, key.encode() * 1600, {}, 0.0)
+    assert cache.compiled(key, build).binary == key.encode() * 1600
+    random.randrange(8) or cache.trim()
+cache.trim()
+print(built)
+"""
+
+
+def test_processes_share_it_while_it_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", "1")
+    running = [subprocess.Popen([sys.executable, "-c", SHARING], stdout=subprocess.PIPE) for _ in range(3)]
+    said = [process.communicate(timeout=120)[0] for process in running]
+    assert all(process.returncode == 0 for process in running)
+    assert all(int(text) > 0 for text in said)
+    assert 0 < cache.nbytes(cache.kernels()) <= 1 << 20

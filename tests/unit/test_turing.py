@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tilewright.device import for_architecture
+from tilewright.dispatch.choices import ranked_for
 from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.family import Config, Family
-from tilewright.plans.choices import ranked_for
 from tilewright.problem import Problem
 from tilewright.search.space import Space, usable
 

@@ -17,14 +17,14 @@ from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.calibrate import outdone
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
+from tilewright.dispatch.choices import REFERENCE
+from tilewright.dispatch.dispatch import dispatch
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
 from tilewright.peers import Peer, Setting, applicable, release
 from tilewright.peers.base import Array, Run
-from tilewright.plans.choices import REFERENCE
-from tilewright.plans.dispatch import dispatch
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer

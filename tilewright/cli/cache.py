@@ -32,6 +32,7 @@ _LABELS = {
     "kernels": "compiled kernels",
     "kernel_bytes": "bytes of compiled kernels",
     "pocl_bytes": "bytes of PoCL's cache",
+    "limit_bytes": "limit of both in bytes",
 }
 
 
@@ -44,7 +45,7 @@ def info(json_file: options.JsonFile = None) -> None:
 
     facts, kernels = asdict(Store().info()), cache.kernels()
     facts |= {"kernels": len(kernels), "kernel_bytes": cache.nbytes(kernels)}
-    facts |= {"pocl_bytes": cache.nbytes(cache.of_pocl())}
+    facts |= {"pocl_bytes": cache.nbytes(cache.of_pocl()), "limit_bytes": cache.limit_bytes()}
     rows = [(_LABELS.get(name, name.replace("_", " ")), _text(value)) for name, value in facts.items()]
     emit(Table("", ("what", "value"), tuple(rows), words=True), facts, json_file)
 

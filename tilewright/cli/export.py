@@ -113,8 +113,8 @@ def _for_device(problem: Problem, device: str | None, given: Config | None, dete
 def _for_architecture(problem: Problem, arch: str, given: Config | None, deterministic: bool) -> Bundle:
     """Compile for a GPU that is not here: of the likely winners the first that compiles."""
     from tilewright.device import for_architecture
+    from tilewright.dispatch.choices import foreseen
     from tilewright.export.bundle import bundle
-    from tilewright.plans.choices import foreseen
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 
     device = for_architecture(arch)

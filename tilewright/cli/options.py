@@ -203,7 +203,7 @@ def chosen(
     """The config that is given, else what a user of the library would run, of given families; and why."""
     if isinstance(given, Config):
         return given, Why(Origin.NAMED)
-    from tilewright.plans.dispatch import dispatch
+    from tilewright.dispatch.dispatch import dispatch
 
     plan = dispatch(problem, runtime, store(remembers=False), deterministic, given)
     return plan.config, plan.why
@@ -235,7 +235,7 @@ def store_and_device(
     Raises:
         StoreError: it cannot be written, and some layer is to be tuned.
     """
-    from tilewright.plans.choices import settled
+    from tilewright.dispatch.choices import settled
     from tilewright.runtime import cache
 
     own, refused = _store_to_tune(found, wanted.again)

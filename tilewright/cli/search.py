@@ -64,7 +64,7 @@ class Search:
         Raises:
             RunError: no config was right; says what became of those that were tried.
         """
-        from tilewright.plans.once import tune_once
+        from tilewright.dispatch.once import tune_once
 
         result = tune_once(
             problem, self.runtime, self.store, self.wanted, lambda event: self._tell(event, name),
@@ -78,7 +78,7 @@ class Search:
 
     def known(self, problem: Problem) -> Record | None:
         """The stored winner, unless the user wants to search on."""
-        from tilewright.plans.choices import settled
+        from tilewright.dispatch.choices import settled
 
         if self.wanted.again:
             return None
@@ -86,7 +86,7 @@ class Search:
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""
-        from tilewright.plans.choices import stored
+        from tilewright.dispatch.choices import stored
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
         if self.wanted.budget and result.seconds > self.wanted.budget.seconds:

@@ -133,7 +133,7 @@ def _numbers(given: list[str] | None) -> list[int]:
 def _lab(
     runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: Children
 ) -> Lab:  # fmt: skip
-    from tilewright.plans.once import tune_once
+    from tilewright.dispatch.once import tune_once
     from tilewright.runtime.capacity import cores
     from tilewright.studies.lab import Lab
     from tilewright.tuning.wanted import Wanted

@@ -1,1 +1,1 @@
-"""From a Problem to a kernel that runs it: which configs may, the one taken and why, its calls on arrays."""
+"""A Plan: one config of a kernel, compiled and bound; why that one; kept for its next use; on arrays."""

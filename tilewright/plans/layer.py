@@ -6,15 +6,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.arrays import (
-    Array,
-    Kind,
-    Seen,
+from tilewright.arrays.look import look, look_at
+from tilewright.arrays.seen import Array, Kind, Seen
+from tilewright.arrays.use import (
     current_stream,
     empty,
     in_place,
-    look,
-    look_at,
     on_host,
     same_home,
     shaped,
@@ -221,24 +218,48 @@ class LayerPlan:
         return with_room(self.plan.runtime, self.plan, self._run, x, w, beside, layout)
 
     def _run(self, x: Seen, w: Seen | Memory, beside: Mapping[str, Seen], layout: str) -> Array:
-        filters = (w,) if isinstance(w, Seen) else ()
-        kinds = (*beside, *(seen.kind for seen in (x, *filters, *beside.values())))
+        filters = {"w": w} if isinstance(w, Seen) else {}
+        self._check({"x": x, **filters, **beside})
+        arrays, result = self._arrays(x, beside, layout)
+        if self.problem.n:
+            self._launch(arrays, w, current_stream(x))
+        return result
+
+    def _check(self, given: Mapping[str, Seen]) -> None:
+        """Refuse what the layer does not take; arrays of kinds that it has taken before are not looked at."""
+        kinds: tuple[str | Kind, ...] = (*given, *(seen.kind for seen in given.values()))
         if kinds not in self._fitting:
-            self._fit(x, filters, beside)
+            self._fit(given)
             self._fitting = {*list(self._fitting)[:MOST_FITTING], kinds}
-        out = beside.get("out")
-        if out is not None:
-            writable(out, x, *filters, *(seen for seen in beside.values() if seen is not out))
+        if "out" in given:
+            writable(given["out"], *(seen for name, seen in given.items() if name != "out"))
+
+    def _fit(self, given: Mapping[str, Seen]) -> None:
+        """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
+        if (names := {"w", "y", *given} - {"out"}) != self._operands.keys():
+            raise unlike(self.problem, names)
+        self._at_home(given["x"])
+        same_home(*given.values())
+        for name, seen in given.items():
+            typed(seen, self._operands["y" if name == "out" else name].dtype, f" for {self._name}")
+        for name in ("bias", "scale"):
+            if name in given:
+                shaped(given[name], self._operands[name].shape, f"{self._name}: one for each filter")
+
+    def _arrays(self, x: Seen, beside: Mapping[str, Seen], layout: str) -> tuple[dict[str, Array], Array]:
+        """Return what the kernel reads and writes beside the filter; and the output as the caller gets it."""
         source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
-        target, result = self._output(x, out, turned)
+        target, result = self._output(x, beside.get("out"), turned)
         arrays = {"x": source, "y": target}
         for name, seen in beside.items():
             if name != "out":
                 arrays[name] = self._residual(seen, turned) if name == "z" else in_place(seen)
-        if self.problem.n == 0:
-            return result
-        stream, runtime = current_stream(x), self.plan.runtime
+        return arrays, result
+
+    def _launch(self, arrays: Mapping[str, Array], w: Seen | Memory, stream: int | None) -> None:
+        """Run the kernel on a stream; on a CPU wait for it."""
+        runtime = self.plan.runtime
         with self._lock:
             lane = self._lane(stream)
             memories = {name: runtime.wrap(array) for name, array in arrays.items()}
@@ -247,23 +268,10 @@ class LayerPlan:
             if self._home == "cpu":
                 runtime.synchronize()
                 if not runtime.unified:
-                    runtime.download(memories["y"], target)
+                    runtime.download(memories["y"], arrays["y"])
             before, lane.counted_bytes = lane.counted_bytes, lane.held_bytes
         if lane.counted_bytes > before:
             let_go_oldest(runtime, self.plan)
-        return result
-
-    def _fit(self, x: Seen, filters: tuple[Seen, ...], beside: Mapping[str, Seen]) -> None:
-        """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
-        if (names := {"x", "w", "y", *beside} - {"out"}) != self._operands.keys():
-            raise unlike(self.problem, names)
-        self._at_home(x)
-        same_home(x, *filters, *beside.values())
-        for seen in (x, *filters, *beside.values()):
-            typed(seen, self._operands["y" if seen.name == "out" else seen.name].dtype, f" for {self._name}")
-        for name in ("bias", "scale"):
-            if name in beside:
-                shaped(beside[name], self._operands[name].shape, f"{self._name}: one for each filter")
 
     def _at_home(self, seen: Seen) -> None:
         if seen.place != self._home:
@@ -283,7 +291,7 @@ class LayerPlan:
         """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
         pr = self.problem
         by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
-        return x.channels_last or (by_shape and x.both_ways)
+        return x.kind.channels_last or (by_shape and x.kind.both_ways)
 
     def _residual(self, z: Seen, turned: bool) -> Array:
         """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""

@@ -1,4 +1,4 @@
-"""Compiled kernels in the user's cache folder. A bad entry is a miss; nothing is unpickled."""
+"""Compiled kernels in the user's cache folder, up to a limit. A bad entry is a miss; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -23,6 +24,8 @@ SCHEMA = 1
 POCL = "pocl"  # the folder of its own, below ours
 _FIX = "set TILEWRIGHT_CACHE to a folder of your own"
 _MAX_BYTES = 64 << 20
+_LIMIT_MIB = 1024  # of compiled kernels, unless TILEWRIGHT_CACHE_MIB says otherwise
+_TRIMS = "00"  # what a key ends in, a hash: one kernel in 256 trims, so that few writes look at every file
 _LEAST_FREE = 1 << 20  # bytes: drivers keep kernels there too, and say little where they cannot
 
 
@@ -149,6 +152,53 @@ def clear() -> int:
     return len(found)
 
 
+def limit_bytes() -> int:
+    """Return the bytes that compiled kernels may take, what PoCL keeps of them included.
+
+    They are ``$TILEWRIGHT_CACHE_MIB`` MiB if it is set, else 1024 MiB.
+    """
+    given = os.environ.get("TILEWRIGHT_CACHE_MIB", "")
+    if given and not re.fullmatch("[0-9]{1,9}", given):
+        warn_once(f"TILEWRIGHT_CACHE_MIB={given}: expected a number of MiB like 4096; {_LIMIT_MIB} is used")
+        given = ""
+    return int(given or _LIMIT_MIB) << 20
+
+
+def trim() -> None:
+    """Remove what was used longest ago, until the rest is within ``limit_bytes``.
+
+    Other processes may read, write and trim meanwhile: what vanishes under a reader is compiled again.
+    """
+    entries = sorted(_entries())
+    excess = sum(size for _, size, _ in entries) - limit_bytes()
+    for _, size, path in entries:
+        if excess <= 0:
+            return
+        with contextlib.suppress(OSError):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+        excess -= size
+
+
+def _entries() -> list[tuple[float, int, Path]]:
+    """Return when each kernel of ours, and each program of PoCL's, was used, its bytes and its path."""
+    theirs = folder() / POCL
+    found: dict[Path, tuple[float, int]] = {}
+    for file in (*kernels(), *of_pocl()):
+        with contextlib.suppress(FileNotFoundError):  # another process was quicker
+            info = file.lstat()
+            if stat.S_ISDIR(info.st_mode):
+                continue
+            path = file  # or the folder of a program, two below PoCL's, in which each use touches a file
+            if file.is_relative_to(theirs):
+                path = theirs.joinpath(*file.relative_to(theirs).parts[:2])
+            last, size = found.get(path, (0.0, 0))
+            found[path] = max(last, info.st_mtime), size + info.st_size
+    return [(last, size, path) for path, (last, size) in found.items()]
+
+
 def key_of(source: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
     """Return the key of a binary: a hash of everything that changes it."""
     text = json.dumps([SCHEMA, source, options, compiler, arch])
@@ -171,6 +221,8 @@ def read(key: str) -> Built | None:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
         with os.fdopen(os.open(path, flags), "rb") as file:
             data = file.read(_MAX_BYTES + 1)
+        with contextlib.suppress(OSError):  # a folder that takes no files, or another process was quicker
+            os.utime(path)  # trimming asks when it was last used
     except (FileNotFoundError, StoreError):
         return None
     except OSError as error:
@@ -193,6 +245,8 @@ def write(built: Built) -> None:
         path = _entry(built.key)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         atomic_write(path, line + b"\n" + built.binary)
+        if built.key.endswith(_TRIMS):
+            trim()
     except StoreError as error:
         forgets(error)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from tilewright.device import Device
@@ -62,6 +63,29 @@ FAR = 5.0  # a family whose best is so many times slower is asked only when the 
 LAGGING = 4  # power of a family's best time, over the best of all, that cuts its share of the proposals
 
 
+class _Racer:
+    """A family in the race for trials: its strategy, and its best time as far as that is known."""
+
+    def __init__(self, strategy: Strategy, family: str) -> None:
+        self.strategy, self.family = strategy, family
+        self._measured_us = math.inf
+
+    @cached_property
+    def _expected_us(self) -> float:
+        return self.strategy.promise_us()
+
+    @property
+    def best_us(self) -> float:
+        """The best time measured; before there is one, what its strategy expected when it was first asked."""
+        return self._measured_us if self._measured_us < math.inf else self._expected_us
+
+    def tell(self, record: Record) -> None:
+        """Learn an outcome, of whatever family."""
+        if record.family == self.family and record.measurement:
+            self._measured_us = min(self._measured_us, record.measurement.cold_us)
+        self.strategy.tell(record)
+
+
 class Proposals:
     """Shares the trials out among the strategies of the families: the slower a family's best, the fewer.
 
@@ -74,10 +98,9 @@ class Proposals:
         self, strategies: list[Strategy], wanted: Callable[[Config], bool], families: Sequence[str] = (),
         first: Sequence[Config] = (),
     ) -> None:  # fmt: skip
-        self._strategies, self._wanted = strategies, wanted
-        self._families = list(families) or [""] * len(strategies)
-        self._promised: list[float] = []
-        self._best: dict[str, float] = {}
+        names = families or [""] * len(strategies)
+        self._racers = [_Racer(*pair) for pair in zip(strategies, names, strict=True)]
+        self._wanted = wanted
         self._seen: set[str] = set()
         self._first = [config for config in first if wanted(config)]
         self._ahead = 0  # by how many what won elsewhere is ahead of proposals
@@ -86,26 +109,25 @@ class Proposals:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
         if count <= 0:
             return []
-        found = self.first((count - self._ahead) // 2)
-        elsewhere = len(found)
-        self._promised = self._promised or [strategy.promise_us() for strategy in self._strategies]
-        asking = list(range(len(self._strategies)))
+        elsewhere = self.first((count - self._ahead) // 2)
+        proposed = self._ask(count - len(elsewhere))
+        self._ahead -= len(proposed)
+        return elsewhere + proposed or self.first(count)
+
+    def _ask(self, count: int) -> list[Config]:
+        """Ask the strategies, round by round, until they have proposed ``count`` configs or have no more."""
+        found: list[Config] = []
+        asking = sorted(self._racers, key=lambda racer: racer.best_us)
         while len(found) < count and asking:
-            best = {i: self._best.get(self._families[i], self._promised[i]) for i in asking}
-            asking.sort(key=best.__getitem__)
-            weights = {i: _weight(best[i], best[asking[0]]) for i in asking}
-            left, total = count - len(found), sum(weights.values())
-            for i in [i for i in asking if best[i] <= FAR * best[asking[0]] or best[i] == math.inf]:
-                share = max(1, round(left * weights[i] / total))
-                proposed = self._strategies[i].propose(min(share, count - len(found)))
+            for racer, share in _shares(asking, count - len(found)):
+                proposed = racer.strategy.propose(min(share, count - len(found)))
                 if not proposed:
-                    asking.remove(i)
+                    asking.remove(racer)
                 found += [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
                 self._seen.update(str(c) for c in proposed)
                 if len(found) >= count:
                     break
-        self._ahead -= len(found) - elsewhere
-        return found or self.first(count)
+        return found
 
     def first(self, count: int) -> list[Config]:
         """Return at most ``count`` configs that won elsewhere."""
@@ -117,24 +139,31 @@ class Proposals:
 
     def think(self, enough: Callable[[], bool]) -> None:
         """Have the strategies look at their families, one after the other, until it is enough."""
-        for strategy in self._strategies:
+        for racer in self._racers:
             if enough():
                 return
-            strategy.promise_us()
+            racer.strategy.promise_us()
 
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""
-        return max((strategy.gain() for strategy in self._strategies), default=0.0)
+        return max((racer.strategy.gain() for racer in self._racers), default=0.0)
 
     def tell(self, record: Record) -> None:
         """Pass an outcome on to every strategy."""
-        if record.measurement:
-            known = self._best.get(record.family, record.measurement.cold_us)
-            self._best[record.family] = min(known, record.measurement.cold_us)
-        for strategy in self._strategies:
-            strategy.tell(record)
+        for racer in self._racers:
+            racer.tell(record)
 
 
-def _weight(mine_us: float, best_us: float) -> float:
-    """Return the share of a family's proposals, of the fastest family's: none is cut that expects nothing."""
-    return (best_us / mine_us) ** LAGGING if mine_us < math.inf else 1.0
+def _shares(asking: Sequence[_Racer], count: int) -> list[tuple[_Racer, int]]:
+    """Share ``count`` proposals out, the fastest first; who is FAR behind waits till the others have no more.
+
+    Of who expects nothing no share is cut: it may be the fastest.
+    """
+    best_us = asking[0].best_us
+    weights = [(best_us / r.best_us) ** LAGGING if r.best_us < math.inf else 1.0 for r in asking]
+    shares = [max(1, round(count * weight / sum(weights))) for weight in weights]
+    return [
+        (racer, share)
+        for racer, share in zip(asking, shares, strict=True)
+        if racer.best_us <= FAR * best_us or racer.best_us == math.inf
+    ]

@@ -13,12 +13,12 @@ from tilewright.bench.contest import Entered, offered
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.device import parse_selector
+from tilewright.dispatch.choices import REFERENCE
+from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import find
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
-from tilewright.plans.choices import REFERENCE
-from tilewright.plans.dispatch import dispatch
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check

@@ -33,7 +33,7 @@
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store
 // them, or a block stores those that its cluster sends it (hopper_own.h); else all threads store from a tile of sums in
 // shared memory, RUN neighbours in y at once (hopper_store.h).
-// Where there are more tiles than places for blocks, blocks stay (STAYS; tile.py: stays): each takes every so-many-th
+// Where there are more tiles than places for blocks, blocks stay (STAYS, tile.py): each takes every so-many-th
 // tile, and its buffers go round without a break: while a tile's sums are stored the next one's data come.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
 // pooled here begins with a row and holds whole windows.
@@ -241,7 +241,8 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
  GLOBAL unsigned *RESTRICT arrived X_MOVED_PARAM) {
     TILE_ARRAY(shared);
 #ifdef __CUDACC__
-    static_assert(BARS_FROM + 16 * (STAGES + X_BARS) + 16 + 1024 <= SHARED_BYTES, "tile.py: sizes");
+    static_assert(BARS_FROM + 16 * (STAGES + X_BARS) + 16 == SHARED_END, "layout.py: barriers");
+    static_assert(SHARED_END + 1024 <= SHARED_BYTES, "tile.py: sizes");
 #endif
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);

@@ -1,4 +1,4 @@
-// Sums that go to nhwc without a tile of them in shared memory (FINISH, tile.py: finish): no barrier of all threads,
+// Sums that go to nhwc without a tile of them in shared memory (FINISH, finish.py): no barrier of all threads,
 // and little code, which costs 4 to 5 cycles an instruction where it runs once.
 //
 // FINISH 1: sums are whole, and those store them who have them.

@@ -1,10 +1,5 @@
-// Tiles of the hopper family: where things lie in shared memory, patches of x, products of a step, the tile of sums.
-//
-//   shared memory   filters: STAGES times BATCH tiles          then tables of where places of a patch are in x (unless
-//                   of KB rows                                 it is MAPPED) and outputs in y, rows of sums from the
-//                   patches: X_STAGES of PLACES rows           cluster (SC > 1), barriers
-//                   (at the end the tile of sums over both)
-// Where numbers are split, a tile of filters and a patch are two each: of high parts, and behind it of low ones.
+// Tiles of the hopper family: patches of x, products of a step. Where they lie in shared memory, and how large they and
+// the tile of sums are, layout.py says: X_FROM to BARS_FROM, W_BYTES, X_BYTES, SLOW, PITCH and more.
 
 #define TEAMS (WM * WN)
 #define THREADS (128 * TEAMS + (MAPPED ? 32 : 128))
@@ -15,47 +10,22 @@
 #define WB NB
 #define GATHERS (X_WAY == 2)
 #define TAPS (GATHERS ? 1 : R * S)           // steps of a patch
-#define JOINT (MAPPED && TAPS == 1)          // patches come and go with their filters: X_STAGES = STAGES * BATCH
-#define X_BARS (JOINT ? 0 : X_STAGES)
 #define ROW (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
-#define W_BYTES (PARTS * KB * CHUNKS * 16)
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
 #define X_PARTS (MAPPED ? PARTS : 1)         // of numbers in x: who copied it has split them
 #define PATCH (LINES * LINE)                 // places of a phase: lines of the raster, or of all of it one
 #define PLACES (PHASES_H * PHASES_W * PATCH)
 #define ITEMS (PLACES * CHUNKS)              // pieces of a patch
 #define AT_ONCE 8                            // loads of a thread under way at once
-#define X_NEXT (PLACES * 16 + 16)            // 16 more: pieces of one place lie in different banks
-#define X_BYTES (PARTS * (SWIZZLED ? PLACES * ROW : X_NEXT * CHUNKS))
-#define X_FROM (STAGES * BATCH * W_BYTES)    // filters first, then patches; sums over both; then:
-#define TABLE_FROM (TILE_BYTES > X_FROM + X_STAGES * X_BYTES ? TILE_BYTES : X_FROM + X_STAGES * X_BYTES)
-#define OUTS_FROM (TABLE_FROM + (MAPPED ? 0 : PLACES * 4))
-#define OWN_FROM (OUTS_FROM + (STAYS ? 0 : (NB * 4 + 15) / 16 * 16))  // of warps that store while buffers are filled
-#define MEET_FROM (OWN_FROM + OWN_BYTES)     // rows of the tile from all shares of the cluster
-#define BARS_FROM (MEET_FROM + (FINISH == 2 ? SC * PAIRS * KB * 8 : SC > 1 ? SC * MINE * PITCH * 4 : 0))
+// Barriers.
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
 #define X_FULL(slot) W_FULL(2 * STAGES + (slot))
 #define X_EMPTY(slot) W_FULL(2 * STAGES + X_BARS + (slot))
 #define FIRST W_FULL(2 * (STAGES + X_BARS))
 #define MEET W_FULL(2 * (STAGES + X_BARS) + 1)
-#define KT (K < KB ? (K + 7) / 8 * 8 : KB)   // channels of the tile of sums
-#define FAST (Y_NHWC ? KT : NB)              // it is [SLOW][PITCH], no two banks of a warp the same
-#define SLOW (Y_NHWC ? NB : KT)
-#define PITCH (Y_NHWC ? KT + 4 : NB + (40 - NB % 32) % 32)
-#define SUMS_BYTES (SLOW * PITCH * 4)
-// Or, where those store sums who have them (hopper_own.h), rows of pixels with outputs of 2 bytes, 8 of them in
-// different banks.
-#define OWN_BY_ROWS (sizeof(y_t) < 4)
-#define OWN_ROWS (STAYS && WG_N > 32 ? 32 : (WG_N + 15) / 16 * 16)  // of a team's pixels, at once
-#define OWN_PITCH (KB * 2 + 16)
-#define ROWS_BYTES (WN * OWN_ROWS * OWN_PITCH)
-// in room of its own: rows, or tables of warps
-#define OWN_BYTES (!STAYS ? 0 : OWN_BY_ROWS ? ROWS_BYTES : 4 * TEAMS * WG_N * 4)
-#define TILE_BYTES (SUMS_BYTES > ROWS_BYTES ? SUMS_BYTES : ROWS_BYTES)
-#define MINE ((SLOW + SC - 1) / SC)          // rows of it that a block of a cluster finishes
-#define PAIRS ((NB / 2 + SC - 1) / SC)       // or pairs of pixels (hopper_own.h)
+#define OWN_BY_ROWS (sizeof(y_t) < 4)        // who have sums store them from rows of pixels (hopper_own.h)
 // Rows and columns of the sum in a tile: of a rectangle; else whole ones in a tile that begins with one.
 #define TILE_ROWS (TALL ? WN : NB < Q ? 0 : (NB - Q) / WR + 1)
 #define TILE_COLUMNS (TALL ? WG_N : Q)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Rule, Values
+from tilewright.kernels.hopper.raster import SWIZZLED, image_of, joint, lines, outputs_of, raster
 from tilewright.kernels.hopper.sum import (
     AS_IS,
     COPIED,
@@ -17,13 +18,7 @@ from tilewright.kernels.hopper.sum import (
     taps,
 )
 from tilewright.kernels.hopper.tile import (
-    ROWS,
-    SWIZZLED,
-    image_of,
-    joint,
-    lines,
-    outputs_of,
-    raster,
+    DECLARED,
     registers,
     registers_at_most,
     sizes,
@@ -36,6 +31,7 @@ from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, up_to
 from tilewright.problem import Problem
 
 CHUNKS = (2, 4, 8, 16)
+ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
 
 
 def batches(pr: Problem) -> tuple[int, ...]:
@@ -84,8 +80,8 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     whole = dict(sc=1) | cf | dict(cm=1, sg=1, combine=NONE)
     # Of accurate an input that is not aligned is copied in parts first, and then by the copy engine.
     reads = (AS_IS, COPIED) if cf["x"] == AS_IS and parts_of(problem) == 2 else (cf["x"],)
-    block = max(sizes(problem, whole | dict(x=x)).shared_bytes for x in reads)
-    return fits_shared(device, block, cf["mb"], declared=1024)  # a flag, in room of its own
+    block = max(sizes(problem, device, whole | dict(x=x)).shared_bytes for x in reads)
+    return fits_shared(device, block, cf["mb"], declared=DECLARED)
 
 
 def _joint(pr: Problem, cf: Values) -> bool:
@@ -126,11 +122,11 @@ RULES = (
     Rule("joint", lambda problem, cf: cf["xs"] == 1 or not _joint(problem, cf),
          "patches of 1x1 filters come with these, in no buffers of their own",
          needs="x wn bn chunks pieces tall xs"),
-    Rule("stages", lambda problem, cf: cf["stages"] <= max(
-        2, steps(problem, cf["x"], cf["chunks"]) // cf["batch"] * tiles_ahead(problem, cf)),
+    Rule("stages", lambda problem, device, cf: cf["stages"] <= max(
+        2, steps(problem, cf["x"], cf["chunks"]) // cf["batch"] * tiles_ahead(problem, device, cf)),
         "more buffers than batches", needs="x wm wn bn mb chunks tall batch stages"),
-    Rule("patches", lambda problem, cf: cf["xs"] <= runs(
-        problem, cf["x"], cf["chunks"]) * tiles_ahead(problem, cf),
+    Rule("patches", lambda problem, device, cf: cf["xs"] <= runs(
+        problem, cf["x"], cf["chunks"]) * tiles_ahead(problem, device, cf),
         "more buffers than runs of channels", needs="x wm wn bn mb chunks tall xs"),
     Rule("shared", _fits_shared, "more shared memory than a block may have",
          needs="x wm wn bn mb chunks pieces tall batch stages xs"),

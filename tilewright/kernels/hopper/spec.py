@@ -19,6 +19,9 @@ from tilewright.kernels.family import (
 )
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback, halves
+from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, run
+from tilewright.kernels.hopper.layout import layout
+from tilewright.kernels.hopper.raster import PIECES, SWIZZLED, TALL, image_of, joint, raster
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import (
     AS_IS,
@@ -29,6 +32,7 @@ from tilewright.kernels.hopper.sum import (
     PROMOTED,
     WAYS,
     chunks_of,
+    copied_parts,
     held,
     most_steps,
     numbers,
@@ -37,21 +41,7 @@ from tilewright.kernels.hopper.sum import (
     promotions,
     ways,
 )
-from tilewright.kernels.hopper.tile import (
-    BY_TILE,
-    OWN,
-    PIECES,
-    SWIZZLED,
-    TALL,
-    Sizes,
-    finish,
-    k_group,
-    raster,
-    registers,
-    registers_at_most,
-    run,
-    sizes,
-)
+from tilewright.kernels.hopper.tile import Sizes, k_group, registers, registers_at_most, sizes
 from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.shares import SUM_THREADS, combine_param, meeting_buffers, operands, second_pass
@@ -137,10 +127,11 @@ class Hopper(Family):
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Spell out what a copy of the input takes."""
-        problem = folded(problem)
-        if config["x"] not in COPIES:
+        problem, cf = folded(problem), config.values
+        if cf["x"] not in COPIES:
             return {}
-        return copy_remark(problem, held(problem, config.values), sizes(problem, config.values).x_parts)
+        parts = copied_parts(problem, image_of(problem, cf) is not None)
+        return copy_remark(problem, held(problem, cf), parts)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Products of 32 bytes, or all until they are promoted; then shares, one after the other.
@@ -157,13 +148,14 @@ class Hopper(Family):
 def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Blueprint:
     if not aligned and cf["x"] == AS_IS:
         cf = cf | dict(x=COPIED)  # to a buffer that is
-    sz = sizes(pr, cf)
+    sz = sizes(pr, device, cf)
     who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
     blocks = min(sz.blocks, cf["mb"] * device.units) if sz.stays and who == OWN else sz.blocks
     launches, workspace = _launches(pr, sz, cf, blocks, device.units)
-    defines = _defines(pr, sz, cf, aligned, device) | dict(
-        FINISH=who, STAYS=int(blocks < sz.blocks), EARLY=int(sz.image is not None and blocks <= device.units)
-    )
+    stays = blocks < sz.blocks
+    early = sz.image is not None and blocks <= device.units
+    defines = _defines(pr, sz, cf, aligned, device) | dict(FINISH=who, STAYS=int(stays), EARLY=int(early))
+    defines |= layout(pr, cf, stays, who).defines()
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
         moved = copy_defines(pr, held(pr, cf), sz.x_parts) | _products(pr, cf, "COPIED_AS")
@@ -245,11 +237,11 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         PROMOTED=PROMOTED.get(kind, 0),
         DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
         CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), MAPPED=int(sz.image is not None),
-        BATCH=cf["batch"], STAGES=cf["stages"], X_STAGES=sz.x_stages, MIN_BLOCKS=cf["mb"], COPIES=cf["cm"],
-        SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
+        BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, sz.image)), MIN_BLOCKS=cf["mb"],
+        COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
         PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
-        K_TILES=sz.k_tiles, K_GROUP=k_group(pr, sz), PX_TILES=sz.px_tiles,
+        K_TILES=sz.k_tiles, K_GROUP=k_group(device, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
         **_shape(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
         Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,

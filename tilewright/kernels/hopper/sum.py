@@ -49,6 +49,11 @@ def parts_of(pr: Problem) -> int:
     return 2 if pr.math == "accurate" else 1
 
 
+def copied_parts(pr: Problem, mapped: bool) -> int:
+    """Parts of each number of the copied input: whoever copies it splits them for the copy engine alone."""
+    return parts_of(pr) if mapped else 1
+
+
 def numbers(pr: Problem, way: int) -> int:
     """Numbers of a piece of 16 bytes."""
     return 8 if way == HALVED else each(pr)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
+from tilewright.kernels.hopper.finish import MET, OWN, finish, run
+from tilewright.kernels.hopper.raster import joint, places_of
 from tilewright.kernels.hopper.sum import (
     COPIES,
     GATHERED,
@@ -18,16 +20,7 @@ from tilewright.kernels.hopper.sum import (
     products,
     promotions,
 )
-from tilewright.kernels.hopper.tile import (
-    MET,
-    OWN,
-    Sizes,
-    finish,
-    joint,
-    registers,
-    run,
-    sizes,
-)
+from tilewright.kernels.hopper.tile import Sizes, registers, sizes
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
@@ -55,7 +48,7 @@ COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be round
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
-    sz, combine = sizes(pr, cf), cf["combine"]
+    sz, combine = sizes(pr, device, cf), cf["combine"]
     steps, patches = most_steps(pr, cf), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
@@ -72,7 +65,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     looks = int(cf["x"] == HALVED)  # through the input, for its largest number; and whether to fall back
     moved, deep = copied_bytes(pr, held(pr, cf), sz.x_parts), cf["chunks"] * numbers(pr, cf["x"])
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
-    by_threads = 0 if sz.image or gathered else patches * sz.places * cf["chunks"]  # pieces
+    by_threads = 0 if sz.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
     promoted = steps * promotions(pr, cf)
     filters = parts_of(pr) * pr.w_bytes * each(pr) / numbers(pr, cf["x"])
@@ -140,4 +133,4 @@ def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles until a patch has come through registers; another one's copies wait for it."""
     if products(pr, cf["x"]) not in (TF32, THREE) or cf["x"] == GATHERED or sz.image:
         return 0.0
-    return COPY_CYCLES * ceil_div(sz.places * cf["chunks"], COPIED_AT_ONCE)
+    return COPY_CYCLES * ceil_div(places_of(pr, cf) * cf["chunks"], COPIED_AT_ONCE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.plans.choices import settled
+from tilewright.dispatch.choices import settled
 from tilewright.plans.kept import forget
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime

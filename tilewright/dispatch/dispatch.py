@@ -1,5 +1,5 @@
 """From a Problem to a Plan: the first of ``choices`` that compiles and finds room, kept for its next use
-(``kept.py``). The Plan says why it is that one."""
+(``plans/kept.py``). The Plan says why it is that one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from traceback import clear_frames
 
+from tilewright.dispatch.choices import choices, stored
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.plans.choices import choices, stored
 from tilewright.plans.execution import Plan
 from tilewright.plans.kept import Entry, let_go_oldest, place, with_room
 from tilewright.plans.why import Missed, Origin, Why

@@ -1,0 +1,1 @@
+"""Callers' arrays: what they are, and their use in place."""

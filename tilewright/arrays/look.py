@@ -1,0 +1,175 @@
+"""Find out what callers' arguments are, without importing anything.
+
+A library is only ever looked up among those that the caller has imported already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.arrays.seen import Array, Kind, Seen, Shape
+from tilewright.dtypes import FULL, SHORT, name_of
+from tilewright.errors import ArrayError
+from tilewright.problem import DTYPE_BYTES, STORED
+
+_LIBRARIES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"))
+_CAST = {"numpy": "{}.astype(np.{})", "torch": "{}.to(torch.{})", "cupy": "{}.astype(cupy.{})"}
+_MOST_KINDS, _MOST_TYPES = 4096, 64  # that are remembered
+_kinds: dict[tuple[Any, ...], Kind] = {}
+_looks: dict[type, Callable[[str, Array], Seen]] = {}  # by the types of arrays that were met
+
+
+def look(name: str, array: Array) -> Seen:
+    """Find out what an argument is, without importing anything.
+
+    Raises:
+        ArrayError: it is no array of a library or dtype that we know, it is sparse, nested, traced, masked,
+            on a device that is neither a CPU nor a CUDA GPU, it wants a gradient, or has yet to be negated.
+    """
+    looks = _looks.get(type(array)) or _look_for(array)
+    if looks is not None:
+        return looks(name, array)
+    what = f"{type(array).__module__.partition('.')[0]}.{type(array).__name__}"
+    if hasattr(array, "__dlpack__"):
+        raise ArrayError(
+            f"{name}: a {what} was given; pass torch.from_dlpack({name}) or cupy.from_dlpack({name}): no copy"
+        )
+    what = type(array).__name__
+    raise ArrayError(f"{name}: a {what} was given; must be an array, e.g. np.asarray({name}, np.float32)")
+
+
+def _look_for(array: Array) -> Callable[[str, Array], Seen] | None:
+    """Return what looks at arrays of its library; None: it is none that we know."""
+    for library, kind in _LIBRARIES:
+        module = sys.modules.get(library)
+        if module is not None and isinstance(array, getattr(module, kind, ())):
+            looks = {"numpy": _numpy, "torch": _torch, "cupy": _cupy}[library]
+            if issubclass(type(array), getattr(module, kind)) and len(_looks) < _MOST_TYPES:  # no proxy
+                _looks[type(array)] = looks
+            return looks
+    return None
+
+
+def look_at(**arrays: Array) -> dict[str, Seen]:
+    """Look at arguments by their names, but for those that are None."""
+    return {name: look(name, array) for name, array in arrays.items() if array is not None}
+
+
+def _known(key: tuple[Any, ...], make: Callable[[], Kind]) -> Kind:
+    """Return the kind of arrays with the same key; one that was refused is made again, for its error."""
+    try:
+        found = _kinds.get(key)
+    except TypeError:  # a dtype without a hash: none that we know
+        return make()
+    if found is None:
+        found = make()
+        if len(_kinds) >= _MOST_KINDS:
+            _kinds.clear()
+        _kinds[key] = found
+    return found
+
+
+def _numpy(name: str, array: Array) -> Seen:
+    if hasattr(array, "mask"):
+        raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
+
+    def make() -> Kind:
+        if not array.dtype.isnative:
+            native = f"{name}.astype(np.{array.dtype.newbyteorder('=')})"
+            raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; call {native}")
+        dtype = _dtype(name, array, "numpy")
+        return Kind("numpy", "cpu", dtype, tuple(array.shape), _in_elements(name, array, dtype))
+
+    kind = _known(("numpy", array.dtype, array.shape, array.strides), make)
+    return Seen(name, array, kind, array.__array_interface__["data"][0])
+
+
+def _in_elements(name: str, array: Array, dtype: str) -> Shape:
+    size = DTYPE_BYTES[dtype]
+    if any(stride % size for stride in array.strides) and array.size:
+        text = f"strides {array.strides} are no multiple of {size} bytes"
+        raise ArrayError(f"{name}: {text}; call {name}.copy()")
+    return tuple(stride // size for stride in array.strides)
+
+
+def _torch(name: str, tensor: Array) -> Seen:
+    try:
+        key = (tensor.dtype, tensor.layout, tensor.device, tensor.shape, tensor.stride())
+        address = int(tensor.data_ptr())  # int: else torch.compile looks into this, once for each shape
+    except RuntimeError as error:  # it has none of these
+        raise _odd(name, tensor) from error
+    kind = _known(key, lambda: _kind_of_tensor(name, tensor))
+    if tensor.is_neg():  # its memory is as it was; the conjugate bit is of complex dtypes alone
+        raise ArrayError(
+            f"{name}: a view that has yet to be negated was given (its negative bit is set); "
+            f"call {name}.resolve_neg()"
+        )
+    if tensor.requires_grad:
+        if sys.modules["torch"].is_grad_enabled():
+            raise _wants_grad(name)
+        tensor = tensor.detach()
+    if not address and 0 not in kind.shape:
+        raise _odd(name, tensor)
+    return Seen(name, tensor, kind, address)
+
+
+def _kind_of_tensor(name: str, tensor: Array) -> Kind:
+    device = tensor.device
+    if device.type not in ("cpu", "cuda"):
+        raise ArrayError(f"{name}: a tensor on {device} was given; must be on cpu or cuda")
+    if tensor.layout != sys.modules["torch"].strided:
+        raise _not_strided(name, tensor)
+    place = "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
+    return Kind("torch", place, _dtype(name, tensor, "torch"), tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _not_strided(name: str, tensor: Array) -> ArrayError:
+    return ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
+
+
+def _wants_grad(name: str) -> ArrayError:
+    return ArrayError(
+        f"{name}: requires grad, but tilewright computes none; use torch.no_grad() or {name}.detach()"
+    )
+
+
+def _odd(name: str, tensor: Array) -> ArrayError:
+    """Return the error of a tensor that has no memory to read."""
+    torch = sys.modules["torch"]
+    if tensor.layout != torch.strided:
+        return _not_strided(name, tensor)
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return _wants_grad(name)
+    what = "a tensor without memory of its own was given (nested, traced as torch.vmap does, fake, or freed)"
+    return ArrayError(f"{name}: {what}; must be a plain tensor")
+
+
+def _cupy(name: str, array: Array) -> Seen:
+    index = int(array.device.id)
+
+    def make() -> Kind:
+        dtype = _dtype(name, array, "cupy")
+        strides = _in_elements(name, array, dtype)
+        return Kind("cupy", f"cuda:{index}", dtype, tuple(array.shape), strides)
+
+    kind = _known(("cupy", array.dtype, tuple(array.shape), tuple(array.strides), index), make)
+    return Seen(name, array, kind, int(array.data.ptr))
+
+
+def _dtype(name: str, array: Array, library: str) -> str:
+    """Return the short name of an array's dtype."""
+    full = name_of(array.dtype)
+    if full not in SHORT:
+        known = ", ".join(FULL[short] for short in (STORED if name in ("x", "w") else FULL))
+        call = cast(name, library, "f32")
+        raise ArrayError(f"{name}: dtype {full} was given; must be one of {known}: call e.g. {call}")
+    return SHORT[full]
+
+
+def cast(name: str, library: str, dtype: str) -> str:
+    """Return the call that converts an array."""
+    if dtype in ("bf16", "f8") and library == "numpy":
+        return f"{name}.astype(ml_dtypes.{FULL[dtype]})"
+    return _CAST[library].format(name, FULL[dtype])

@@ -1,0 +1,141 @@
+"""Use callers' arrays as they are: what does not fit is refused, nothing on a GPU is ever copied."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+
+from tilewright.arrays.look import cast
+from tilewright.arrays.seen import Array, Seen, Shape
+from tilewright.dtypes import FULL, name_of, numpy_dtype
+from tilewright.errors import ArrayError, OutOfMemory
+from tilewright.problem import DTYPE_BYTES
+
+_COPY = {
+    "numpy": "np.ascontiguousarray({})",
+    "torch": "{}.contiguous()",
+    "cupy": "cupy.ascontiguousarray({})",
+}
+
+
+def typed(seen: Seen, dtype: str, why: str) -> None:
+    """Refuse an array of another dtype than the problem's or that of its output."""
+    if seen.dtype != dtype:
+        given, call = FULL[seen.dtype], cast(seen.name, seen.library, dtype)
+        raise ArrayError(f"{seen.name}: dtype {given} was given; must be {FULL[dtype]}{why}: call {call}")
+
+
+def same_home(x: Seen, *others: Seen) -> None:
+    """Refuse arrays of several libraries or devices.
+
+    Raises:
+        ArrayError: names the first that is not where ``x`` is.
+    """
+    for other in others:
+        if (other.library, other.place) != (x.library, x.place):
+            raise ArrayError(
+                f"{other.name}: is {other.where()}, but {x.name} is {x.where()}; must be the same"
+            )
+
+
+def shaped(seen: Seen, shape: Shape, why: str) -> None:
+    """Refuse an array of another shape."""
+    if seen.shape != shape:
+        raise ArrayError(f"{seen.name}: shape {seen.shape} was given; must be {shape} for {why}")
+
+
+def in_place(seen: Seen, advice: str = "") -> Array:
+    """Return the array if its rows lie one after the other; on a CPU an input that does not, is copied.
+
+    Raises:
+        ArrayError: it cannot be used in place on a GPU; says what to call.
+    """
+    if seen.place == "cpu":
+        host = on_host(seen.array)
+        return host if seen.contiguous and seen.aligned else host.copy(order="C")
+    if seen.contiguous:
+        return seen.array
+    call = _COPY[seen.library].format(seen.name)
+    raise ArrayError(
+        f"{seen.name}: strides {seen.strides} of shape {seen.shape} are not contiguous; call {call}{advice}"
+    )
+
+
+def on_host(array: Array) -> Array:
+    """Return a CPU array as a NumPy array over the same bytes."""
+    if isinstance(array, np.ndarray):
+        return array
+    torch, name = sys.modules["torch"], name_of(array.dtype)  # which hands out none of these
+    if name == "bfloat16":
+        return array.view(torch.int16).numpy().view(numpy_dtype("bf16"))
+    if name == "float8_e4m3fn":
+        return array.view(torch.int8).numpy().view(numpy_dtype("f8"))
+    return array.numpy()
+
+
+def to_nhwc(array: Array) -> Array:
+    """Return the view (N, H, W, C) of an array seen as (N, C, H, W)."""
+    return array.permute(0, 2, 3, 1) if hasattr(array, "permute") else array.transpose(0, 2, 3, 1)
+
+
+def to_nchw(array: Array) -> Array:
+    """Return the view (N, C, H, W) of an array seen as (N, H, W, C)."""
+    return array.permute(0, 3, 1, 2) if hasattr(array, "permute") else array.transpose(0, 3, 1, 2)
+
+
+def empty(like: Seen, shape: Shape, dtype: str) -> Array:
+    """Return a new contiguous array of the caller's library, where ``like`` is.
+
+    Raises:
+        OutOfMemory: there is no room for it; says how much was needed.
+    """
+    try:
+        return _empty(like, shape, dtype)
+    except (MemoryError, ValueError, RuntimeError) as error:  # each library's own, past what it can count too
+        if like.place != "cpu" and "OutOfMemory" not in type(error).__name__:
+            raise
+        nbytes = math.prod(shape) * DTYPE_BYTES[dtype]
+        raise OutOfMemory(f"no room for an output of {nbytes:,} bytes on {like.place}") from error
+
+
+def _empty(like: Seen, shape: Shape, dtype: str) -> Array:
+    module = sys.modules[like.library]
+    if like.library == "torch":
+        return like.array.new_empty(shape, dtype=getattr(module, FULL[dtype]))
+    if like.library == "cupy":
+        with module.cuda.Device(like.index):
+            return module.empty(shape, numpy_dtype(dtype))
+    return module.empty(shape, numpy_dtype(dtype))
+
+
+def writable(seen: Seen, *inputs: Seen | None) -> None:
+    """Refuse an output that is read-only, has gaps, or lies over an input.
+
+    Raises:
+        ArrayError: says which.
+    """
+    flags = getattr(seen.array, "flags", None)
+    if seen.library == "numpy" and not flags.writeable:  # type: ignore[union-attr]
+        raise ArrayError(f"{seen.name}: is read-only; must be writable")
+    if not seen.aligned:
+        size = DTYPE_BYTES[seen.dtype]
+        raise ArrayError(f"{seen.name}: starts at no multiple of {size} bytes; must, as a new array does")
+    low, high = seen.span
+    for other in inputs:
+        if other is not None and low < other.span[1] and other.span[0] < high:
+            raise ArrayError(f"{seen.name}: overlaps {other.name} in memory; must be an array of its own")
+
+
+def current_stream(x: Seen) -> int | None:
+    """Return the handle of the caller's current stream on the array's device; None on a CPU."""
+    if x.place == "cpu":
+        return None
+    if x.library == "torch":
+        torch = sys.modules["torch"]
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # which makes no object: 0.2 us, not 6
+        return int(raw(x.index) if raw else torch.cuda.current_stream(x.array.device).cuda_stream)
+    cupy = sys.modules["cupy"]
+    with cupy.cuda.Device(x.index):
+        return int(cupy.cuda.get_current_stream().ptr)

@@ -1,0 +1,113 @@
+"""Where things lie in a block's shared memory: said here alone, and to the kernel by defines of like names.
+
+::
+
+    0             filters: STAGES * BATCH tiles of W_BYTES      at the end the tile of sums lies over both,
+    X_FROM        patches: X_STAGES of X_BYTES                  [SLOW][PITCH] of 4 bytes, or rows of pixels
+    TABLE_FROM    where places of a patch are in x, unless the copy engine copies
+    OUTS_FROM     where outputs are in y, unless blocks stay
+    OWN_FROM      what warps need that store while buffers are filled (blocks that stay): rows or tables
+    MEET_FROM     what the shares of a cluster have of this block's rows, or pairs of pixels
+    BARS_FROM     barriers
+    SHARED_END
+
+Where numbers are split, a tile of filters and a patch are two each: of high parts, and behind it of low ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.kernels.family import Values
+from tilewright.kernels.hopper.finish import BY_TILE, MET
+from tilewright.kernels.hopper.raster import SWIZZLED, image_of, joint, places_of
+from tilewright.kernels.hopper.sum import parts_of
+from tilewright.kernels.tile import ceil_div
+from tilewright.problem import DTYPE_BYTES, Problem
+
+OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
+ALIGNMENT = 1024  # bytes to align the buffers
+BARRIER = 8  # bytes
+
+
+class Layout(NamedTuple):
+    """Places in shared memory and sizes of what lies there, in bytes unless they say otherwise.
+
+    Attributes:
+        w_bytes, x_bytes: of a tile of filters, of a patch, with low parts.
+        x_next: from a piece of a place in a patch to the next one, where they lie apart.
+        x_stages: patches that there is room for.
+        x_bars: pairs of barriers for them; there are none of those that come with their filters.
+        kt: channels of the tile of sums; of its sides ``fast`` lie together.
+        pitch: numbers from one row of the tile of sums to the next: no two banks of a warp are the same.
+        own_rows: pixels of a team that warps store at once, where they store their own sums.
+        own_pitch: from one of these to the next, outputs of 2 bytes: 8 of them are in different banks.
+        mine: rows of the tile of sums that a block of a cluster finishes.
+        pairs: or pairs of pixels.
+    """
+
+    w_bytes: int
+    x_bytes: int
+    x_next: int
+    x_stages: int
+    x_bars: int
+    kt: int
+    fast: int
+    slow: int
+    pitch: int
+    own_rows: int
+    own_pitch: int
+    mine: int
+    pairs: int
+    x_from: int
+    table_from: int
+    outs_from: int
+    own_from: int
+    meet_from: int
+    bars_from: int
+    shared_end: int
+
+    def defines(self) -> Values:
+        """Return all that the kernel is told: ``X_FROM`` for ``x_from``."""
+        return {name.upper(): value for name, value in self._asdict().items()}
+
+
+def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layout:
+    """Lay out a block's shared memory: of one that ``stays``; ``who`` finishes sums (None: room for any)."""
+    kb, nb, sc, parts = 64 * cf["wm"], cf["bn"] * cf["wn"], cf["sc"], parts_of(pr)
+    image, places = image_of(pr, cf), places_of(pr, cf)
+    # filters and patches
+    w_bytes = 16 * kb * cf["chunks"] * parts
+    x_next = 16 * places + 16  # 16 more: pieces of one place lie in different banks
+    x_bytes = (16 * places if cf["pieces"] == SWIZZLED else x_next) * cf["chunks"] * parts
+    x_stages, x_bars = (cf["stages"] * cf["batch"], 0) if joint(pr, image) else (cf["xs"], cf["xs"])
+
+    # the tile of sums; or rows of pixels, and tables of them
+    kt = min(kb, ceil_div(pr.kg, 8) * 8)
+    slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
+    own_rows, own_pitch = ceil_div(cf["bn"], 16) * 16, 2 * kb + 16
+    if stays:
+        own_rows = min(own_rows, OWN_ROWS)
+    rows_bytes = cf["wn"] * own_rows * own_pitch
+    tables_bytes = 16 * cf["wm"] * nb  # one for each warp
+    own_bytes = rows_bytes if DTYPE_BYTES[pr.dtype_out] == 2 else tables_bytes
+
+    # what a cluster's shares have of this block's outputs
+    mine, pairs = ceil_div(slow, sc), ceil_div(nb // 2, sc)
+    shares = {MET: 8 * pairs * kb, BY_TILE: 4 * mine * pitch}  # bytes of one, by who finishes
+    meet_bytes = sc * max(size for one, size in shares.items() if who in (None, one)) if sc > 1 else 0
+
+    # one after the other
+    x_from = cf["stages"] * cf["batch"] * w_bytes
+    table_from = max(4 * slow * pitch, rows_bytes, x_from + x_stages * x_bytes)
+    outs_from = table_from + (0 if image else 4 * places)
+    own_from = outs_from + (0 if stays else ceil_div(nb, 4) * 16)
+    meet_from = own_from + (own_bytes if stays else 0)
+    bars_from = meet_from + meet_bytes
+    return Layout(
+        w_bytes=w_bytes, x_bytes=x_bytes, x_next=x_next, x_stages=x_stages, x_bars=x_bars,
+        kt=kt, fast=fast, slow=slow, pitch=pitch, own_rows=own_rows, own_pitch=own_pitch, mine=mine,
+        pairs=pairs, x_from=x_from, table_from=table_from, outs_from=outs_from, own_from=own_from,
+        meet_from=meet_from, bars_from=bars_from,
+        shared_end=bars_from + BARRIER * (2 * (cf["stages"] + x_bars) + 2),
+    )  # fmt: skip

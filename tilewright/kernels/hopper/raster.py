@@ -1,0 +1,148 @@
+"""The raster that pixels lie in: tiles of it, patches of the input under them, as the copy engine is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tilewright.kernels.family import Values
+from tilewright.kernels.hopper.sum import COPIED, GATHERED, held, numbers, parts_of, products
+from tilewright.kernels.products import TF32, THREE
+from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tile import TWO_PASS, View, ceil_div
+from tilewright.problem import Problem
+
+APART, SWIZZLED = range(2)
+PIECES = ("pieces of 16 bytes apart", "swizzled rows")
+TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
+IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
+
+
+@dataclass(frozen=True)
+class Line:
+    """Places along one side of the image, as outputs and the input share them.
+
+    Output p under tap r reads place p + r * dilation // stride of phase r * dilation % stride.
+    ``extent`` places lie between two rows (or images): a place past the last one is one of the next row,
+    where both are outside of the image.
+    """
+
+    extent: int
+    phases: int
+    reach: int
+
+    @classmethod
+    def of(cls, size: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> Line:
+        """Lay out one side: ``size`` inputs, so many outputs and taps, ``pad`` before the first input."""
+        moves = [(t * dilation % stride, t * dilation // stride) for t in range(taps)]
+
+        def outside(extent: int) -> bool:
+            return all(
+                place * stride + phase - pad >= size and (place - extent) * stride + phase - pad < 0
+                for phase, move in moves
+                for place in range(extent, outputs + move)
+            )
+
+        reach = moves[-1][1]
+        extent = next(e for e in range(outputs, outputs + reach + 1) if outside(e))
+        return cls(extent, max(phase for phase, _ in moves) + 1, reach)
+
+
+@lru_cache(maxsize=64)
+def lines(pr: Problem, way: int = 0) -> tuple[View, Line, Line]:
+    """Lay out the raster of a problem; what is gathered lies as the outputs do."""
+    view = View.of(pr)
+    if way == GATHERED:
+        return view, Line(view.p, 1, 0), Line(view.q, 1, 0)
+    rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
+    columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
+    return view, rows, columns
+
+
+def raster(pr: Problem, way: int = 0) -> int:
+    """Places from the first output to the last."""
+    view, rows, columns = lines(pr, way)
+    return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q)
+
+
+def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
+    """Rows and columns of y that a tile has which lies within an image; where the kernel pools, of windows.
+
+    One that is a run of the raster has whole rows, and begins with one.
+    """
+    view, _, columns = lines(pr, cf["x"])
+    nb = cf["bn"] * cf["wn"]
+    tall, pool = cf["tall"], pr.epilogue.pool
+    tile_rows = cf["wn"] if tall else (nb - view.q) // columns.extent + 1 if nb >= view.q else 0
+    tile_columns = cf["bn"] if tall else view.q
+    if pool is None or cf.get("combine", TWO_PASS) == TWO_PASS:
+        return tile_rows, tile_columns
+
+    def windows(extent: int) -> int:
+        return (extent - pool.size) // pool.stride + 1 if extent >= pool.size else 0
+
+    return windows(tile_rows), windows(tile_columns)
+
+
+def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
+    """Tiles of pixels: of images, rows and columns; of runs of the raster one number for all."""
+    pools = pr.epilogue.pool is not None and cf.get("combine", TWO_PASS) != TWO_PASS
+    view = lines(pr, cf["x"])[0]
+    if not (cf["tall"] or pools):
+        return 1, 1, ceil_div(raster(pr, cf["x"]), cf["bn"] * cf["wn"])
+    rows, columns = outputs_of(pr, cf)
+    p, q = (pr.y_p, pr.y_q) if pools else (view.p, view.q)
+    return view.n, ceil_div(p, max(1, rows)), ceil_div(q, max(1, columns))
+
+
+def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
+    """Lines of the raster, and places of each, that the taps of a tile read, of one phase."""
+    _, rows, columns = lines(pr, cf["x"])
+    if cf["tall"]:
+        return cf["wn"] + rows.reach, ceil_div(cf["bn"] + columns.reach, 8) * 8
+    return 1, ceil_div(cf["bn"] * cf["wn"] + rows.reach * columns.extent + columns.reach, 8) * 8
+
+
+def places_of(pr: Problem, cf: Values) -> int:
+    """Places of a patch, of all phases."""
+    _, rows, columns = lines(pr, cf["x"])
+    patch_lines, line = patch_of(pr, cf)
+    return rows.phases * columns.phases * patch_lines * line
+
+
+def joint(pr: Problem, image: TensorMap | None) -> bool:
+    """Whether patches come and go with the filters that read them, so that a batch may have several."""
+    return image is not None and pr.r * pr.s == 1
+
+
+def image_of(pr: Problem, cf: Values) -> TensorMap | None:
+    """The input for the copy engine, a line of a patch at a time; None where threads copy it."""
+    return _image(pr, *(cf[name] for name in IMAGED))
+
+
+@lru_cache(maxsize=8192)
+def _image(pr: Problem, *values: int) -> TensorMap | None:
+    """Work out what ``image_of`` returns, from the values of ``IMAGED``.
+
+    None (threads copy instead of the copy engine) where pieces are not swizzled; where a box would read past
+    the last channels of a group into the next group's, or from high parts into low ones; and where the
+    threads split numbers themselves because no kernel before has done so.
+    """
+    cf = dict(zip(IMAGED, values, strict=True))
+    kind, parts = products(pr, cf["x"]), parts_of(pr)
+    if cf["pieces"] != SWIZZLED or cf["x"] == GATHERED or (kind == THREE and cf["x"] != COPIED):
+        return None
+    if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
+        return None
+    view, rows, columns = lines(pr, cf["x"])
+    of_piece = numbers(pr, cf["x"])
+    (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
+    last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
+    found = TensorMap(
+        size=16 // of_piece, channels=pr.groups * parts * held(pr, cf) * of_piece,
+        columns=view.w, rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
+        upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
+        box_channels=cf["chunks"] * of_piece, box_pixels=patch_of(pr, cf)[1],
+        rounds=kind == TF32,
+    )  # fmt: skip
+    return found if found.legal else None
