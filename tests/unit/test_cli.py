@@ -249,3 +249,42 @@ def test_a_layer_may_be_run_and_explained_by_one_family(
     for command in ("run", "explain"):
         assert main([command, layer, "--device", "cpu", "--family", family, "--json", "-"]) == 0
         assert f"{family}:" in capsys.readouterr().out
+
+
+def _explained(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, dict[str, str]]:
+    assert main(["explain", *command, "--arch", "sm_90", "--json", "-"]) == 0
+    told: dict[str, dict[str, str]] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    told = _explained(capsys, "R12")
+    assert told["config"]["why"] == "shipped winner (not verified)"
+    assert "H100" in told["device"]["device"] and told["device"]["rates_from"] == "datasheet"
+    assert told["predicted against measured"]["measured_us"] and told["runner-up"]["config"]
+
+
+def test_a_layer_that_no_winner_ships_for_is_the_models_there(capsys: pytest.CaptureFixture[str]) -> None:
+    layer = "n3c88h31w33k88r7s7p3g88-f16-nhwc"
+    told = _explained(capsys, layer)
+    assert told["config"]["why"] == "the model's choice (not verified)"
+    assert not told["predicted against measured"].get("measured_us")
+    assert _explained(capsys, layer, "--family", "grouped")["config"]["config"].startswith("grouped:")
+    given = told["config"]["config"]
+    assert _explained(capsys, layer, "--config", given)["config"]["why"] == "named by --config"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--arch", "sm_91"), ("sm_91", "known are sm_75")),
+        (("--arch", "sm_90", "--device", "cpu"), ("--arch and --device",)),
+        (("--arch", "sm_90", "--family", "gemv"), ("gemv: the filter does not cover",)),
+    ],
+)
+def test_what_cannot_be_explained_elsewhere_is_said(
+    more: tuple[str, ...], words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "R12", *more]) == 2
+    told = capsys.readouterr().err
+    assert all(word in told for word in words), told

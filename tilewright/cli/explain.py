@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.cli import options, outputs
@@ -10,13 +11,18 @@ from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 
 if TYPE_CHECKING:
+    from tilewright.device import Device
+    from tilewright.plans.why import Why
+    from tilewright.record import Record
     from tilewright.report.explanation import Subject
-    from tilewright.runtime.base import Runtime
+
+Given = Config | tuple[str, ...]  # a config, or the families to choose from
 
 
 def explain(
     layer: options.OneProblem,
     device: options.Device = None,
+    arch: options.Arch = None,
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
     config: options.ConfigText = None,
@@ -29,26 +35,53 @@ def explain(
     Shown are flops, bytes and floor; launches and workspace; how a pool is computed, and what the other way
     would cost; intensities, occupancy and waves; each term of the predicted time; predicted against measured
     time; and the runner-up, with whether the difference is within noise.
+
+    With --arch all that needs no GPU: its rates are from the datasheet, its winners those that ship.
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config_or_families(config, family, problem)
     outputs.check({"--json": json_file})
-    runtime = options.open_device(device)
+    options.one_of(arch, device)
     from tilewright.report.explanation import sections, tables
 
-    found = sections(_subject(problem, runtime, given, deterministic))
+    found = sections(
+        _here(problem, device, given, deterministic)
+        if arch is None
+        else _elsewhere(problem, arch, given, deterministic)
+    )
     emit(tables(found), dict(found), json_file)
 
 
+def _here(problem: Problem, device: str | None, given: Given, deterministic: bool) -> Subject:
+    """The kernel that would run on a device, and what was measured there."""
+    runtime = options.open_device(device)
+    config, why = options.chosen(problem, runtime, deterministic, given)
+    history = options.store(remembers=False).records(problem, runtime.device.key)
+    return _subject(problem, runtime.device, config, why, history)
+
+
+def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -> Subject:
+    """The likeliest winner on a GPU that is not here, and what was measured on its like."""
+    from tilewright.device import for_architecture
+    from tilewright.dispatch.choices import foreseen
+    from tilewright.plans.why import Origin, Why
+
+    device, store = for_architecture(arch), options.store(remembers=False)
+    if isinstance(given, Config):
+        config, why = given, Why(Origin.NAMED)
+    else:
+        config, why = next(foreseen(problem, device, "", store, deterministic, given))
+    return _subject(problem, device, config, why, store.hints(problem, device.key, deterministic))
+
+
 def _subject(
-    problem: Problem, runtime: Runtime, given: Config | tuple[str, ...], deterministic: bool
+    problem: Problem, device: Device, config: Config, why: Why, history: Sequence[Record]
 ) -> Subject:
     from tilewright.kernels import family
     from tilewright.report.explanation import Subject
     from tilewright.search.model import estimate
 
-    config, why = options.chosen(problem, runtime, deterministic, given)
-    device, kind = runtime.device, family(config.family)
+    kind = family(config.family)
     kind.check(problem, device, config)
     return Subject(
         problem=problem,
@@ -57,6 +90,6 @@ def _subject(
         config=config,
         estimate=estimate(kind, problem, device, config) if kind.tunable else None,
         note=why.told(problem),
-        history=options.store(remembers=False).records(problem, device.key),
+        history=history,
         blueprint=kind.blueprint(problem, device, config),
     )

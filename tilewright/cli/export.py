@@ -24,14 +24,6 @@ GIVEN = Why(Origin.NAMED, verified=False)  # the files may go to people who did 
 To = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The folder to write to; it is created if needed.")
 ]
-Arch = Annotated[
-    str | None,
-    typer.Option(
-        "--arch",
-        metavar="ARCH",
-        help="Compile for this GPU architecture, sm_75, sm_80, sm_90 or sm_120; needs no GPU.",
-    ),
-]
 
 
 def export(
@@ -39,7 +31,7 @@ def export(
     to: To,
     config: options.ConfigText = None,
     device: options.Device = None,
-    arch: Arch = None,
+    arch: options.Arch = None,
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
     deterministic: options.Deterministic = False,
@@ -55,8 +47,7 @@ def export(
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 has nothing to export; give 1 or more")
     folder = _folder(to)
-    if arch is not None and device is not None:
-        raise options.OptionError("--arch and --device: give only one of them")
+    options.one_of(arch, device)
     found = (
         _for_device(problem, device, given, deterministic)
         if arch is None

@@ -42,6 +42,14 @@ Device = Annotated[
         help="cpu, cuda, cuda:N, opencl:N or numpy. Default: the first NVIDIA GPU, else the CPU.",
     ),
 ]
+Arch = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        metavar="ARCH",
+        help="In place of --device: a GPU of this architecture, sm_75, sm_80, sm_90 or sm_120; needs no GPU.",
+    ),
+]
 _DTYPES = ", ".join(NAMES).replace("q8", "q8 (-i8+requant)")
 Dtype = Annotated[
     str | None,
@@ -146,6 +154,12 @@ def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> sha
         names = ", ".join(one.name for one in found)
         raise ProblemError(f"layer {spec!r}: stands for {len(found)} layers; give one of {names}")
     return found[0]
+
+
+def one_of(arch: str | None, device: str | None) -> None:
+    """Refuse --arch beside --device."""
+    if arch is not None and device is not None:
+        raise OptionError("--arch and --device: give only one of them")
 
 
 def open_device(device: str | None) -> Runtime:

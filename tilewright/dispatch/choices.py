@@ -99,18 +99,26 @@ def _remember(store: Store, record: Record) -> None:
 
 
 def foreseen(
-    problem: Problem, device: Device, compiler: str, store: Store, deterministic: bool = False
+    problem: Problem, device: Device, compiler: str, store: Store, deterministic: bool = False,
+    names: Sequence[str] = (),
 ) -> Iterator[tuple[Config, Why]]:
     """Yield configs for a device that need not be here, best first, each with why; none is verified.
 
-    The store's winner, those from elsewhere, the model's choices, the reference.
+    The store's winner, those from elsewhere, the model's choices; of all families, and then the reference, or
+    of those that are named.
+
+    Raises:
+        ProblemError: none of the named families takes the problem; says why.
     """
-    families, _ = usable(pick(FAMILIES, ()), problem, device)
+    families, passed = usable(pick(FAMILIES, names), problem, device)
+    if names and not families:
+        raise ProblemError(f"{problem}: {'; '.join(f'{name}: {reason}' for name, reason in passed.items())}")
     for config, origin in _known(problem, device, compiler, store, deterministic, families):
         yield config, Why(origin, verified=origin is Origin.STORED)
     for config in ranked_for(problem, device, families, deterministic):
         yield config, Why(Origin.MODEL, verified=False)
-    yield REFERENCE, Why(Origin.REFERENCE)
+    if not names:
+        yield REFERENCE, Why(Origin.REFERENCE)
 
 
 def _config(record: Record) -> Config | None:
