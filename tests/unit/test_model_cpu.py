@@ -9,7 +9,7 @@ import pytest
 from test_direct_cpu import AVX2, CORES
 
 from tilewright.device import Device, for_architecture
-from tilewright.floor import floor_us
+from tilewright.floor import floor_us, least_flops
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.grouped import columns as grouped_columns
@@ -58,7 +58,10 @@ def test_the_multiply_adds_counted_are_those_of_the_layer(text: str, device: Dev
         assert isinstance(work, CpuWork)
         done = work.blocks * work.multiply_adds * work.width * work.useful
         if kind.multiplies(problem) == 1.0:
-            assert done == pytest.approx(problem.flops / 2, rel=0.01), config
+            # Products with padding may be left out: as many as in a mean tile, also where others hang over.
+            assert 0.9 * least_flops(problem) / 2 <= done <= 1.01 * problem.flops / 2, config
+            if not any(problem.pad):
+                assert done == pytest.approx(problem.flops / 2, rel=0.01), config
 
 
 def _choice(text: str, device: Device) -> str:
