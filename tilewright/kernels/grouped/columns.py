@@ -13,8 +13,8 @@ from tilewright.problem import DTYPES, Problem
 
 MOST_SUMS = 16  # vectors of a tile: beside them there are the input's and a tap
 NEAR_BYTES = 24 << 10  # of an item's copied input: it stays in the first cache, beside what is stored
-# The same under a filter of one tap, whose tiles share no lines: longer runs of many channels come faster from
-# memory (64 channels of 256x256, to 2: 803 -> 763 us; to 32: 4311 -> 3812 on a machine at half speed).
+# The same under a filter of one tap, whose tiles share no lines: longer runs come faster from memory
+# (64 channels of 256x256, to 2: 803 -> 763 us; to 32: 4311 -> 3812 on a machine at half speed).
 NEAR_BYTES_OF_ONE_TAP = 96 << 10
 MOST_BYTES = 256 << 10  # of it: it lies on the stack of a thread
 ITEMS_EACH = 4  # for each core, where the rows allow: else cores wait for the last one
