@@ -165,11 +165,14 @@ def _columns(pr: Problem, side: int) -> int:
 def _slab(pr: Problem, side: int, device: Device) -> int:
     """Rows of tiles that pass through the three launches at once.
 
-    A CPU's last cache holds what passes; a GPU needs no more workspace than that.
+    A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace than that.
     """
     row = 4 * side**2 * (pr.c + pr.k) * _columns(pr, side)
     most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
-    slabs = ceil_div(row * _rows(pr, side), max(row, most))
+    passes = row * _rows(pr, side)
+    slabs = ceil_div(passes, max(row, most))
+    if not device.is_gpu and (slabs - 1) * 4 * side**2 * pr.c * pr.k > 2 * passes:
+        slabs = 1  # what passes goes to memory and back, but no slab reads the larger filter again
     return ceil_div(_rows(pr, side), slabs)
 
 

@@ -12,7 +12,7 @@
 //            vectors of them; then every fourth value of a line is a lane:
 //               line   a0 a1 a2 a3 | b0 b1 b2 b3 | c0 ...     0 of tiles a b c ..., 1 of them, 2, 3;
 //               4 and 5 of a tile are 0 and 1 of the next one  (5 taps: every second value)
-//            (dilated: a lane loads its values one by one)
+//            dilated: the values of neighbouring lanes are neighbours
 //   x nhwc   an item is VECTOR tiles of VECTOR channels; lanes are channels, and are turned at the end
 //   y        an item is RUN_TILES tiles of RUN_K channels. nchw: the values of a row of a tile are
 //            gathered by shuffles

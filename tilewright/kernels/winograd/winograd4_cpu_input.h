@@ -72,6 +72,10 @@ INLINE void every_fourth(wide d[4], const wide *from) {
     d[2] = ODD(low[0], high[0]), d[3] = ODD(low[1], high[1]);
 }
 
+// Dilated, tiles side by side begin in columns side by side, DILATION_W of them: a vector ends with them.
+#define NEXT_VECTOR(q) \
+    (DILATION_W > 1 && (q) % DILATION_W + VECTOR > DILATION_W ? ((q) / DILATION_W + 1) * DILATION_W : (q) + VECTOR)
+
 INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
     int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
     int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C;
@@ -93,20 +97,19 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
                 at_points(v, d, 1);
                 UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
             }
-            NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
+            NO_UNROLL for (int q = 0; q < TILES_Q; q = NEXT_VECTOR(q)) {
                 NO_UNROLL for (int i = 0; i < 6; i++) {
                     wide v[6], d[8];
-                    const float *from = &lines[i][q * SIDE_Q];
+                    const float *from = &lines[i][COLUMN_OF(q)];
 #if DILATION_W > 1
-                    UNROLL for (int u = 0; u < VECTOR; u++)
-                        UNROLL for (int j = 0; j < 6; j++) d[j][u] = lines[i][COLUMN_OF(q + u) + j * DILATION_W];
+                    UNROLL for (int j = 0; j < 6; j++) d[j] = *(const wide *)(from + j * DILATION_W);
 #elif SIDE_Q == 4
                     UNROLL for (int j = 0; j < 8; j += 4) every_fourth(d + j, (const wide *)(from + j));
 #else
                     UNROLL for (int j = 0; j < 6; j += 2) every_second(d + j, (const wide *)(from + j));
 #endif
                     at_points(v, d, 1);
-                    UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by the next row
+                    UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by what follows
                         *(wide *)(&done[i * 6 + j][(row - row0) * TILES_Q + q]) = v[j];
                 }
             }
