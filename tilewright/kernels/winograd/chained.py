@@ -165,7 +165,7 @@ def _columns(pr: Problem, side: int) -> int:
 def _slab(pr: Problem, side: int, device: Device) -> int:
     """Rows of tiles that pass through the three launches at once.
 
-    A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace than that.
+    A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace.
     """
     row = 4 * side**2 * (pr.c + pr.k) * _columns(pr, side)
     most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
