@@ -10,6 +10,7 @@ from test_gpu_path import _agrees
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
+from tilewright.kernels.grouped.columns import item_sides
 from tilewright.kernels.grouped.spec import rolled
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
@@ -69,6 +70,24 @@ def test_several_output_channels_at_once(
     plan = Plan.make(cpu, problem, config)
     assert dict(plan.blueprint.defines)["TK"] == together
     _agrees(plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    (
+        ("n2c33h40w50k19r1s1-f32+bias", dict(tw=2)),
+        ("n1c64h9w70k12r1s1u2-f32", dict(v=8)),
+        ("n3c40h11w37k24r1s1p1x2g2-f16+relu", dict(th=2)),
+        ("n1c64h60w200k2r1s1-i8", dict(tw=4)),
+    ),
+)
+def test_filters_of_one_tap_ask_for_lines_early(text: str, change: dict[str, int], cpu: Runtime) -> None:
+    """Several items, the last of them smaller, and none after it."""
+    problem, config = Problem.parse(text), Config.make("grouped", BASE | change)
+    GROUPED.check(problem, cpu.device, config)
+    rows, columns = item_sides(problem, cpu.device, config.values)
+    assert problem.n * problem.groups * -(-problem.p // rows) * -(-problem.q // columns) > 2
+    _agrees(Plan.make(cpu, problem, config))
 
 
 @pytest.mark.parametrize(("text", "change"), LARGE)

@@ -33,6 +33,10 @@ LAYERS = (
     "n2c19h13w38k33r5s5p2.1.0.3-f32{}+bias+add+maxpool2",
     "n1c16h9w70k20r3s5p1-f32{}",
     "n1c20h19w15k16r5s3p1-f32{}+bias+avgpool2",
+    "n2c19h13w11k37r3s3p2x3d2x3-f32{}+bias+relu",  # dilated: the outputs of a tile lie apart
+    "n1c16h30w40k20r5s5p4d3x2-f32{}",
+    "n1c20h11w70k32r3s3d1x7-f32{}+bias+add",
+    "n1c16h10w9k16r3s3p9d9-f32{}",  # tiles of one row and column inside the image
 )
 LAYOUTS = ("", "-nhwc", "-nchw2nhwc", "-nhwc2nchw")
 
@@ -99,11 +103,11 @@ def test_other_vectors(runtime: Runtime) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ("n1c16h8w8k16r3s3p1u2-f32", "n1c16h8w8k16r3s3p2d2-f32", "n1c16h8w8k16r7s7p3-f32",
+    ("n1c16h8w8k16r3s3p1u2-f32", "n1c16h8w8k16r3s3p2d2-f32+maxpool2", "n1c16h8w8k16r7s7p3-f32",
      "n1c16h8w8k16r1s5p1-f32", "n1c16h12w12k16r5s5-f32+maxpool4",
      "n1c8h8w8k16r3s3p1-f32", "n1c32h8w8k32r3s3p1g2-f32", "n1c16h8w8k16r3s3p1-f16",
      "n1c16h8w8k16r3s3p1-f32+maxpool3u2p1", "n0c16h8w8k16r3s3p1-f32",
-     "n1c16h4w20000k16r3s3p1-f32"),
+     "n1c16h4w20000k16r3s3p1-f32", "n1c16h4w9000k16r3s3p1x2000d1x2000-f32"),
 )  # fmt: skip
 def test_what_is_refused(runtime: Runtime, text: str) -> None:
     assert FAMILY.refuses(Problem.parse(text), runtime.device)

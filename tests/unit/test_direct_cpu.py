@@ -109,3 +109,35 @@ def test_one_packer_serves_every_batch_and_epilogue() -> None:
     config, _ = search.rank(batch, CORES, DIRECT, 1)[0]
     recipe = DIRECT.blueprint(batch, CORES, config)
     assert pack(alone, CORES, recipe) == pack(batch, CORES, recipe)
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n1c4h33w33k4r3s3p12d12", "n1c4h13w11k4r3s3p1", "n1c4h17w17k4r1s7p0x3", "n1c4h15w9k4r5s3p2x1u2x1d1x2",
+        "n1c5h4w4k6r3s3p4", "n1c2h1w40k3r1s9p0x4", "n1c16h16w16k4r3s3p1u2",
+    ),
+)  # fmt: skip
+def test_the_share_of_taps_that_meet_the_image_is_what_a_count_gives(text: str) -> None:
+    problem = Problem.parse(text)
+    sides = ((problem.h, problem.p, problem.r), (problem.w, problem.q, problem.s))
+    for side, (size, outputs, taps) in enumerate(sides):
+        step, apart, pad = problem.stride[side], problem.dilation[side], problem.pad[2 * side]
+        for tile in (1, 2, 5, 11):
+            first = [o * step - pad + t * apart for o in range(0, outputs, tile) for t in range(taps)]
+            met = [at < size and at + (tile - 1) * step >= 0 for at in first]
+            share = sum(met) / len(met) if taps > 1 else 1.0
+            assert direct_cpu.taps_met(problem, side, tile) == pytest.approx(share)
+
+
+def test_the_model_counts_taps_that_are_skipped() -> None:
+    """Of a dilated filter much lies in padding; small blocks are not worth the look at the filter."""
+    problem = Problem.parse("n1c64h33w33k64r3s3p12d12-f32")
+    base = dict(v=16, tk=2, tw=11, th=1, nk=2, nh=33, nw=1, sg=1, x=1, cs=64, combine=0)
+    for nh, skips in ((33, 1), (1, 0)):
+        config = Config.make("direct", base | dict(nh=nh))
+        DIRECT.check(problem, CORES, config)
+        work = DIRECT.work(problem, CORES, config)
+        share = (1 - 2 * 12 / 99) * 7 / 9 if skips else 1.0  # of the taps of rows, and of columns
+        assert work.multiply_adds == pytest.approx(share * 2 * nh * 64 * 9 * 2 * 11)
+        assert dict(DIRECT.blueprint(problem, CORES, config).defines)["SKIP_PADDING"] == skips

@@ -10,7 +10,7 @@ import pytest
 from test_direct_cpu import AVX2, CORES
 
 from tilewright.device import Device, for_architecture
-from tilewright.floor import floor_us
+from tilewright.floor import floor_us, least_flops
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.grouped import columns as grouped_columns
@@ -59,7 +59,10 @@ def test_the_multiply_adds_counted_are_those_of_the_layer(text: str, device: Dev
         assert isinstance(work, CpuWork)
         done = work.blocks * work.multiply_adds * work.width * work.useful
         if kind.multiplies(problem) == 1.0:
-            assert done == pytest.approx(problem.flops / 2, rel=0.01), config
+            # Products with padding may be left out: as many as in a mean tile, also where others hang over.
+            assert 0.9 * least_flops(problem) / 2 <= done <= 1.01 * problem.flops / 2, config
+            if not any(problem.pad):
+                assert done == pytest.approx(problem.flops / 2, rel=0.01), config
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,10 @@ def test_the_input_that_an_item_of_columns_copies_has_room_and_its_tiles_fit(tex
         assert columns % cf["v"] == 0
         copied = grouped_columns.copied_bytes(problem, cf["v"], rows, columns)
         tile = grouped_columns.copied_bytes(problem, cf["v"], cf["th"], cf["tw"] * cf["v"])
-        assert copied <= max(grouped_columns.NEAR_BYTES, tile) <= grouped_columns.MOST_BYTES, config
+        near = grouped_columns.NEAR_BYTES
+        if problem.r * problem.s == 1:
+            near = grouped_columns.NEAR_BYTES_OF_ONE_TAP
+        assert copied <= max(near, tile) <= grouped_columns.MOST_BYTES, config
 
 
 def test_input_without_room_leaves_single_columns() -> None:

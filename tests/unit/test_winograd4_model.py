@@ -75,3 +75,23 @@ def test_outputs_that_see_padding_alone_are_left_to_others(name: str, taps: int,
         pad[side] = taps
         reason = family(name).refuses(Problem.parse(text.format(*pad)), H100)
         assert ("padding alone" in (reason or "")) == (sides == 4 or side > 1)
+
+
+def test_dilated_filters_are_for_cores() -> None:
+    dilated = Problem.parse("n1c512h28w28k512r3s3p2d2-f32")
+    assert FAMILY.refuses(dilated, CORES) is None and FAMILY.refuses(dilated, H100)
+    assert FAMILY.inner(dilated, CORES).w == (2 * 4) ** 2  # two by two of 14x14
+    assert _best_us("winograd4", dilated) < 0.7 * _best_us("direct", dilated)
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("n1c32h20w20k32r3s3p6d3-f32", False),
+        ("n1c32h20w20k32r3s3p7d3-f32", True),
+        ("n1c32h9w20k32r3s3p9d9-f32", False),
+        ("n1c32h8w20k32r3s3p9d9-f32", True),  # taps before and behind the image, none in it
+    ],
+)
+def test_dilated_taps_may_all_lie_in_padding(text: str, bare: bool) -> None:
+    assert ("padding alone" in (FAMILY.refuses(Problem.parse(text), CORES) or "")) == bare

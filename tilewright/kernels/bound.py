@@ -104,8 +104,12 @@ def bare(problem: Problem, down: bool = True) -> str | None:
     Such outputs are exactly 0 and so is their bound, but minimal filtering gives them their neighbours'
     rounding errors.
     """
-    across = max(problem.pad[2:]) >= problem.s
-    if across or (down and max(problem.pad[:2]) >= problem.r):
+
+    def some(pad: tuple[int, ...], size: int, taps: int, apart: int) -> bool:
+        return max(pad) > (taps - 1) * apart or apart > size  # beside it, or on both sides
+
+    across = some(problem.pad[2:], problem.w, problem.s, problem.dilation[1])
+    if across or (down and some(problem.pad[:2], problem.h, problem.r, problem.dilation[0])):
         return "outputs that see padding alone would have the errors of those beside them"
     return None
 

@@ -6,6 +6,7 @@ One work-item is one core. A block is NK x NH x NW register tiles that share one
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import gcd
 
 from tilewright.device import Device
@@ -37,6 +38,7 @@ from tilewright.problem import DTYPES, MAX_EXTENT, Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
 WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
+LOOKS = 5.0  # cycles to look at a vector of the filter, which comes from memory: whether all of it is finite
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
 
 
@@ -57,6 +59,8 @@ class Geometry:
     cs: int
     steps: int
     run: int
+    met: float
+    skip: bool
     word: int
     xh: int
     xw: int
@@ -69,8 +73,8 @@ class Geometry:
 
     @property
     def shared_bytes(self) -> int:
-        """The copied input of a block."""
-        return self.word * max(self.cs * self.xh * self.xw, 16)
+        """The copied input of a block, and what a vector hangs over it."""
+        return self.word * (self.cs * self.xh * self.xw + LINE)
 
 
 def one_row(pr: Problem) -> Problem:
@@ -101,14 +105,34 @@ def geometry(pr: Problem, cf: Values) -> Geometry:
     step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
     tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
     steps = ceil_div(share, cs)
+    some = taps_met(pr, 0, cf["th"]) * taps_met(pr, 1, cf["tw"]) if any(pr.pad) else 1.0
+    skip = (1.0 - some) * hb * wb > LOOKS  # multiply-adds that a vector of the filter is spared
     return Geometry(
         view=view, tile_k=tile_k, kb=kb, hb=hb, wb=wb, k_tiles=tiles[0], p_tiles=tiles[1], q_tiles=tiles[2],
         filter_tiles=ceil_div(pr.kg, tile_k), cs=cs, steps=steps, run=_run(pr, cf, cs, steps),
-        word=word_bytes(pr),
-        xh=(hb - 1) * step_h + (pr.r - 1) * pr.dilation[0] + 1,
+        met=some if skip else 1.0, skip=skip, word=word_bytes(pr),
+        xh=_under(hb, step_h, pr.r, pr.dilation[0]),
         xw=(wb - 1) * step_w + (pr.s - 1) * pr.dilation[1] + 1,
         blocks=tiles[0] * tiles[1] * tiles[2] * view.n * pr.groups * cf["sg"],
     )  # fmt: skip
+
+
+def _under(outputs: int, step: int, taps: int, apart: int) -> int:
+    """Rows, or columns, under so many outputs: without those between taps that lie further apart."""
+    band = (outputs - 1) * step + 1
+    return (taps - 1) * min(apart, band) + band
+
+
+@lru_cache(maxsize=4096)
+def taps_met(pr: Problem, side: int, tile: int) -> float:
+    """Share of the taps along a side (0: rows) that meet the image, the mean of tiles of so many outputs."""
+    size, taps, pad = (pr.h, pr.r, pr.pad[0]) if side == 0 else (pr.w, pr.s, pr.pad[2])
+    tiles, step = ceil_div((pr.p, pr.q)[side], tile), tile * pr.stride[side]
+    reach, met = (tile - 1) * pr.stride[side], 0
+    for tap in range(taps if taps > 1 else 0):
+        at = tap * pr.dilation[side] - pad  # under the first tile
+        met += max(0, min(tiles, ceil_div(size - at, step)) - max(0, ceil_div(-at - reach, step)))
+    return met / (tiles * taps) if taps > 1 else 1.0
 
 
 def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
@@ -128,13 +152,13 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("v", widths, "output channels of a vector"),
         Param("tk", up_to(ceil_div(pr.kg, 4), (1, 2, 3, 4, 6)),
               "vectors of output channels of a register tile"),
-        Param("tw", up_to(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 20, 24, 28)),
+        Param("tw", up_to(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 20, 24, 28)),
               "output columns of a register tile"),
         Param("th", up_to(view.p, (1, 2, 3, 4, 7)), "output rows of a register tile"),
         Param("nk", up_to(ceil_div(pr.kg, 4), (1, 2, 4, 8, 16, 32, 64)), "register tiles of a block over K"),
-        Param("nh", up_to(view.p, (1, 2, 3, 4, 7, 8, 14)), "register tiles of a block over P"),
+        Param("nh", up_to(view.p, (1, 2, 3, 4, 7, 8, 14, 17, 28, 33)), "register tiles of a block over P"),
         Param("nw", up_to(view.q, (1, 2, 4, 8, 16)), "register tiles of a block over Q"),
-        Param("sg", (1, 2, 4, 8, 16), "shares of C across the grid"),
+        Param("sg", (1, 2, 4, 8, 16, 32), "shares of C across the grid"),
         Param("x", (0, 1), "input in place, or copied with its padding", ("global", "shared")),
         Param("cs", tuple(channels), "channels copied per step, or words of 4 (i8)"),
         combine_param(NONE, ATOMIC, TWO_PASS, LAST),
@@ -234,12 +258,12 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
-        X_SHARED=cf["x"], COMBINE=cf["combine"],
+        X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip), COMBINE=cf["combine"],
         DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(_dots(pr, device)),
         C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2],
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_ALL=pr.n * pr.c * pr.h * pr.w,
         X_NHWC=int(pr.layout_in == "nhwc"), **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
@@ -263,7 +287,8 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     tiles = (
         tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
     )
-    turns = tiles * geo.share * taps
+    turns = tiles * geo.share * taps * geo.met
+    looking = LOOKS * geo.share * taps * cf["tk"] * min(cf["nk"], geo.filter_tiles) if geo.skip else 0.0
     pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
     tile_bytes = float(geo.word) * geo.share * taps * geo.tile_k
     return CpuWork(
@@ -278,18 +303,19 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         width=cf["v"] * word_registers(pr),
         multiply_adds=turns * cf["tk"] * (pixels + 1 if dots else pixels * issue_slots(pr, device)),
         filter_loads=turns * cf["tk"], input_loads=turns * pixels, turns=int(turns),
-        copying=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles),
+        copying=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles) + looking,
         storing=tiles * _storing(pr, cf, geo),
-        filter_bytes=tile_bytes * tiles, filter_once_bytes=tile_bytes * min(cf["nk"], geo.filter_tiles),
-        filter_tile_bytes=tile_bytes, input_bytes=float(geo.word) * tiles * geo.share * _under_tile(pr, cf),
+        filter_bytes=tile_bytes * tiles * geo.met,
+        filter_once_bytes=tile_bytes * min(cf["nk"], geo.filter_tiles), filter_tile_bytes=tile_bytes,
+        input_bytes=float(geo.word) * tiles * geo.share * geo.met * _under_tile(pr, cf),
         input_tile_bytes=geo.shared_bytes if cf["x"] else 0,
     )  # fmt: skip
 
 
 def _under_tile(pr: Problem, cf: Values) -> float:
     """Inputs of one channel under a register tile; whole lines where too many share a set of the cache."""
-    h = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    inputs = h * ((cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1.0)
+    h = _under(cf["th"], pr.stride[0], pr.r, pr.dilation[0])
+    inputs = float(h * _under(cf["tw"], pr.stride[1], pr.s, pr.dilation[1]))
     if cf["x"] or pr.layout_in == "nchw":
         return inputs
     apart = word_bytes(pr) * pr.c * pr.stride[1]

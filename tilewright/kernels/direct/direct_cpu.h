@@ -16,7 +16,10 @@
 //      ...                   multiply-add pipe is the limit and not the load ports
 //
 // The copied input: nchw as planes [c][h][w]; nhwc in runs of CB channels [c / CB][h][w][CB]. Either way the
-// inner loops walk a few cache lines. 1x1 layers copy only the pixels that the stride meets.
+// inner loops walk a few cache lines. 1x1 layers copy only the pixels that the stride meets, dilated ones not the
+// rows between taps that lie further apart than a block is high.
+// SKIP_PADDING: a tile skips the rows and columns of the filter that would meet padding alone, unless the filter has a
+// NaN or an infinity: times 0 they are NaN. Example: 33x33, dilation 12, TH = 1, TW = 11: 59% of the taps are left.
 // WORKERS work-items draw BLOCKS blocks from a counter, so that no core waits while there is work: how a
 // driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
@@ -31,7 +34,9 @@
 #define SOURCE SHARED
 #define STEP_H (R == 1 ? 1 : STR_H)
 #define STEP_W (S == 1 ? 1 : STR_W)
-#define XH ((HB - 1) * STEP_H + (R - 1) * DIL_H + 1)
+#define BAND ((HB - 1) * STEP_H + 1)  // rows under the block for one tap: those between two bands are not copied
+#define TAP_H (DIL_H < BAND ? DIL_H : BAND)
+#define XH ((R - 1) * TAP_H + BAND)
 #define XW ((WB - 1) * STEP_W + (S - 1) * DIL_W + 1)
 #define TX_C (X_NHWC ? 1 : XH * XW)
 #define TX_H (X_NHWC ? XW * CB : XW)
@@ -39,6 +44,7 @@
 #define TX_RUN (X_NHWC ? XH * XW * CB : CB * XH * XW)
 #else  // in place (f64, f32): no padding, and the last tile of a row lies over its neighbour
 #define SOURCE GLOBAL
+#define TAP_H DIL_H
 #define STEP_H STR_H
 #define STEP_W STR_W
 #define TX_C (X_NHWC ? 1 : H * W)
@@ -69,8 +75,10 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 
 #if R * S == 1
 #define CHANNEL_LOOP UNROLL_BY(4)
-#else  // unrolled taps would share broadcasts, and so spill accumulators
+#define FORGET(pointer)
+#else  // inputs that several taps meet would be kept as broadcasts, and so spill accumulators: each tap loads anew
 #define CHANNEL_LOOP NO_UNROLL
+#define FORGET(pointer) __asm__("" : "+r"(pointer))
 #endif
 
 #if X_SHARED
@@ -84,13 +92,30 @@ INLINE void copy_line(SHARED acc_t *to, const GLOBAL in_t *from, int c, int insi
 #endif
 }
 
+// Where row i of the copy lies in the image.
+INLINE int copied_row(int i) {
+    int tap = i / TAP_H < R ? i / TAP_H : R - 1;
+    return i + tap * (DIL_H - TAP_H);
+}
+
+#define COPY_VECTORS (DTYPE < 4 && (S == 1 ? STR_W : 1) == 1)
+#if COPY_VECTORS
+// VECTOR elements of x from `at` on; those past its end are not used.
+INLINE wide load_inputs(const GLOBAL in_t *x, offset_t at) {
+    if (at + VECTOR <= X_ALL) return load_lanes(x + at);
+    wide v = (wide)(0);
+    UNROLL for (int i = 0; i < VECTOR; i++) if (at + i < X_ALL) v[i] = widened(x[at + i]);
+    return v;
+}
+#endif
+
 // Copy `count` channels of the block's input from channel c0 on.
 INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0, int count) {
     int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L;
     int skip_h = R == 1 ? STR_H : 1, skip_w = S == 1 ? STR_W : 1;
 #if X_NHWC
     NO_UNROLL for (int i = 0; i < XH * XW; i++) {
-        int h = h0 + i / XW * skip_h, w = w0 + i % XW * skip_w;
+        int h = h0 + copied_row(i / XW) * skip_h, w = w0 + i % XW * skip_w;
         int inside = (unsigned)h < H && (unsigned)w < W;
         const GLOBAL in_t *from = x + (inside ? X_AT(at.n, at.group * CG + CHANNEL(c0), h, w) : 0);
         SHARED acc_t *d = to + i * CB;
@@ -110,37 +135,70 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
     right = right < left ? left : right;
     NO_UNROLL for (int c = 0; c < count; c++)
         NO_UNROLL for (int i = 0; i < XH; i++) {
-            int h = h0 + i * skip_h, inside = (unsigned)h < H;
+            int h = h0 + copied_row(i) * skip_h, inside = (unsigned)h < H;
             SHARED acc_t *d = to + (c * XH + i) * XW;
-            const GLOBAL in_t *from = x + X_AT(at.n, at.group * CG + CHANNEL(c0 + c), inside ? h : 0, 0) + w0;
+            offset_t row = X_AT(at.n, at.group * CG + CHANNEL(c0 + c), inside ? h : 0, 0) + w0;
             int begin = inside ? left : XW, end = inside ? right : XW;
+#if COPY_VECTORS
+            NO_UNROLL for (int j = 0; j < begin; j += VECTOR) *(SHARED wide *)(d + j) = (wide)(0);
+            NO_UNROLL for (int j = begin; j < end; j += VECTOR) *(SHARED wide *)(d + j) = load_inputs(x, row + j);
+            NO_UNROLL for (int j = end; j < XW; j += VECTOR) *(SHARED wide *)(d + j) = (wide)(0);
+#else
             for (int j = 0; j < begin; j++) d[j] = COPIED(0);
-            for (int j = begin; j < end; j++) d[j] = COPIED(load_word(from + j * skip_w, c0 + c));
+            for (int j = begin; j < end; j++) d[j] = COPIED(load_word(x + row + j * skip_w, c0 + c));
             for (int j = end; j < XW; j++) d[j] = COPIED(0);
+#endif
         }
 #endif
 }
 #endif
 
+// Taps from `first` on, up to `end`, along one side of the filter.
+typedef struct {
+    int first, end;
+} Taps;
+
+// Those whose inputs are not all padding: the first tap's lie at `at` ... at + reach of `size`, each next one's
+// `apart` further.
+INLINE Taps taps_inside(Taps all, int at, int reach, int size, int apart) {
+    int before = -(at + reach), after = size - at;
+    Taps in = {before > 0 ? (before + apart - 1) / apart : 0, after > 0 ? (after + apart - 1) / apart : 0};
+    if (in.end > all.end) in.end = all.end;
+    return in;
+}
+
+// Whether 0 times each number of a filter is 0.
+INLINE int all_finite(const GLOBAL acc_t *f, offset_t count) {
+    wide sum = (wide)(0);
+    NO_UNROLL for (offset_t i = 0; i < count; i += VECTOR) sum += *(const GLOBAL wide *)(f + i) * (acc_t)0;
+    int finite = 1;
+    UNROLL for (int i = 0; i < VECTOR; i++) finite &= sum[i] == 0;
+    return finite;
+}
+
 // acc += filter * input, over `count` channels; off += 128 * filter, where the input is that much larger.
-HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_t *xs, const GLOBAL acc_t *f,
-                           int count) {
+HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_t *xs, const GLOBAL acc_t *filter,
+                           int count, Taps rows, Taps columns) {
     NO_UNROLL for (int run = 0; run < count; run += CB) {
         const SOURCE acc_t *xc = xs;
         int some = count - run < CB ? count - run : CB;
         CHANNEL_LOOP for (int c = 0; c < some; c++) {
-            NO_UNROLL for (int r = 0; r < R; r++)
-                NO_UNROLL for (int s = 0; s < S; s++) {
+            NO_UNROLL for (int r = rows.first; r < rows.end; r++) {
+                const GLOBAL acc_t *f = filter + (r * S + columns.first) * TILE_K;
+                const SOURCE acc_t *xr = xc + r * TAP_H * TX_H + columns.first * DIL_W * TX_W;
+                NO_UNROLL for (int s = columns.first; s < columns.end; s++, f += TILE_K, xr += DIL_W * TX_W) {
+                    FORGET(xr);
                     wide fv[TK];
                     UNROLL for (int a = 0; a < TK; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
                     if (DOT_BYTES) UNROLL for (int a = 0; a < TK; a++) add_products(&off[a], &fv[a], COPIED(0));
                     UNROLL for (int b = 0; b < TH; b++)
                         UNROLL for (int i = 0; i < TW; i++) {
-                            acc_t one = xc[(b * STEP_H + r * DIL_H) * TX_H + (i * STEP_W + s * DIL_W) * TX_W];
+                            acc_t one = xr[b * STEP_H * TX_H + i * STEP_W * TX_W];
                             UNROLL for (int a = 0; a < TK; a++) add_products(&acc[a][b][i], &fv[a], one);
                         }
-                    f += TILE_K;
                 }
+            }
+            filter += RS * TILE_K;
             xc += TX_C;
         }
         xs += TX_RUN;
@@ -252,6 +310,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
     Place at = find_place(id);
     int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * TILES * TILE_VECTORS * VECTOR);
+    int finite = 1;
     for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1 && atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
         NO_UNROLL for (int t = 0; t < TILES; t++) {
@@ -267,16 +326,24 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (at.q0 + q + TW > Q) first_i = at.q0 + q + TW - Q, q -= first_i;
 #endif
             if (pass == 0) {
+                int h = (at.p0 + p) * STR_H - PAD_T, left = (at.q0 + q) * STR_W - PAD_L;
+                Taps rows = {0, R}, columns = {0, S};
+#if SKIP_PADDING
+                if (t % (BH * BW) == 0) finite = DTYPE == 4 || all_finite(f, (offset_t)channels * (RS * TILE_K));
+                if (finite) {
+                    rows = taps_inside(rows, h, (TH - 1) * STR_H, H, DIL_H);
+                    columns = taps_inside(columns, left, (TW - 1) * STR_W, W, DIL_W);
+                }
+#endif
 #if X_SHARED
                 NO_UNROLL for (int c = 0; c < channels; c += CS) {
                     int some = channels - c < CS ? channels - c : CS;
                     if (STEPS > 1 || t == 0) copy_input(shared, x, at, at.c0 + c, some);
                     accumulate(acc, off, shared + p * STEP_H * TX_H + q * STEP_W * TX_W,
-                               f + (offset_t)c * (RS * TILE_K), some);
+                               f + (offset_t)c * (RS * TILE_K), some, rows, columns);
                 }
 #else
-                int h = (at.p0 + p) * STR_H, left = (at.q0 + q) * STR_W;
-                accumulate(acc, off, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels);
+                accumulate(acc, off, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels, rows, columns);
 #endif
                 if (DOT_BYTES) FOR_TILE(a, b, i) acc[a][b][i] -= off[a];
             }

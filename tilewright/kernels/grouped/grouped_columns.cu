@@ -28,6 +28,12 @@
 #define USED ((ITEM_COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1) // of a line; vectors hang over
 #define LINE ((USED + 2 * VECTOR - 1) / VECTOR * VECTOR)
 #define ITEMS ((offset_t)N * (K / KG) * P_BLOCKS * Q_BLOCKS)
+// Under one tap an input is soon used up, and many channels lie too far apart for the hardware to see what comes:
+// lines are asked for so many channels ahead; and where an item is read several times, those of the next one in shares
+// while this one is computed.
+#define PREFETCH (R * S == 1 ? 2 : 0)
+#define UP(a, b) (((a) + (b) - 1) / (b))
+#define SHARE UP(CG * LINES, UP(KG, TK) * UP(ITEM_ROWS, TH) * UP(ITEM_COLUMNS, TW * VECTOR))
 #define X_ALL ((offset_t)N * C * H * W)
 #define FOR_TILE(a, b, j)                                   \
     UNROLL for (int a = 0; a < TK; a++)                     \
@@ -72,6 +78,14 @@ INLINE void copy_line(acc_t *line, const GLOBAL in_t *x, offset_t row, int w0, i
     NO_UNROLL for (int j = 0; j < left; j += VECTOR) vec_store(line + j, zeros);
     NO_UNROLL for (int j = left; j < right; j += VECTOR) vec_store(line + j, load_inputs(x, row + w0 + j));
     NO_UNROLL for (int j = right; j < USED; j += VECTOR) vec_store(line + j, zeros);
+}
+
+// Ask early for a line of an item's input.
+INLINE void prefetch_line(const GLOBAL in_t *x, Item at, int line) {
+    int c = line / LINES, h = at.p * STR_H - PAD_T + line % LINES;
+    if (c >= CG || (unsigned)h >= H) return;
+    const GLOBAL in_t *from = x + X_AT(at.n, at.group * CG + c, h, 0) + at.q * STR_W - PAD_L;
+    NO_UNROLL for (int j = 0; j < USED; j += 64 / sizeof(in_t)) __builtin_prefetch((const GLOBAL void *)(from + j));
 }
 
 // Column `s` of the filter under VECTOR outputs: every STR_W-th number of a line.
@@ -149,9 +163,11 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
         NO_UNROLL for (int i = 0; i < LINES; i++) {
             int inside = (unsigned)(h0 + i) < H;
             offset_t row = X_AT(at.n, at.group * CG + c, inside ? h0 + i : 0, 0);
+            if (PREFETCH) prefetch_line(x, at, (c + PREFETCH) * LINES + i);
             copy_line(lines + (c * LINES + i) * LINE, x, row, w0, inside);
         }
-    int rows = least(ITEM_ROWS, P - at.p), width = most(least(ITEM_COLUMNS, Q - at.q), VECTOR);
+    Item next = find_item(item + 1 < ITEMS ? item + 1 : item);
+    int rows = least(ITEM_ROWS, P - at.p), width = most(least(ITEM_COLUMNS, Q - at.q), VECTOR), tile = 0;
     NO_UNROLL for (int k0 = 0; k0 < KG; k0 += TK)
         NO_UNROLL for (int p0 = 0; p0 < rows; p0 += TH)
             NO_UNROLL for (int q0 = 0; q0 < width; q0 += TW * VECTOR) {
@@ -159,6 +175,9 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                 UNROLL for (int j = 0; j < TW; j++) columns[j] = least(q0 + j * VECTOR, width - VECTOR);
                 vec acc[TK][TH][TW];
                 FOR_TILE(a, b, j) vec_zero(&acc[a][b][j]);
+                int from = tile++ * SHARE;
+                if (PREFETCH && KG > TK)
+                    NO_UNROLL for (int i = from; i < from + SHARE; i++) prefetch_line(x, next, i);
                 NO_UNROLL for (int c = 0; c < CG; c++)
                     add_channel(acc, lines + (c * LINES + p * STR_H) * LINE, columns, w + k * (CW * R * S), c);
                 FOR_TILE(a, b, j)

@@ -68,10 +68,11 @@ class Winograd4(Family):
         """Take filters of stride 1 with channels enough to average out the transforms' error."""
         if reason := super().refuses(problem, device):
             return reason
-        moves = (problem.stride, problem.dilation)
-        if not {problem.r, problem.s} <= set(self.taps) or moves != ((1, 1), (1, 1)):
+        if not {problem.r, problem.s} <= set(self.taps) or problem.stride != (1, 1):
             squares = " or ".join(f"{taps}x{taps}" for taps in self.taps)
-            return f"the filter is not {squares} with stride 1 and no dilation"
+            return f"the filter is not {squares} with stride 1"
+        if problem.dilation != (1, 1) and (device.is_gpu or problem.epilogue.pool):
+            return "a dilated filter is for a CPU, without a pool"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
         if reason := bare(problem):
@@ -84,7 +85,7 @@ class Winograd4(Family):
             return f"the pool's windows do not tile the outputs of a tile of {self.side}x{self.side} inputs"
         if not problem.n:
             return "the batch is empty"
-        if not device.is_gpu and problem.q > MOST_COLUMNS:
+        if not device.is_gpu and problem.q + 10 * (problem.dilation[1] - 1) > MOST_COLUMNS:
             return f"a core keeps rows of at most {MOST_COLUMNS} outputs on its stack"
         half, by = _half(problem, self.side, device)
         return by.refuses(half, device)
@@ -155,23 +156,26 @@ def _outputs(pr: Problem, side: int) -> tuple[int, int]:
 
 
 def _rows(pr: Problem, side: int) -> int:
-    """Rows of tiles of all images."""
-    return pr.n * ceil_div(pr.p, _outputs(pr, side)[0])
+    """Rows of tiles of all images. The outputs of a tile lie as far apart as the taps of the filter."""
+    return pr.n * pr.dilation[0] * ceil_div(pr.p, _outputs(pr, side)[0] * pr.dilation[0])
 
 
 def _columns(pr: Problem, side: int) -> int:
     """Tiles of a row."""
-    return ceil_div(pr.q, _outputs(pr, side)[1])
+    return pr.dilation[1] * ceil_div(pr.q, _outputs(pr, side)[1] * pr.dilation[1])
 
 
 def _slab(pr: Problem, side: int, device: Device) -> int:
     """Rows of tiles that pass through the three launches at once.
 
-    A CPU's last cache holds what passes; a GPU needs no more workspace than that.
+    A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace.
     """
     row = 4 * side**2 * (pr.c + pr.k) * _columns(pr, side)
     most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
-    slabs = ceil_div(row * _rows(pr, side), max(row, most))
+    passes = row * _rows(pr, side)
+    slabs = ceil_div(passes, max(row, most))
+    if not device.is_gpu and (slabs - 1) * 4 * side**2 * pr.c * pr.k > 2 * passes:
+        slabs = 1  # what passes goes to memory and back, but no slab reads the larger filter again
     return ceil_div(_rows(pr, side), slabs)
 
 

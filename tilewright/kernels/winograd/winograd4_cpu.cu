@@ -12,6 +12,7 @@
 //            vectors of them; then every fourth value of a line is a lane:
 //               line   a0 a1 a2 a3 | b0 b1 b2 b3 | c0 ...     0 of tiles a b c ..., 1 of them, 2, 3;
 //               4 and 5 of a tile are 0 and 1 of the next one  (5 taps: every second value)
+//            dilated: the values of neighbouring lanes are neighbours
 //   x nhwc   an item is VECTOR tiles of VECTOR channels; lanes are channels, and are turned at the end
 //   y        an item is RUN_TILES tiles of RUN_K channels. nchw: the values of a row of a tile are
 //            gathered by shuffles
@@ -19,7 +20,10 @@
 // Channels that hang over (19 = 16 + 3) are done again: the last vector starts at 19 - 16.
 // Example: Y12 (34x34, C = 256, K = 512) nchw, 4 cores: 32 items in, 8 channels each; 11 * 8 items out.
 
-#define LINE (TILES_Q * SIDE_Q + 6 * VECTOR)  // of transformed columns: what hangs over is never used
+#define LINE (TILES_Q * SIDE_Q + 6 * VECTOR + 6 * DILATION_W)  // of transformed columns: what hangs over is never used
+// Where a row, or column, of tiles begins: the outputs of a tile lie as far apart as the taps of the filter.
+#define ROW_OF(t) ((t) / DILATION_H * (SIDE_P * DILATION_H) + (t) % DILATION_H)
+#define COLUMN_OF(t) ((t) / DILATION_W * (SIDE_Q * DILATION_W) + (t) % DILATION_W)
 #define SLAB_TILES (SLAB_ROWS * TILES_Q)
 #define DIVIDE(a, b) (((a) + (b) - 1) / (b))
 #define SLABS DIVIDE(TILES_ALL, SLAB_TILES)
@@ -84,10 +88,10 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *
 INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
                        wide sums[SIDE_P][SIDE_Q]) {
     UNROLL for (int i = 0; i < SIDE_P; i += STEP) {
-        if ((p0 + i) / STEP >= SIZE_YP) return;
+        if ((p0 + i * DILATION_H) / STEP >= SIZE_YP) return;
         wide row[SIDE_Q];
         UNROLL for (int j = 0; j < SIDE_Q; j += STEP) {
-            if ((q0 + j) / STEP >= SIZE_YQ) continue;
+            if ((q0 + j * DILATION_W) / STEP >= SIZE_YQ) continue;
 #if POOL
             wide pooled = (wide)(POOL_NOTHING);
             UNROLL for (int e = 0; e < STEP * STEP; e++) {
@@ -97,14 +101,14 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
             }
             row[j / STEP] = POOL == 2 ? pooled / (float)(STEP * STEP) : pooled;
 #else
-            row[j] = finish_vector(sums[i][j], bias, z, n, k, p0 + i, q0 + j);
+            row[j] = finish_vector(sums[i][j], bias, z, n, k, p0 + i * DILATION_H, q0 + j * DILATION_W);
 #endif
         }
-        GLOBAL float *to = y + Y_AT(n, k, (p0 + i) / STEP, q0 / STEP);
+        GLOBAL float *to = y + Y_AT(n, k, (p0 + i * DILATION_H) / STEP, q0 / STEP);
 #if Y_NHWC
         UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
-            if (q0 / STEP + j < SIZE_YQ) *(GLOBAL wide *)(to + j * SIZE_K) = row[j];
-#elif STEP == 1
+            if (q0 / STEP + j * DILATION_W < SIZE_YQ) *(GLOBAL wide *)(to + j * DILATION_W * SIZE_K) = row[j];
+#elif STEP == 1 && DILATION_W == 1
         float turned[VECTOR * SIDE_Q];  // [k][columns]
 #if SIDE_Q == 4
         wide low02 = LOW(row[0], row[2]), high02 = HIGH(row[0], row[2]);
@@ -120,8 +124,8 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         }
 #else
         UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
-            if (q0 / STEP + j < SIZE_YQ)
-                UNROLL for (int u = 0; u < VECTOR; u++) to[u * (SIZE_YP * SIZE_YQ) + j] = row[j][u];
+            if (q0 / STEP + j * DILATION_W < SIZE_YQ)
+                UNROLL for (int u = 0; u < VECTOR; u++) to[u * (SIZE_YP * SIZE_YQ) + j * DILATION_W] = row[j][u];
 #endif
     }
 }
@@ -144,8 +148,8 @@ INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL floa
             }
             UNROLL for (int i = 0; i < SIDE_P; i++) from_points(SIDE_Q, sums[i], half_way[i], 1);
             int all = first + t;
-            store_tile(y, bias, z, all / TILES_IMAGE, k, all / TILES_Q % TILES_P * SIDE_P, all % TILES_Q * SIDE_Q,
-                       sums);
+            int p = ROW_OF(all / TILES_Q % TILES_P), q = COLUMN_OF(all % TILES_Q);
+            store_tile(y, bias, z, all / TILES_IMAGE, k, p, q, sums);
         }
     }
 }

@@ -17,13 +17,14 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
     wide done[36][VECTOR];  // [e][tile]: lanes are channels
     NO_UNROLL for (int u = 0; u < VECTOR && u < count; u++) {
         int t = first + t0 + u, n = t / TILES_IMAGE;
-        int h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP, w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
+        int h0 = ROW_OF(t / TILES_Q % TILES_P) - PAD_TOP, w0 = COLUMN_OF(t % TILES_Q) - PAD_LEFT;
         wide half_way[6][6], v[6];
         UNROLL for (int i = 0; i < 6; i++) {
             wide d[6];
             UNROLL for (int j = 0; j < 6; j++) {
-                int inside = (unsigned)(h0 + i) < SIZE_H && (unsigned)(w0 + j) < SIZE_W;
-                d[j] = inside ? *(const GLOBAL wide *)(x + X_AT(n, c, h0 + i, w0 + j)) : (wide)(0);
+                int h = h0 + i * DILATION_H, w = w0 + j * DILATION_W;
+                int inside = (unsigned)h < SIZE_H && (unsigned)w < SIZE_W;
+                d[j] = inside ? *(const GLOBAL wide *)(x + X_AT(n, c, h, w)) : (wide)(0);
             }
             at_points(half_way[i], d, 1);
         }
@@ -71,6 +72,10 @@ INLINE void every_fourth(wide d[4], const wide *from) {
     d[2] = ODD(low[0], high[0]), d[3] = ODD(low[1], high[1]);
 }
 
+// Dilated, tiles side by side begin in columns side by side, DILATION_W of them: a vector ends with them.
+#define NEXT_VECTOR(q) \
+    (DILATION_W > 1 && (q) % DILATION_W + VECTOR > DILATION_W ? ((q) / DILATION_W + 1) * DILATION_W : (q) + VECTOR)
+
 INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, int first, int item) {
     int row0 = item % PARTS_IN * RUN_ROWS, row1 = row0 + RUN_ROWS < SLAB_ROWS ? row0 + RUN_ROWS : SLAB_ROWS;
     int c0 = item / PARTS_IN * RUN_C, c1 = c0 + RUN_C < SIZE_C ? c0 + RUN_C : SIZE_C;
@@ -80,28 +85,31 @@ INLINE void input_item(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT ti
     float done[36][RUN_ROWS * TILES_Q + VECTOR];  // stored in runs: 36 open lines far apart share few sets of a cache
     NO_UNROLL for (int c = c0; c < c1; c++) {
         NO_UNROLL for (int row = row0; row < row1; row++) {
-            int n = (first / TILES_Q + row) / TILES_P, h0 = (first / TILES_Q + row) % TILES_P * SIDE_P - PAD_TOP;
+            int n = (first / TILES_Q + row) / TILES_P, h0 = ROW_OF((first / TILES_Q + row) % TILES_P) - PAD_TOP;
             offset_t image = X_AT(n, c, 0, 0);
-            NO_UNROLL for (int w = 0; w < (TILES_Q - 1) * SIDE_Q + 6; w += VECTOR) {
+            NO_UNROLL for (int w = 0; w < TILES_Q * SIDE_Q + (6 - SIDE_Q) * DILATION_W; w += VECTOR) {
                 wide d[6], v[6];
                 UNROLL for (int i = 0; i < 6; i++) {
+                    int h = h0 + i * DILATION_H;
                     d[i] = (wide)(0);
-                    if ((unsigned)(h0 + i) < SIZE_H) d[i] = load_columns(x, image + (h0 + i) * SIZE_W, w - PAD_LEFT);
+                    if ((unsigned)h < SIZE_H) d[i] = load_columns(x, image + h * SIZE_W, w - PAD_LEFT);
                 }
                 at_points(v, d, 1);
                 UNROLL for (int i = 0; i < 6; i++) *(wide *)(&lines[i][w]) = v[i];
             }
-            NO_UNROLL for (int q = 0; q < TILES_Q; q += VECTOR) {
+            NO_UNROLL for (int q = 0; q < TILES_Q; q = NEXT_VECTOR(q)) {
                 NO_UNROLL for (int i = 0; i < 6; i++) {
                     wide v[6], d[8];
-                    const float *from = &lines[i][q * SIDE_Q];
-#if SIDE_Q == 4
+                    const float *from = &lines[i][COLUMN_OF(q)];
+#if DILATION_W > 1
+                    UNROLL for (int j = 0; j < 6; j++) d[j] = *(const wide *)(from + j * DILATION_W);
+#elif SIDE_Q == 4
                     UNROLL for (int j = 0; j < 8; j += 4) every_fourth(d + j, (const wide *)(from + j));
 #else
                     UNROLL for (int j = 0; j < 6; j += 2) every_second(d + j, (const wide *)(from + j));
 #endif
                     at_points(v, d, 1);
-                    UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by the next row
+                    UNROLL for (int j = 0; j < 6; j++)  // what hangs over is overwritten by what follows
                         *(wide *)(&done[i * 6 + j][(row - row0) * TILES_Q + q]) = v[j];
                 }
             }
