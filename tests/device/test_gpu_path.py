@@ -89,6 +89,10 @@ SHAPES = (
     "n2c29h13w5k17r3s3p1-accurate-nhwc2nchw+bias+relu",
     "n1c6h12w13k20r7s7p3u2-accurate",
     "n3c264h6w7k40r1s1u2-accurate-nhwc+bias+avgpool2",
+    "n2c16h9w11k16r3s3p1g16-f16-nhwc+bias+relu",  # depthwise, on tensor cores too
+    "n1c10h17w21k10r5s7p2.1.3.0u2x1g10-bf16+add0.5",
+    "n1c24h19w18k24r7s7p3g24-f16-nhwc2nchw+maxpool2",
+    "n1c8h24w20k8r13s9p6x8d1x2g8-bf16-nchw2nhwc+silu",
     "n1c48h9w8k33r3s3p1-f8-nhwc+bias",
     "n2c19h13w5k17r3s3p1-f8+add0.5+relu",
     "n1c3h12w13k20r7s7p3u2-f8-nhwc2nchw+maxpool2",
