@@ -10,7 +10,7 @@ import pytest
 from tilewright.device import Device, Rates
 from tilewright.floor import floor_us
 from tilewright.kernels import family
-from tilewright.kernels.direct import cpu as direct_cpu
+from tilewright.kernels.direct import cpu_tile
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
@@ -91,12 +91,12 @@ def test_images_of_one_pixel_share_a_tile_and_with_it_the_filter() -> None:
     one_each = Config.make("direct", {**config.values, "tw": 1, "nw": 1})
     assert model.estimate(DIRECT, problem, CORES, one_each).total_us > 2 * took
     for other in ("n64c8h1w2k8r1s1", "n4c8h2w2k8r2s2-nhwc", "n4c8h2w2k8r2s2g2", "n4c8h2w2k8r2s2p1"):
-        assert direct_cpu.one_row(Problem.parse(other)) == Problem.parse(other)
+        assert cpu_tile.one_row(Problem.parse(other)) == Problem.parse(other)
 
 
 def test_a_filter_over_the_whole_image_is_a_row_of_channels() -> None:
     image, row = map(Problem.parse, ("n8c64h7w7k256r7s7+bias", "n8c3136h1w1k256r1s1-nhwc+bias"))
-    assert direct_cpu.one_row(image) == row
+    assert cpu_tile.one_row(image) == row
     (config, took), *_ = search.rank(image, CORES, DIRECT, 1)
     assert search.rank(row, CORES, DIRECT, 1)[0] == (config, took) and config["tw"] > 1
     ours, plain = (DIRECT.blueprint(problem, CORES, config) for problem in (image, row))
@@ -127,7 +127,7 @@ def test_the_share_of_taps_that_meet_the_image_is_what_a_count_gives(text: str) 
             first = [o * step - pad + t * apart for o in range(0, outputs, tile) for t in range(taps)]
             met = [at < size and at + (tile - 1) * step >= 0 for at in first]
             share = sum(met) / len(met) if taps > 1 else 1.0
-            assert direct_cpu.taps_met(problem, side, tile) == pytest.approx(share)
+            assert cpu_tile.taps_met(problem, side, tile) == pytest.approx(share)
 
 
 def test_the_model_counts_taps_that_are_skipped() -> None:

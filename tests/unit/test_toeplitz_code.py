@@ -13,7 +13,7 @@ from test_direct_cpu import CORES
 from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.toeplitz.spec import sizes, slope, steps, window
+from tilewright.kernels.toeplitz.tile import sizes, slope, steps, window
 from tilewright.problem import Problem
 from tilewright.search.strategies import rank
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.direct import cpu as direct_cpu
+from tilewright.kernels.direct import cpu_tile, cpu_work
 from tilewright.kernels.direct.tile import (
     Geometry,
     geometry,
@@ -88,7 +89,7 @@ class Direct(Family):
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem; on a CPU a classifier's as one row of pixels."""
-        return problem if device.is_gpu else direct_cpu.one_row(problem)
+        return problem if device.is_gpu else cpu_tile.one_row(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
@@ -106,7 +107,7 @@ class Direct(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one block and one thread do."""
-        return (work_of if device.is_gpu else direct_cpu.work)(problem, device, config.values)
+        return (work_of if device.is_gpu else cpu_work.work)(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Longest run of adds: one share of C, then the shares one after the other."""

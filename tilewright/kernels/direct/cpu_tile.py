@@ -1,0 +1,130 @@
+"""Tiles of the direct family on CPU cores: blocks, the input that one copies, taps that meet the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tilewright.device import Device
+from tilewright.kernels.family import Values
+from tilewright.kernels.tile import (
+    View,
+    ceil_div,
+)
+from tilewright.kernels.word import word_bytes, word_registers, words
+from tilewright.problem import MAX_EXTENT, Problem
+
+LOOKS = 5.0  # cycles to look at a vector of the filter, which comes from memory: whether all of it is finite
+LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+
+    view: View
+    tile_k: int
+    kb: int
+    hb: int
+    wb: int
+    k_tiles: int
+    p_tiles: int
+    q_tiles: int
+    filter_tiles: int
+    cs: int
+    steps: int
+    run: int
+    met: float
+    skip: bool
+    word: int
+    xh: int
+    xw: int
+    blocks: int
+
+    @property
+    def share(self) -> int:
+        """Channels of one share of C."""
+        return self.steps * self.cs
+
+    @property
+    def shared_bytes(self) -> int:
+        """The copied input of a block, and what a vector hangs over it."""
+        return self.word * (self.cs * self.xh * self.xw + LINE)
+
+
+def one_row(pr: Problem) -> Problem:
+    """Take a classifier, one output an image, as a 1x1 filter over one row of pixels: the same in memory.
+
+    A tile holds several images then, and a filter that was loaded serves them all.
+    """
+    whole = (pr.r, pr.s, pr.pad) == (pr.h, pr.w, (0, 0, 0, 0)) and not pr.epilogue.pool
+    in_order = pr.h * pr.w == 1 or pr.groups == 1 and (pr.c == 1 or pr.layout_in == "nchw")
+    channels = pr.c * pr.h * pr.w
+    if not (whole and in_order and pr.p * pr.q == 1 and channels <= MAX_EXTENT):
+        return pr
+    return replace(
+        pr, c=channels, h=1, w=1, r=1, s=1, stride=(1, 1), dilation=(1, 1), layout_in="nhwc",
+        layout_out="nhwc",
+    )  # fmt: skip
+
+
+def geometry(pr: Problem, cf: Values) -> Geometry:
+    """Work out the sizes of a config."""
+    view = View.of(pr)
+    tile_k = cf["v"] * cf["tk"]
+    kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
+    share = ceil_div(words(pr), cf["sg"])
+    cs = min(cf["cs"], share)
+    if words(pr) % LINE == 0 and pr.layout_in == "nhwc":
+        cs = ceil_div(cs, LINE) * LINE
+    step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
+    tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
+    steps = ceil_div(share, cs)
+    some = taps_met(pr, 0, cf["th"]) * taps_met(pr, 1, cf["tw"]) if any(pr.pad) else 1.0
+    skip = (1.0 - some) * hb * wb > LOOKS  # multiply-adds that a vector of the filter is spared
+    return Geometry(
+        view=view, tile_k=tile_k, kb=kb, hb=hb, wb=wb, k_tiles=tiles[0], p_tiles=tiles[1], q_tiles=tiles[2],
+        filter_tiles=ceil_div(pr.kg, tile_k), cs=cs, steps=steps, run=_run(pr, cf, cs, steps),
+        met=some if skip else 1.0, skip=skip, word=word_bytes(pr),
+        xh=under(hb, step_h, pr.r, pr.dilation[0]),
+        xw=(wb - 1) * step_w + (pr.s - 1) * pr.dilation[1] + 1,
+        blocks=tiles[0] * tiles[1] * tiles[2] * view.n * pr.groups * cf["sg"],
+    )  # fmt: skip
+
+
+def under(outputs: int, step: int, taps: int, apart: int) -> int:
+    """Rows, or columns, under so many outputs: without those between taps that lie further apart."""
+    band = (outputs - 1) * step + 1
+    return (taps - 1) * min(apart, band) + band
+
+
+@lru_cache(maxsize=4096)
+def taps_met(pr: Problem, side: int, tile: int) -> float:
+    """Share of the taps along a side (0: rows) that meet the image, the mean of tiles of so many outputs."""
+    size, taps, pad = (pr.h, pr.r, pr.pad[0]) if side == 0 else (pr.w, pr.s, pr.pad[2])
+    tiles, step = ceil_div((pr.p, pr.q)[side], tile), tile * pr.stride[side]
+    reach, met = (tile - 1) * pr.stride[side], 0
+    for tap in range(taps if taps > 1 else 0):
+        at = tap * pr.dilation[side] - pad  # under the first tile
+        met += max(0, min(tiles, ceil_div(size - at, step)) - max(0, ceil_div(-at - reach, step)))
+    return met / (tiles * taps) if taps > 1 else 1.0
+
+
+def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
+    """Channels that lie side by side in the input as the inner loop reads it."""
+    if not cf["x"]:
+        return cs * steps
+    return LINE if pr.layout_in == "nhwc" and words(pr) % LINE == 0 else cs
+
+
+def dots_bytes(pr: Problem, device: Device) -> bool:
+    """Whether four bytes of each lane are multiplied by one instruction."""
+    return pr.dtype == "i8" and device.byte_dots
+
+
+def held_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
+    """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
+    inputs: int = device.lanes < 16
+    if pr.dtype == "i8":  # a word's bytes take a register each; or what is to be taken off does
+        inputs = tk + 1 if dots_bytes(pr, device) else 4
+    return (tk * th * tw + tk + inputs) * max(v * word_registers(pr), device.lanes)

@@ -1,0 +1,97 @@
+"""Counts of the direct family on CPU cores, for the model."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from tilewright.device import Device
+from tilewright.kernels.direct.cpu_tile import (
+    LINE,
+    LOOKS,
+    Geometry,
+    dots_bytes,
+    geometry,
+    held_vectors,
+    one_row,
+    under,
+)
+from tilewright.kernels.family import Values
+from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.word import filter_bytes, issue_slots, word_bytes, word_registers
+from tilewright.kernels.work import CpuWork
+from tilewright.problem import Problem
+
+WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
+
+
+def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
+    """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
+    pr = one_row(pr)
+    geo, taps = geometry(pr, cf), pr.r * pr.s
+    shares, images, dots = cf["sg"], geo.view.n * pr.groups, dots_bytes(pr, device)
+    tiles_of_block = images * shares / geo.blocks  # to those of one image and group
+    tiles = (
+        tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
+    )
+    turns = tiles * geo.share * taps * geo.met
+    looking = LOOKS * geo.share * taps * cf["tk"] * min(cf["nk"], geo.filter_tiles) if geo.skip else 0.0
+    pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
+    tile_bytes = float(geo.word) * geo.share * taps * geo.tile_k
+    return CpuWork(
+        blocks=geo.blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
+        combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=0.0 if cf["combine"] == NONE else float(geo.word) * tiles * outputs * geo.blocks,
+        useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),
+        register_intensity=2.0 * outputs / (pixels + geo.tile_k),
+        block_intensity=2.0 * turns * outputs
+        / (geo.share * geo.xh * geo.xw + tile_bytes / geo.word * cf["nk"]),
+        vectors=held_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]) // device.lanes,
+        width=cf["v"] * word_registers(pr),
+        multiply_adds=turns * cf["tk"] * (pixels + 1 if dots else pixels * issue_slots(pr, device)),
+        filter_loads=turns * cf["tk"], input_loads=turns * pixels, turns=int(turns),
+        copying=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles) + looking,
+        storing=tiles * _storing(pr, cf, geo),
+        filter_bytes=tile_bytes * tiles * geo.met,
+        filter_once_bytes=tile_bytes * min(cf["nk"], geo.filter_tiles), filter_tile_bytes=tile_bytes,
+        input_bytes=float(geo.word) * tiles * geo.share * geo.met * _under_tile(pr, cf),
+        input_tile_bytes=geo.shared_bytes if cf["x"] else 0,
+    )  # fmt: skip
+
+
+def _under_tile(pr: Problem, cf: Values) -> float:
+    """Inputs of one channel under a register tile; whole lines where too many share a set of the cache."""
+    h = under(cf["th"], pr.stride[0], pr.r, pr.dilation[0])
+    inputs = float(h * under(cf["tw"], pr.stride[1], pr.s, pr.dilation[1]))
+    if cf["x"] or pr.layout_in == "nchw":
+        return inputs
+    apart = word_bytes(pr) * pr.c * pr.stride[1]
+    sets = WAY_BYTES // gcd(WAY_BYTES, apart)  # that the pixels of a tile fall into
+    crowd = inputs / (WAYS * sets)  # beyond 1 lines are lost before they are read again
+    return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
+
+
+def _copying(pr: Problem, cf: Values, geo: Geometry) -> float:
+    """Instructions to copy the input of a block."""
+    if not cf["x"]:
+        return 0.0
+    if pr.layout_in == "nchw":
+        return geo.share * geo.xh * (14.0 + geo.xw * (0.4 if pr.stride[1] == 1 else 2.0))
+    return geo.xh * geo.xw * (14.0 + geo.share * (0.15 if geo.run == LINE else 0.6))
+
+
+def _storing(pr: Problem, cf: Values, geo: Geometry) -> float:
+    """Instructions to store a register tile, those that hang over an edge on average."""
+    outputs = geo.tile_k * cf["th"] * cf["tw"]
+    if pr.layout_out == "nhwc":
+        quick = outputs / cf["v"] * 1.5
+    else:
+        turns = cf["tk"] * cf["th"] * ceil_div(cf["tw"], cf["v"])
+        quick = turns * cf["v"] * (cf["v"].bit_length() + 1.0) + outputs / cf["v"]
+    inside = _inside(pr.kg, geo.tile_k) * _inside(geo.view.p, cf["th"]) * _inside(geo.view.q, cf["tw"])
+    slow = 1.0 - inside if cf["combine"] != ATOMIC else 1.0
+    return quick * (1.0 - slow) + 8.0 * outputs * slow
+
+
+def _inside(size: int, step: int) -> float:
+    """Share of tiles that lie wholly inside."""
+    return size // step / ceil_div(size, step)

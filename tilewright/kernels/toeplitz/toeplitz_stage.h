@@ -1,0 +1,92 @@
+// How the toeplitz family stages its inputs and its filter in shared memory.
+//
+// A warp takes whole rows, so that where each of its lanes reads and writes follows from a few constants. HELD rows
+// are under way at once.
+
+#if X_NHWC || Y_NHWC
+// nhwc: eight channels of a pixel to a lane, STEP pixels to a warp at once
+#define EIGHTS (CB / 8)
+#define STEP (32 / EIGHTS)
+#define EIGHT_AT(eight) ((eight) * (8 * PLANE + SKEW))
+#endif
+
+#if X_NHWC
+#define TURNS ((COLUMNS + STEP - 1) / STEP)  // of a row
+
+INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int warp, int lane) {
+    const int eight = lane % EIGHTS, column = lane / EIGHTS;
+    const int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L + column;
+    x += X_AT(at.n, at.k0 + 8 * eight, 0, 0);
+    tile += EIGHT_AT(eight) + column;
+    NO_UNROLL for (int first = warp; first < ROWS; first += HELD * WARPS) {
+        unsigned held[HELD][TURNS][4];
+        UNROLL for (int i = 0; i < HELD; i++) {
+            const int row = first + i * WARPS, inside = row < ROWS && (unsigned)(h0 + row) < H;
+            const GLOBAL in_t *from = x + ((offset_t)(h0 + row) * W + w0) * C;
+            UNROLL for (int j = 0; j < TURNS; j++) {
+                UNROLL for (int u = 0; u < 4; u++) held[i][j][u] = 0;
+                if (inside && (unsigned)(w0 + j * STEP) < W) {
+                    const GLOBAL in_t *pixel = from + j * (STEP * C);
+#if VECTORS
+                    load_run(4, held[i][j], (const GLOBAL unsigned *)pixel);
+#else
+                    UNROLL for (int u = 0; u < 8; u++) held[i][j][u / 2] |= (unsigned)pixel[u] << u % 2 * 16;
+#endif
+                }
+            }
+        }
+        UNROLL for (int i = 0; i < HELD; i++)
+            UNROLL for (int j = 0; j < TURNS; j++) {
+                SHARED half_t *to = tile + (first + i * WARPS) * PITCH + j * STEP;
+                if (first + i * WARPS < ROWS && (COLUMNS % STEP == 0 || column + j * STEP < COLUMNS))
+                    UNROLL for (int u = 0; u < 8; u++) to[u * PLANE] = (half_t)(held[i][j][u / 2] >> u % 2 * 16);
+            }
+    }
+}
+
+#else
+#define LINES (32 / NC)  // rows that a warp takes at once, eight columns to a lane
+
+// Eight columns of a row from w on, of which `row` is the first; zeros outside the image.
+INLINE void load_eight(unsigned held[4], const GLOBAL in_t *row, int w, int inside) {
+#if VECTORS && W % 2 == 0  // two at a time, none cut by the edge of the image, from an even column on
+#define ODD (PAD_L % 2)
+    unsigned twos[5];
+    UNROLL for (int i = 0; i < 4 + ODD; i++)
+        twos[i] = inside && (unsigned)(w - ODD + 2 * i) < W ? *(const GLOBAL unsigned *)(row + w - ODD + 2 * i) : 0;
+    UNROLL for (int i = 0; i < 4; i++) held[i] = ODD ? twos[i] >> 16 | twos[i + ODD] << 16 : twos[i];
+#else
+    half_t one[8];
+    UNROLL for (int i = 0; i < 8; i++) one[i] = inside && (unsigned)(w + i) < W ? row[w + i] : 0;
+    UNROLL for (int i = 0; i < 4; i++) held[i] = one[2 * i] | (unsigned)one[2 * i + 1] << 16;
+#endif
+}
+
+INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int warp, int lane) {
+    const int line = lane / NC, eight = lane % NC;
+    const int h0 = at.p0 * STR_H - PAD_T + line, w = at.q0 * STR_W - PAD_L + 8 * eight;
+    NO_UNROLL for (int c = warp; c < CB; c += WARPS) {
+        const GLOBAL in_t *plane = x + X_AT(at.n, at.k0 + c, 0, 0);
+        SHARED half_t *to = tile + plane_at(c) + line * PITCH + 8 * eight;
+        NO_UNROLL for (int first = 0; first < ROWS; first += HELD * LINES) {
+            unsigned held[HELD][4];
+            UNROLL for (int i = 0; i < HELD; i++) {
+                const int row = first + i * LINES;
+                const int inside = line < LINES && row + line < ROWS && (unsigned)(h0 + row) < H;
+                load_eight(held[i], plane + (offset_t)(h0 + row) * W, w, inside);
+            }
+            UNROLL for (int i = 0; i < HELD; i++)
+                if (line < LINES && first + i * LINES + line < ROWS)
+                    store_run(4, (SHARED unsigned *)(to + (first + i * LINES) * PITCH), held[i]);
+        }
+    }
+}
+#endif
+
+// Rows of the filter, [CB][R][TAPS], as toeplitz_pack.cu lays them out; on their way when it returns.
+INLINE void stage_w(SHARED half_t *taps, const GLOBAL acc_t *w, Place at) {
+    w += (offset_t)at.k0 * (R * TAPS / 2);
+    for (int i = THREAD(0); i < CB * R * TAPS / 8; i += THREADS)
+        async_copy4((SHARED acc_t *)taps + 4 * i, w + 4 * i, 1);
+    ASYNC_COMMIT();
+}
