@@ -45,6 +45,7 @@ BASE = dict(
     combine=0,
 )
 NONE, TWO_PASS, LAST = 0, 2, 3
+PLANES, TURNED = dict(x=4, pieces=1, xs=1), dict(x=5)
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +104,31 @@ CASES = (
     ("n200c256h1w1k70r1s1-f16-nhwc", dict(xs=1, pieces=1, chunks=8, batch=2, bn=96, wn=2, cm=2)),
     ("n2c72h9w7k70r1s1-f16", dict(x=1, xs=1, pieces=1, chunks=4, sg=3, combine=LAST)),
     ("n2c256h9w7k70r1s1g2-f8-nhwc", dict(xs=1, pieces=1, chunks=4, batch=2)),
+    # nchw as it is, by the copy engine: spans of 16, 32 and 64 pixels, whole or in part
+    ("n1c16h3w8k8r1s1-f16", PLANES),
+    ("n2c40h5w16k70r1s1-f16+bias+relu", PLANES | dict(chunks=4, wn=2)),
+    ("n2c24h5w40k70r3s1p1x0-bf16", PLANES | dict(bn=40, batch=3)),
+    ("n1c72h4w64k140r1s1-f16+bias", PLANES | dict(chunks=8, bn=64, wn=2)),
+    ("n1c16h9w32k24r5s1p2.2.0.0u2x1-f16", PLANES | dict(bn=32, wn=3, batch=5)),
+    ("n2c33h5w16k9r2s1-bf16+add", PLANES | dict(chunks=4, batch=2)),
+    ("n2c32h6w48k40r3s1p1x0g2-f16", PLANES | dict(bn=48, batch=3)),
+    ("n2c64h4w24k71r3s1p1x0-f16-nchw2nhwc+bias", PLANES | dict(bn=24, chunks=4)),
+    ("n2c48h8w16k36r1s1-f16+avgpool2", PLANES | dict(bn=96, sg=2, combine=TWO_PASS)),
+    ("n2c16h8w16k36r3s1p1x0-f16+bias+relu+maxpool2", PLANES | dict(bn=48)),
+    ("n1c64h8w8k70r3s1p1x0-f16", PLANES | dict(chunks=4, bn=32, sc=4, cm=2)),
+    ("n3c32h5w16k70r3s1p1x0-f16", PLANES | dict(bn=112, sg=3, combine=LAST)),
+    ("n2c136h7w8k70r1s1-f16+bias+silu", PLANES | dict(chunks=8, bn=24, wn=2)),
+    ("n2c64h4w14k40r1s1-bf16", PLANES | dict(chunks=4, bn=112, batch=2)),
+    # and by threads: pieces apart and swizzled, channels left over, every kind of numbers
+    ("n2c40h9w7k70r3s3p1u2-f16+bias+relu", TURNED | dict(wm=2, chunks=4)),
+    ("n2c37h8w8k70r3s3p1-bf16", TURNED | dict(pieces=1, chunks=4, batch=3)),
+    ("n2c40h9w7k70r3s2p1.0.0.1d2g2-f16+add", TURNED | dict(xs=1, wn=2, sg=2, combine=LAST)),
+    ("n1c64h5w16k70r3s3p1-f16+bias", TURNED | dict(pieces=1, chunks=8, xs=1, bn=40, sc=1, cm=2)),
+    ("n3c20h7w7k70r1s1-i8", TURNED | dict(xs=1)),
+    ("n2c45h9w7k70r3s3p1-i8-nchw2nhwc", TURNED | dict(pieces=1, batch=9)),
+    ("n2c18h9w7k70r3s3p1-tf32+maxpool2", TURNED | dict(chunks=4)),
+    ("n2c50h9w7k70r3s3p1-f8", TURNED | dict(xs=1, chunks=4)),
+    ("n2c18h9w7k70r3s3p1-accurate+relu", TURNED | dict(chunks=4)),
     ("n1c8h3w5k8r1s1-tf32-nhwc", dict(xs=1)),
     ("n1c64h7w7k70r3s3p1-tf32-nhwc+bias+relu", dict(bn=56, chunks=8, wm=2, stages=6)),
     ("n1c32h7w7k24r3s3p1-tf32-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
@@ -179,9 +205,7 @@ def test_every_way_to_store_is_off_by_four_bytes_somewhere() -> None:
 
 
 @pytest.mark.parametrize(("text", "change", "shifts"), [*_with_shifts()])
-def test_by_emulation(
-    text: str, change: dict[str, int], shifts: tuple[int, ...], runtime: Runtime
-) -> None:
+def test_by_emulation(text: str, change: dict[str, int], shifts: tuple[int, ...], runtime: Runtime) -> None:
     problem = Problem.parse(text)
     runtime.device = replace(runtime.device, max_cluster=8)
     config = Config.make("hopper", BASE | change)
@@ -207,6 +231,11 @@ STAYING = (
     ("n70c64h14w15k136r1s1-f16-nhwc+bias", dict(batch=2, bn=8, mb=2, stages=8, wm=3, xs=1)),
     ("n70c64h14w15k136r1s1-tf32-nhwc+bias", dict(bn=64, chunks=8, stages=6, wm=2, xs=1)),
     ("n24c32h29w23k200r3s3p1-i8-nhwc", dict(batch=9, bn=8, stages=4, tall=1, wm=3, wn=2, xs=1)),
+    # nchw: copied first, by the copy engine as it is; rows that are rounded up, rectangles
+    ("n9c32h40w64k200r3s3p1-f16+bias+relu", dict(x=1, batch=3, bn=96, chunks=4, wm=2, wn=2, xs=1)),
+    ("n9c24h40w72k136r3s3p1-bf16", dict(x=1, batch=9, bn=40, chunks=2, tall=1, wm=2, wn=2, xs=2)),
+    ("n40c72h20w16k264r1s1-f16+bias+silu", PLANES | dict(bn=128, chunks=4, wm=2, wn=2, stages=3)),
+    ("n30c48h24w40k136r3s1p1x0-bf16", PLANES | dict(bn=40, batch=3, chunks=2, wm=3, wn=2, stages=4)),
 )  # fmt: skip
 
 

@@ -116,6 +116,24 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuu
     return CUDA_SUCCESS;
 }
 
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                const cuuint64_t *size, const cuuint64_t *pitch, const cuuint32_t *box,
+                                const cuuint32_t *step, CUtensorMapInterleave interleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                CUtensorMapFloatOOBfill fill) {
+    if ((size_t)map % 64 || (size_t)address % 16 || rank != 4) return CUDA_ERROR_INVALID_VALUE;
+    memset(map, 0, sizeof *map);
+    map->opaque[0] = MAP_MARK;
+    map->opaque[15] = ++maps;
+    printf("map %d of", maps);
+    print_address((CUdeviceptr)address);
+    printf(": type %d, size %lu %lu %lu %lu", type, size[0], size[1], size[2], size[3]);
+    printf(", pitch %lu %lu %lu", pitch[0], pitch[1], pitch[2]);
+    printf(", copies %u %u %u %u, step %u %u %u %u", box[0], box[1], box[2], box[3], step[0], step[1], step[2], step[3]);
+    printf(", modes %d %d %d %d\n", interleave, swizzle, promotion, fill);
+    return CUDA_SUCCESS;
+}
+
 // Print what a launch with a tensor map was given; one that is not aligned is refused.
 static CUresult print_mapped(const CUlaunchConfig *c, void **arguments) {
     const cuuint64_t *map = arguments[0];
@@ -153,6 +171,7 @@ CUresult cuGetProcAddress(const char *name, void **found, int version, cuuint64_
         {"cuKernelSetAttribute", (void *)cuKernelSetAttribute},
         {"cuLaunchKernelEx", (void *)cuLaunchKernelEx},
         {"cuTensorMapEncodeIm2col", (void *)cuTensorMapEncodeIm2col},
+        {"cuTensorMapEncodeTiled", (void *)cuTensorMapEncodeTiled},
     };
     const char *missing = getenv("FAKE_MISSING");
     (void)version, (void)flags;

@@ -25,7 +25,7 @@ from tilewright.export.bundle import bundle
 from tilewright.export.files import files
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
-from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
@@ -49,9 +49,7 @@ HOPPER = (  # of sm_90a alone
 HALVES = (  # the input is split by a second launch, of which the first says how
     "hopper:batch=3.bn=32.chunks=4.cm=1.combine=0.mb=1.pieces=1.sc=1.sg=1.stages=2.tall=0.wm=1.wn=1.x=3.xs=2"
 )
-STRASSEN = (
-    "strassen2:combine=0.cs=16.cv=1.fd=2.lk=8.mb=2.sb=1.sg=1.stages=2.stream=0.tk=2.tp=2.v=4.wk=2.wp=2"
-)
+STRASSEN = "strassen2:combine=0.cs=16.cv=1.fd=2.lk=8.mb=2.sb=1.sg=1.stages=2.stream=0.tk=2.tp=2.v=4.wk=2.wp=2"
 SMALL = "small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10"  # filter in constant memory
 
 
@@ -147,7 +145,9 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     (launch,) = plain.run
     image = TensorMap(2, 64, 12, 14, 2, (-1, -1), (-1, -1), (1, 1), 64, 128)
     last = replace(image, lower=(-2, 0), upper=(0, -2), stride=(2, 1), box_channels=16, box_pixels=24)
-    mapped = replace(plain, run=(replace(launch, image=image), launch, replace(launch, image=last)))
+    planes = PlanesMap(2, 48, 36, 14, 3, 32, 64)
+    images = (replace(launch, image=one) for one in (image, last, planes))
+    mapped = replace(plain, run=(next(images), launch, *images))
     for name, data in files(mapped).items():
         (tmp_path / name).write_bytes(data)
     nvcc(tmp_path, "-Xcompiler", CHECKED, "-o", "example", "example.c", str(FAKE))
@@ -158,11 +158,14 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     given = " ".join(places[name] for name in launch.args[1:])
     geometry = f"grid {launch.grid[0]} 1 1, block {launch.block[0]} 1 1, stream 0"
     plainly = expected_launches({**mapped.document(), "pack": None})[0]
-    assert done.stdout.splitlines()[5:12] == [  # after the inputs and the filter's packing
+    assert done.stdout.splitlines()[5:15] == [  # after the inputs and the filter's packing
         f"map 1 of {places['x']}: {size}, box -1 -1 to -1 -1, step 1 1 1 1, copies 64 128, modes 0 3 3 0",
         *(plainly, f"  map1 {given}, {geometry}", plainly),
         f"map 2 of {places['x']}: {size}, box -2 0 to 0 -2, step 1 2 1 1, copies 16 24, modes 0 1 3 0",
         *(plainly, f"  map2 {given}, {geometry}"),
+        f"map 3 of {places['x']}: type 1, size 48 36 14 3, pitch 1344 96 48384, copies 32 64 1 1, "
+        "step 1 1 1 1, modes 0 2 3 0",
+        *(plainly, f"  map3 {given}, {geometry}"),
     ]
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from tilewright.errors import RunError
 from tilewright.kernels.family import Launch
-from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.runtime.base import Loaded, Memory
 from tilewright.runtime.cuda import CudaRuntime
 
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc here: the driver's
 STRIDE1 = TensorMap(2, 64, 14, 12, 3, (-1, -1), (-1, -1), (1, 1), 64, 128)  # 3x3, pad 1, f16
 STRIDE2 = TensorMap(1, 96, 15, 13, 2, (-2, -1), (0, -1), (2, 1), 32, 40)  # pad 1 and 2, i8
 WIDE = replace(STRIDE1, size=4, channels=32, box_channels=16)  # tf32
+PLANES = PlanesMap(2, 48, 36, 14, 3, 32, 64)  # f16, nchw: 36 channels of 14 x 48 pixels
 LAUNCH = Launch("hopper", (6, 2, 1), (384, 1, 1), ("x", "w", "y"), 90_000, 2, True, STRIDE1)
 
 
@@ -73,7 +74,7 @@ def memories(*addresses: int) -> list[Memory]:
 
 def maps() -> None:
     runtime, loaded = opened()
-    for image in (STRIDE1, STRIDE2, WIDE):
+    for image in (STRIDE1, STRIDE2, WIDE, PLANES):
         runtime.launch(loaded, replace(LAUNCH, image=image), memories(0x7000, 0x8000, 0x9000))
 
 
@@ -86,6 +87,8 @@ def test_the_driver_is_asked_for_the_map_of_the_image(driver: Path) -> None:
         "box -2 -1 to 0 -1, step 1 2 1 1, copies 32 40, modes 0 1 3 0",
         "map 3 of 0x7000: type 2, size 32 14 12 3, pitch 128 1792 21504, "
         "box -1 -1 to -1 -1, step 1 1 1 1, copies 16 128, modes 0 2 3 0",
+        "map 4 of 0x7000: type 1, size 48 36 14 3, pitch 1344 96 48384, "
+        "copies 32 64 1 1, step 1 1 1 1, modes 0 2 3 0",
     ]
 
 

@@ -22,7 +22,7 @@ from tilewright.kernels.family import (
     Launch,
 )
 from tilewright.kernels.source import full_source
-from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
@@ -87,7 +87,7 @@ class Bundle:
         return self.device.is_cuda
 
     @property
-    def images(self) -> tuple[TensorMap, ...]:
+    def images(self) -> tuple[TensorMap | PlanesMap, ...]:
         """Images that launches are given as tensor maps, each once; OpenCL knows addresses only."""
         found = [one.image for one in self.run if one.image is not None]
         return tuple(dict.fromkeys(found)) if self.cuda else ()

@@ -53,6 +53,12 @@ static CUfunction function(const tw_launch *launch) {
 #ifdef TW_IMAGES
 static CUtensorMap encoded(const tw_image *image, CUdeviceptr address) {
     CUtensorMap map;
+    if (image->box[0]) {
+        TRY(cuTensorMapEncodeTiled(&map, image->type, 4, (void *)address, image->size, image->pitch, image->box,
+                                   image->step, CU_TENSOR_MAP_INTERLEAVE_NONE, image->swizzle,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+        return map;
+    }
     TRY(cuTensorMapEncodeIm2col(&map, image->type, 4, (void *)address, image->size, image->pitch, image->lower,
                                 image->upper, image->channels, image->pixels, image->step,
                                 CU_TENSOR_MAP_INTERLEAVE_NONE, image->swizzle,

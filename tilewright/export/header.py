@@ -8,7 +8,7 @@ from tilewright import __version__
 from tilewright.export.bundle import Bundle
 from tilewright.kernels.bound import Bound
 from tilewright.kernels.family import CONSTANT, ZERO, Launch
-from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.problem import STORED, Problem
 from tilewright.problem.epilogue import ACTIVATIONS
 
@@ -17,7 +17,8 @@ _POOLING = ("POOL", "POOL_SIZE", "POOL_STRIDE", "POOL_PAD")
 
 _MAPPED = (
     "Where a launch has an image the first parameter is no pointer but a CUtensorMap, by value: what",
-    "cuTensorMapEncodeIm2col makes of the image at the address of argument[0] (see encoded in example.c).",
+    "cuTensorMapEncodeIm2col, or cuTensorMapEncodeTiled, makes of the image at the address of argument[0]",
+    "(see encoded in example.c).",
 )
 _CONSTANT = (
     "The launch named constant is no kernel: it copies its one buffer to constant_filter, a symbol of its",
@@ -170,30 +171,36 @@ def _launches(bundle: Bundle) -> str:
 
 
 def _images(bundle: Bundle) -> str:
-    """Write what cuTensorMapEncodeIm2col is told of each image; nothing where there are none."""
+    """Write what cuTensorMapEncodeIm2col or -Tiled is told of each image; nothing where there are none."""
     if not bundle.images:
         return ""
     return (
         f"\n#define TW_IMAGES {len(bundle.images)}\n"
         "typedef struct {\n"
         "    CUtensorMapDataType type;  // UINT: numbers are copied as bits; TFLOAT32: rounded on the way\n"
-        "    cuuint64_t size[4];        // channels, columns, rows, images\n"
-        "    cuuint64_t pitch[3];       // bytes from a pixel, a row, an image to the next\n"
-        "    int lower[2], upper[2];    // corners of the box: column, row\n"
+        "    cuuint64_t size[4];        // channels, columns, rows, images; nchw: columns first\n"
+        "    cuuint64_t pitch[3];       // bytes to the next column, row, image; nchw: channel, row, image\n"
+        "    int lower[2], upper[2];    // nhwc, Im2col: corners of the box: column, row\n"
         "    cuuint32_t step[4];        // of the raster in the box: 1, columns, rows, 1\n"
         "    cuuint32_t channels, pixels;  // what one instruction copies\n"
+        "    cuuint32_t box[4];         // nchw, Tiled: the same, along each side; zeros: it is Im2col\n"
         "    CUtensorMapSwizzle swizzle;\n"
         "} tw_image;  // interleave none, promotion L2_256B, fill none (zeros)\n"
         f"static const tw_image TW_IMAGE[TW_IMAGES] = {{\n{''.join(map(_image, bundle.images))}}};\n"
     )
 
 
-def _image(image: TensorMap) -> str:
-    rows = (image.dims, image.pitches, image.lower, image.upper, (1, *image.stride, 1))
+def _image(image: TensorMap | PlanesMap) -> str:
+    if isinstance(image, PlanesMap):
+        corners, steps, copied, box = [(0, 0), (0, 0)], (1, 1, 1, 1), (0, 0), image.box
+    else:
+        corners, steps, box = [image.lower, image.upper], (1, *image.stride, 1), (0, 0, 0, 0)
+        copied = (image.box_channels, image.box_pixels)
+    rows = (image.dims, image.pitches, *corners, steps)
     arrays = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in rows)
     return (
-        f"    {{CU_TENSOR_MAP_DATA_TYPE_{image.dtype}, {arrays}, {image.box_channels}, "
-        f"{image.box_pixels},\n     CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B}},\n"
+        f"    {{CU_TENSOR_MAP_DATA_TYPE_{image.dtype}, {arrays}, {copied[0]}, {copied[1]},\n"
+        f"     {{{', '.join(map(str, box))}}}, CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B}},\n"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.device import Device
 from tilewright.errors import ConfigError
 from tilewright.hashed import hashed_once
-from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.kernels.tile import ATOMIC
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
@@ -158,7 +158,7 @@ class Launch:
     shared_bytes: int = 0
     cluster: int = 1
     chained: bool = False
-    image: TensorMap | None = None
+    image: TensorMap | PlanesMap | None = None
 
     @cached_property
     def work_items(self) -> tuple[int, ...]:

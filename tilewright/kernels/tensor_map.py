@@ -1,4 +1,4 @@
-"""How the copy engine of sm_90 is told to read an image: the tensor map of im2col mode."""
+"""How the copy engine of sm_90 is told to read an image: tensor maps of im2col mode and of tiles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 MOST_PIXELS = 1024  # that one instruction copies
 MOST_STRIDE = 8
+MOST_BOX = 256  # along each side of a box
 CORNERS = range(-128, 128)  # where the box may begin and end, from the image's corners
 
 
@@ -70,5 +71,64 @@ class TensorMap:
             and max(self.stride) <= MOST_STRIDE
             and self.row_bytes in (32, 64, 128)
             and all(corner in CORNERS for corner in (*self.lower, *self.upper))
+            and all(pitch % 16 == 0 and pitch < 1 << 40 for pitch in self.pitches)
+        )
+
+
+@dataclass(frozen=True)
+class PlanesMap:
+    """An image in nchw, and what one instruction copies of it: pixels side by side, of some channels.
+
+    Numbers outside of the image are zeros, and so are channels past the last one.
+
+    Attributes:
+        size: bytes of a number, copied as bits.
+        columns, channels, rows, images: of the image, in the order in which a box has them, innermost first.
+        box_columns: pixels that are copied: 32, 64 or 128 bytes, swizzled as such.
+        box_channels: channels that they are copied of.
+
+    Source: CUDA driver API, cuTensorMapEncodeTiled.
+    """
+
+    size: int
+    columns: int
+    channels: int
+    rows: int
+    images: int
+    box_columns: int
+    box_channels: int
+
+    @property
+    def dtype(self) -> str:
+        """What the driver calls the numbers, behind CU_TENSOR_MAP_DATA_TYPE_."""
+        return f"UINT{8 * self.size}"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a channel in shared memory, which is how far the swizzle reaches."""
+        return self.size * self.box_columns
+
+    @property
+    def dims(self) -> tuple[int, int, int, int]:
+        """Numbers along each side, as a box has them."""
+        return self.columns, self.channels, self.rows, self.images
+
+    @property
+    def pitches(self) -> tuple[int, int, int]:
+        """Bytes from a channel, a row, an image to the next."""
+        row = self.columns * self.size
+        return row * self.rows, row, row * self.rows * self.channels
+
+    @property
+    def box(self) -> tuple[int, int, int, int]:
+        """Numbers along each side that are copied."""
+        return self.box_columns, self.box_channels, 1, 1
+
+    @property
+    def legal(self) -> bool:
+        """Whether the hardware can be told so."""
+        return (
+            self.row_bytes in (32, 64, 128)
+            and max(self.box) <= MOST_BOX
             and all(pitch % 16 == 0 and pitch < 1 << 40 for pitch in self.pitches)
         )

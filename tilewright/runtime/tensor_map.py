@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.errors import RunError
 from tilewright.kernels.family import Launch
-from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.runtime.cuda_facts import check
 
 MAP_ALIGNED = 128  # bytes: what cuda.h declares since CUDA 13; the driver asks for 64
@@ -17,13 +17,19 @@ KEPT = 16  # maps of one launch, and configurations: an image in turn with other
 SINCE = 12000  # the CUDA version that brought tensor maps
 
 _int, _u32, _u64, _pointer = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
-_Encode = ctypes.CFUNCTYPE(
-    _int,  # CUresult
-    *(_pointer, _int, _u32, _pointer),  # the map that is written, data type, rank, address
-    *(_pointer, _pointer, _pointer, _pointer),  # sides, pitches, lower corner, upper corner
-    *(_u32, _u32, _pointer),  # channels and pixels that are copied, steps
-    *(_int, _int, _int, _int),  # interleave, swizzle, promotion in L2, fill
-)
+_written = (_pointer, _int, _u32, _pointer)  # the map that is written, data type, rank, address
+_modes = (_int, _int, _int, _int)  # interleave, swizzle, promotion in L2, fill
+ENCODERS = {  # what returns a CUresult, of the driver
+    TensorMap: (
+        "cuTensorMapEncodeIm2col",
+        # sides, pitches, lower corner, upper corner; channels and pixels that are copied, steps
+        ctypes.CFUNCTYPE(_int, *_written, *([_pointer] * 4), _u32, _u32, _pointer, *_modes),
+    ),
+    PlanesMap: (
+        "cuTensorMapEncodeTiled",
+        ctypes.CFUNCTYPE(_int, *_written, *([_pointer] * 4), *_modes),  # sides, pitches, box, steps
+    ),
+}
 
 
 class Map(ctypes.Structure):
@@ -38,22 +44,23 @@ class Map(ctypes.Structure):
         return cls.from_buffer(room, -ctypes.addressof(room) % MAP_ALIGNED)
 
 
-def encoder(driver: Any) -> Any:
-    """Return the driver's cuTensorMapEncodeIm2col as a C function.
+def encoder(driver: Any, kind: type[TensorMap | PlanesMap]) -> Any:
+    """Return the driver's cuTensorMapEncodeIm2col or cuTensorMapEncodeTiled as a C function.
 
-    The bindings have it, but write to memory of theirs that is not aligned as the driver asks.
+    The bindings have them, but write to memory of theirs that is not aligned as the driver asks.
 
     Raises:
         RunError: the driver has none.
     """
     default = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
-    address, _ = check(driver.cuGetProcAddress(b"cuTensorMapEncodeIm2col", SINCE, default))
+    name, function = ENCODERS[kind]
+    address, _ = check(driver.cuGetProcAddress(name.encode(), SINCE, default))
     if not address:
         raise RunError("CUDA: the driver knows no tensor maps; it is older than CUDA 12")
-    return _Encode(int(address))
+    return function(int(address))
 
 
-def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
+def encoded(driver: Any, encode: Any, image: TensorMap | PlanesMap, address: int) -> Map:
     """Return the tensor map of an image at a device address, a multiple of 16 bytes.
 
     Zeros stand for what lies outside.
@@ -64,11 +71,14 @@ def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
     found = Map.aligned()
     kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{image.dtype}")
     swizzle = getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B")
+    if isinstance(image, PlanesMap):
+        copied: list[Any] = [(_u32 * 4)(*image.box), (_u32 * 4)(1, 1, 1, 1)]
+    else:
+        corners = (_int * 2)(*image.lower), (_int * 2)(*image.upper)
+        copied = [*corners, image.box_channels, image.box_pixels, (_u32 * 4)(1, *image.stride, 1)]
     status = encode(
         ctypes.byref(found), kind, len(image.dims), address,
-        (_u64 * 4)(*image.dims), (_u64 * 3)(*image.pitches),
-        (_int * 2)(*image.lower), (_int * 2)(*image.upper),
-        image.box_channels, image.box_pixels, (_u32 * 4)(1, *image.stride, 1),
+        (_u64 * 4)(*image.dims), (_u64 * 3)(*image.pitches), *copied,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
@@ -107,10 +117,11 @@ class MappedKernel:
     def __init__(self, driver: Any, handle: int, launch: Launch, chained: bool) -> None:
         """Take a kernel by the driver's handle (CUkernel); ``chained``: it may overlap the one before it."""
         assert launch.image is not None
+        encode = encoder(driver, type(launch.image))
         self._driver, self._function = driver, driver.CUfunction(handle)
         # Of a value with no type the bindings pass the address, so that the kernel gets all of the map.
         self._types = (None, *[_pointer] * (len(launch.args) - 1))
-        self._map = lru_cache(KEPT)(partial(encoded, driver, encoder(driver), launch.image))
+        self._map = lru_cache(KEPT)(partial(encoded, driver, encode, launch.image))
         self._config = lru_cache(KEPT)(partial(configured, driver, launch, chained))
 
     def enqueue(self, addresses: Sequence[int], stream: int) -> None:

@@ -1,7 +1,9 @@
 // hopper: the sum over r,s,c of x[n,p*u+r*d-pad,q*u+s*d-pad,c] * w[k,r,s,c], then its epilogue (epilogue.h), by the
 // tensor cores and the copy engine of sm_90a.
 //
-// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels are gathered, from either layout.
+// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels are gathered, from either layout; nchw
+// as it is, turned by threads (TURNS); or by the copy engine, where it can bring what each step multiplies: pixels side
+// by side, of its channels (SPAN).
 // y: nhwc or nchw.  w: packed [group][k tile][step][a tile of KB rows, CHUNKS pieces each], as shared memory has it
 // (hopper.h, pack_tensor.h).
 //
@@ -211,12 +213,18 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
         BARRIER();
         for (int step = first; step < last; step++) {
             const int slot = (step - first) % (STAGES * BATCH), x_slot = (step / TAPS - first / TAPS) % X_STAGES;
+#if SPAN
+            copy_spans(shared, X_FROM + slot * X_BYTES, b, step);
+#else
             if (!GATHERS && (step == first || step % TAPS == 0))
                 copy_patch(shared, X_FROM + x_slot * X_BYTES, b, step / TAPS, THREAD(0), THREADS);
+#endif
             for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
                 copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
             BARRIER();
-            if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, step % TAPS / S, step % TAPS % S, team, thread);
+            if (team < TEAMS && SPAN) multiply_step(sums, shared, slot, slot, 0, 0, team, thread);
+            else if (team < TEAMS)
+                multiply_step(sums, shared, slot, x_slot, step % TAPS / S, step % TAPS % S, team, thread);
             BARRIER();
         }
         if (team < TEAMS) {

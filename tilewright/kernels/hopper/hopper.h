@@ -20,15 +20,19 @@
 // of 128 bytes have piece c of row i at 128 i + 16 (c ^ i % 8). The tensor cores do this to the place itself, so that
 // here too any row can be the first one.
 //
+// SPAN (x in nchw, as it is): a tile of x is spans of LINE pixels, channel by channel, LINE * 2 bytes each, swizzled
+// like such rows; of each span the first SPAN pixels are used: all, or those that a warpgroup has (plane_at).
+//
 // On CUDA there are also the barriers of barriers.h, and
 //   bulk_copy                   bytes from global memory, that arrive on a barrier; to all blocks of `mask`
 //                               at the same place, for a cluster (COPIES > 1)
+//   span_copy                   a span of CHUNKS * 8 channels from c on, pixels from (n, h, v) on, zeros outside of x
 //   image_copy                  a patch from an image, that arrives on a barrier: pixels in raster order from (n, h, v)
 //                               on, moved by a phase; a row of CHUNKS pieces for each, channels from c on
 //   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
 //   send4                       four sums from registers to another block's shared memory, that arrive on its barrier
-//   write_transposed            four matrices of 8 x 8 numbers of 2 bytes, transposed: lanes 8i to 8i + 7 say where
-//                               rows of matrix i go
+//   write_matrices              four matrices of 8 x 8 numbers of 2 bytes: lanes 8i to 8i + 7 say where rows of
+//                               matrix i go; write_transposed: where its columns go
 //   TEAMS_SYNC                  all that multiply wait for each other
 //   MATES_SYNC (hopper_own.h)   so do those of the same pixels: barriers 3 to 2 + WN
 //   GROUP_ARRIVE GROUP_SYNC     what the warp that sends need not wait for, and the others do: barriers are there
@@ -77,6 +81,13 @@ typedef in_t x_t;
 #define PARTS 1  // tiles of each factor
 #endif
 
+#define SPAN_PIECES (LINE * CHUNKS)  // of a span
+// Where number `k` of the sum is, under pixel `px` of spans that begin at `start`.
+INLINE int plane_at(int start, int px, int k) {
+    const int at = start + px / LINE * (SPAN_PIECES * 16) + k * (LINE * 2) + px % LINE * 2;
+    return at ^ (at >> 7 & (LINE / 8 - 1)) << 4;
+}
+
 INLINE int piece_at(int start, int next, int row, int side) {
 #if SWIZZLED
     int at = start + side * 16 + row * (CHUNKS * 16);
@@ -114,9 +125,16 @@ INLINE unsigned long long tile_at(shared_t shared, int piece, int next) {
     const unsigned long long kind = CHUNKS == 8 ? 1 : CHUNKS == 4 ? 2 : 3;  // rows of 128, 64, 32 bytes
     return (SWIZZLED ? 8ull * CHUNKS | kind << 30 : 8ull) << 32 | low;
 }
+// The same of spans, in which pixels lie side by side: 8 channels follow each other, the next 8 follow them; a span's
+// size from one to the next.
+INLINE unsigned long long spans_at(shared_t shared, int piece) {
+    const unsigned low = (shared >> 4 & 0x3fff) + ((unsigned)SPAN_PIECES << 16) + (unsigned)piece;
+    const unsigned long long kind = LINE == 64 ? 1 : LINE == 32 ? 2 : 3;
+    return ((unsigned long long)LINE | kind << 30) << 32 | low;
+}
 INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int adds,
                      int thread) {
-    wg_multiply_add(sums, tile_at(shared, a, a_next), tile_at(shared, b, b_next), adds);
+    wg_multiply_add(sums, tile_at(shared, a, a_next), SPAN ? spans_at(shared, b) : tile_at(shared, b, b_next), adds);
 }
 #define multiply_done(part, pending) \
     WG_WAIT(pending);                \
@@ -177,6 +195,11 @@ INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n,
                  ::"r"(to), "l"(map), "r"(c), "r"(v), "r"(h), "r"(n), "r"(bar),
                  "h"((unsigned short)phase_v), "h"((unsigned short)phase_h) : "memory");
 }
+INLINE void span_copy(shared_t to, const void *map, int v, int c, int h, int n, shared_t bar) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+                 "[%1, {%2, %3, %4, %5}], [%6];"
+                 ::"r"(to), "l"(map), "r"(v), "r"(c), "r"(h), "r"(n), "r"(bar) : "memory");
+}
 INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 #endif
 #define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
@@ -190,6 +213,10 @@ INLINE void send4(shared_t to, const acc_t v[4], shared_t bar) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
                  ::"r"(to), "r"(*(int *)&v[0]), "r"(*(int *)&v[1]), "r"(*(int *)&v[2]), "r"(*(int *)&v[3]), "r"(bar)
                  : "memory");
+}
+INLINE void write_matrices(shared_t to, const unsigned v[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
 INLINE void write_transposed(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -235,7 +262,12 @@ INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int
         if (!adds) sums[e] = 0;
         for (int i = 0; i < 8; i++) {
             const uint x = *(__local uint *)(shared + piece_at(a * 16, a_next, row, i / 4) + i % 4 * 4);
+#if SPAN
+            const uint y = *(__local ushort *)(shared + plane_at(b * 16, column, 2 * i)) |
+                           (uint)*(__local ushort *)(shared + plane_at(b * 16, column, 2 * i + 1)) << 16;
+#else
             const uint y = *(__local uint *)(shared + piece_at(b * 16, b_next, column, i / 4) + i % 4 * 4);
+#endif
             sums[e] = dot_word(x, y, sums[e]);
         }
     }

@@ -1,4 +1,4 @@
-// Sums that go to nhwc without a tile of them in shared memory (FINISH, finish.py): no barrier of all threads,
+// Sums that go to y without a tile of them in shared memory (FINISH, finish.py): no barrier of all threads,
 // and little code, which costs 4 to 5 cycles an instruction where it runs once.
 //
 // FINISH 1: sums are whole, and those store them who have them.
@@ -7,6 +7,8 @@
 //                       time: a row there is a pixel with all channels of the tile. They store whole rows, 16 bytes a
 //                       thread: 128 bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of a
 //                       cache line).
+//   2 bytes, nchw       a warp by itself: it has 16 channels, OWN_ROWS pixels of which it puts in rows of shared memory
+//                       at a time, and stores 8 pixels a thread: 128 bytes of a channel lie side by side
 // FINISH 2: they are shares of a cluster, and each block finishes some of its pixels: a thread sends what it has of two
 // neighbouring pixels and two channels, 8 apart (16 bytes), from its registers to that block's shared memory, where
 // [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all
@@ -46,6 +48,15 @@ INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const ac
 #define MATES (128 * WM)  // threads that have the same pixels, those of `mates`; `mate` is a thread's number among them
 #define MATES_SYNC(mates) asm volatile("bar.sync %0, %1;" ::"r"(3 + (mates)), "n"(MATES) : "memory")
 
+// Round a thread's part of four matrices of 8 x 8: channels 0 to 7 and 8 to 15 of the warp, from pixel `px` on; then
+// the same of the next 8 pixels.
+INLINE void round_sums(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
+    UNROLL for (int m = 0; m < 4; m++) {
+        const int at = min(px / 2 + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
+        words[m] = (unsigned)y_of(sums[at]) | (unsigned)y_of(sums[at + 1]) << 16;
+    }
+}
+
 // Store sums as outputs of 2 bytes, by way of rows of shared memory; y is where the tile's first channel of pixel 0
 // goes, and `k_warp` the first channel in the tile that the warp has.
 INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k_warp,
@@ -57,10 +68,7 @@ INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc
         if (STAYS) MATES_SYNC(mates);  // nobody reads rows any more
         UNROLL for (int px = from; px < from + count; px += 16) {
             unsigned words[4];
-            UNROLL for (int m = 0; m < 4; m++) {
-                const int at = min(px / 2 + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
-                words[m] = (unsigned)y_of(sums[at]) | (unsigned)y_of(sums[at + 1]) << 16;
-            }
+            round_sums(words, sums, px);
             write_transposed(write + (px - from) * OWN_PITCH, words);
         }
         MATES_SYNC(mates);
@@ -76,16 +84,44 @@ INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc
     }
 }
 
+// Store sums as outputs of 2 bytes of nchw, of which 8 pixels lie side by side; `k` is the warp's first channel in the
+// group, `px_team` its first pixel in the tile, and `warp` its number.
+INLINE void store_planes(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
+                         int px_team, int warp, int lane) {
+    const shared_t rows = shared + (STAYS ? OWN_FROM : 0) + warp * (16 * OWN_PITCH);
+    const shared_t write = rows + lane % 16 * OWN_PITCH + lane / 16 * 16;
+    UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
+        const int count = min(WG_N - from, OWN_ROWS), pieces = count / 8;
+        __syncwarp();  // nobody reads rows any more
+        UNROLL for (int px = from; px < from + count; px += 16) {
+            unsigned words[4];
+            round_sums(words, sums, px);
+            write_matrices(write + (px - from) * 2, words);
+        }
+        __syncwarp();
+        STORE_LOOP for (int i = 0; i < (16 * pieces + 31) / 32; i++) {
+            const int item = min(lane + i * 32, 16 * pieces - 1), row = item / pieces, at = item % pieces * 8;
+            const int px = px_team + from + at;
+            const int out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
+            acc_t four[4];
+            read4(four, shared, rows - shared + row * OWN_PITCH + at * 2);
+            if (lane + i * 32 < 16 * pieces && out >= 0 && IS_CHANNEL(k + row))
+                store_run(4, (GLOBAL acc_t *)(y + element_of(b->at.group * K + k + row, out)), four);  // bits
+        }
+    }
+}
+
 // Finish and store the sums of a thread (wgmma.h: which they are).
 INLINE void store_own(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b, acc_t sums[WG_WORDS],
                       int team, int thread) {
     const int lane = thread % 32, warp = thread / 32, k_warp = team % WM * 64 + warp * 16, k_sum = k_warp + lane / 4;
     const int k_tile = b->at.group * K + b->channels;
-    y += SHARE_AT(b->at) + k_tile + (OWN_BY_ROWS ? 0 : k_sum);
+    y += SHARE_AT(b->at) + (Y_NHWC ? k_tile + (OWN_BY_ROWS ? 0 : k_sum) : 0);
     asm volatile("" : "+l"(y));  // worked out once
     UNROLL for (int i = 0; i < WG_WORDS; i++)
         sums[i] = epilogue(sums[i], bias, k_tile + min(k_sum + i / 2 % 2 * 8, K - 1 - b->channels), 0, 0);
-    if (OWN_BY_ROWS) store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread);
+    if (!Y_NHWC) store_planes(y, shared, b, sums, b->channels + k_warp, team / WM * WG_N, team * 4 + warp, lane);
+    else if (OWN_BY_ROWS) store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread);
     else store_words(y, shared, b, sums, b->channels + k_sum, team / WM * WG_N, team * 4 + warp, lane);
 }
 #endif

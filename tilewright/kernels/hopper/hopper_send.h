@@ -22,6 +22,15 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
 // Send for the patches, SENT of them from `slot` on, that steps from `step` on read.
 #define SENT (JOINT ? BATCH : 1)
 INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot, shared_t bar) {
+#if SPAN
+    UNROLL for (int i = 0; i < SENT * LINES; i++) {
+        const int patch = i / LINES, span = i % LINES, run = (step + patch) / TAPS, tap = (step + patch) % TAPS;
+        const int c = b->at.group * C + run * (CHUNKS * EACH), r = tap / S, s = tap % S;
+        const int o = b->px0 + span * SPAN, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+        const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + span * (SPAN_PIECES * 16);
+        span_copy(to, b->x, q + s * DIL_W - PAD_L, c, p * STR_H + r * DIL_H - PAD_T, n, bar);
+    }
+#else
     const int lines = PHASES_H * PHASES_W * LINES;
     UNROLL for (int i = 0; i < SENT * X_PARTS * lines; i++) {
         const int line = i % lines, part = i / lines % X_PARTS, patch = i / lines / X_PARTS, phase = line / LINES;
@@ -30,6 +39,7 @@ INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot
         const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW);
         image_copy(to, b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W, phase / PHASES_W, bar);
     }
+#endif
 }
 
 // Send for the block's first patches, while another thread sends for its first filters (EARLY). Where several blocks
@@ -74,7 +84,7 @@ INLINE void send(shared_t shared, const Block *b, Ring *ring) {
 
 // Arrive when this thread's part of a patch has come; what it has written itself, seen by the tensor cores.
 INLINE void patch_copied(shared_t bar) {
-    if (!ROUNDED) return bar_after_copies(bar);
+    if (!THROUGH_REGISTERS) return bar_after_copies(bar);
     wg_see_copies();
     bar_arrive(bar);
 }

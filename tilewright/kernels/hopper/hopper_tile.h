@@ -9,7 +9,8 @@
 #define HB 1  // the tile of pixels, as tile.h has it: one row
 #define WB NB
 #define GATHERS (X_WAY == 2)
-#define TAPS (GATHERS ? 1 : R * S)           // steps of a patch
+#define TURNS (X_WAY == 5)                   // x is nchw: threads make pieces of it
+#define TAPS (GATHERS ? 1 : R * S)           // steps of a run of channels, and so of a patch (SPAN: each has its own)
 #define ROW (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
@@ -17,7 +18,8 @@
 #define PATCH (LINES * LINE)                 // places of a phase: lines of the raster, or of all of it one
 #define PLACES (PHASES_H * PHASES_W * PATCH)
 #define ITEMS (PLACES * CHUNKS)              // pieces of a patch
-#define AT_ONCE 8                            // loads of a thread under way at once
+#define AT_ONCE (TURNS ? 64 / EACH : 8)      // pieces of a thread under way at once
+#define THROUGH_REGISTERS (TURNS || (ROUNDED && X_PARTS == 1))  // what is copied goes
 // Barriers.
 #define W_FULL(slot) (shared + BARS_FROM + (slot) * 8)
 #define W_EMPTY(slot) W_FULL(STAGES + (slot))
@@ -74,7 +76,8 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
         b.px0 = (n * HR + p_tile * FORWARD(TILE_ROWS)) * WR + px_tile % Q_TILES * FORWARD(TILE_COLUMNS);
     }
     b.first = FIRST_STEP(share), b.last = FIRST_STEP(share + 1);
-    b.x = (const GLOBAL unsigned char *)x + (GATHERS || X_IS_MAP ? 0 : (offset_t)group * (X_PARTS * CC * 16));
+    b.x = (const GLOBAL unsigned char *)x;  // of pieces those of the group
+    if (!(GATHERS || X_IS_MAP || SPAN || TURNS)) b.x += (offset_t)group * (X_PARTS * CC * 16);
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.x_moved = x_moved;  // rows of the filter: behind all tiles
     b.w_moved = (const GLOBAL int *)(w + (offset_t)(GROUPS_ * K_TILES) * STEPS * W_BYTES);
@@ -91,12 +94,13 @@ INLINE int go_on(Block *b, const GLOBAL unsigned char *w) {
     return 1;
 }
 
-// Where place `row` of a patch is in x, in pieces; -1 where there is nothing.
+// Where place `row` of a patch is in x, in pieces, or in numbers where it is turned; -1 where there is nothing.
 INLINE int find_pixel(int px0, int row) {
     const int place = px0 + row % PATCH / LINE * WR + row % LINE, phase = row / PATCH;
     const int q = place % WR, p = place / WR % HR, n = place / (WR * HR);
     const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
-    return n < N && (unsigned)h < H && (unsigned)v < W ? ((n * H + h) * W + v) * (GROUPS_ * X_PARTS * CC) : -1;
+    if (n >= N || (unsigned)h >= H || (unsigned)v >= W) return -1;
+    return TURNS ? (n * (GROUPS_ * C) * H + h) * W + v : ((n * H + h) * W + v) * (GROUPS_ * X_PARTS * CC);
 }
 
 // Which pixel of y output `px` of a tile is; -1 if it is none.
@@ -154,31 +158,63 @@ INLINE void gather(shared_t shared, const GLOBAL x_t *x, int px0, int group) {
 #endif
 
 typedef struct {
-    int keep, place;  // whether it is in x; where it goes in a patch
+    int keep, place, left;  // whether it is in x; where it goes in a patch; channels from its first one on
     const GLOBAL unsigned char *from;
 } Piece;
 
-INLINE Piece find_piece(shared_t shared, const GLOBAL unsigned char *x, int px0, int step, int item) {
-    const int row = item / CHUNKS, chunk = item % CHUNKS, c = step * CHUNKS + chunk;
-    const int pixel = MAPPED ? find_pixel(px0, row) : read_int(shared, TABLE_FROM + row * 4);
+INLINE Piece find_piece(shared_t shared, const Block *b, int step, int item) {
+    const int row = TURNS ? item % PLACES : item / CHUNKS, chunk = TURNS ? item / PLACES : item % CHUNKS;
+    const int pixel = MAPPED ? find_pixel(b->px0, row) : read_int(shared, TABLE_FROM + row * 4);
+    const int c = step * CHUNKS + chunk;
+    const offset_t plane = b->at.group * C + c * EACH;
     Piece piece;
     piece.keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
     piece.place = piece_at(0, X_NEXT, row, chunk);
-    piece.from = x + (piece.keep ? (offset_t)(pixel + c) * 16 : 0);
+    piece.from = b->x;
+    if (piece.keep) piece.from += TURNS ? (plane * (H * W) + pixel) * sizeof(x_t) : (offset_t)(pixel + c) * 16;
+    piece.left = C - c * EACH;
     return piece;
 }
 
+// Load a piece, zeros unless `keep`; its channels are whole planes apart where it is turned.
+INLINE void load_piece(unsigned words[4], Piece piece, int keep) {
+#if TURNS
+    const GLOBAL x_t *from = (const GLOBAL x_t *)piece.from;
+    UNROLL for (int e = 0; e < 4; e++) words[e] = 0;
+    UNROLL for (int e = 0; e < EACH; e++) {
+        const unsigned bits = keep && (C % EACH == 0 || e < piece.left) ? from[(offset_t)e * (H * W)] : 0;
+        words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
+    }
+#else
+    load16(words, piece.from, keep);
+#endif
+}
+
+#if SPAN && !defined(__CUDACC__)
+// Copy the spans of a step, as span_copy would (hopper_send.h).
+INLINE void copy_spans(shared_t shared, int to, const Block *b, int step) {
+    const int run = step / TAPS, r = step % TAPS / S, s = step % S;
+    for (int item = THREAD(0); item < PATCH * CHUNKS * 8; item += THREADS) {
+        const int k = item % (CHUNKS * 8), px = item / (CHUNKS * 8), o = b->px0 + px / LINE * SPAN;
+        const int c = b->at.group * C + run * (CHUNKS * 8) + k, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
+        const int h = p * STR_H + r * DIL_H - PAD_T, v = q + px % LINE + s * DIL_W - PAD_L;
+        const int keep = n < N && (unsigned)h < H && (unsigned)v < W && c < GROUPS_ * C;
+        const offset_t at = (((offset_t)n * (GROUPS_ * C) + c) * H + h) * W + v;
+        *(__local ushort *)(shared + plane_at(to, px, k)) = keep ? ((const GLOBAL ushort *)b->x)[at] : 0;
+    }
+}
+#endif
+
 // Copy channels `step` of a patch, by `count` threads.
 INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int thread, int count) {
-    const GLOBAL unsigned char *x = b->x;
-#if ROUNDED && X_PARTS == 1  // through registers
+#if THROUGH_REGISTERS
     NO_UNROLL for (int first = thread; first < ITEMS; first += AT_ONCE * count) {
         unsigned words[AT_ONCE][4];
         int place[AT_ONCE];
         UNROLL for (int i = 0; i < AT_ONCE; i++) {
             const int item = first + i * count;
-            const Piece piece = find_piece(shared, x, b->px0, step, min(item, ITEMS - 1));
-            load16(words[i], piece.from, piece.keep && item < ITEMS);
+            const Piece piece = find_piece(shared, b, step, min(item, ITEMS - 1));
+            load_piece(words[i], piece, piece.keep && item < ITEMS);
             place[i] = piece.place;
         }
         UNROLL for (int i = 0; i < AT_ONCE; i++) {
@@ -188,7 +224,7 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
     }
 #else
     UNROLL_BY(8) for (int item = thread; item < ITEMS; item += count) {
-        const Piece piece = find_piece(shared, x, b->px0, step, item);
+        const Piece piece = find_piece(shared, b, step, item);
         UNROLL for (int part = 0; part < X_PARTS; part++)
             copy16(shared, to + part * (X_BYTES / X_PARTS) + piece.place, piece.from + part * (CC * 16), piece.keep);
     }
@@ -203,14 +239,15 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
 // Multiply what a step has staged, for tap (r, s). Places in shared memory are in pieces here. Products of whole
 // numbers are under way together with those of other steps: the caller begins and commits them.
 #define W_SIDES (SWIZZLED ? 2 : W_NEXT / 8)  // from one product to the next: both sides of its 32 bytes
-#define X_SIDES (SWIZZLED ? 2 : X_NEXT / 8)
+#define X_SIDES (SPAN ? 2 * LINE : SWIZZLED ? 2 : X_NEXT / 8)
 INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, int tap_r, int tap_s, int team,
                           int thread) {
     const int r = GATHERS ? 0 : tap_r * DIL_H, s = GATHERS ? 0 : tap_s * DIL_W;
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + s / STR_W +
                     (TALL ? (r / STR_H + team / WM) * LINE : r / STR_H * WR + team / WM * WG_N);
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
-    const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + row * (ROW / 16);
+    const int spans = team / WM * ((WG_N + LINE - 1) / LINE) * SPAN_PIECES;
+    const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + (SPAN ? spans : row * (ROW / 16));
 #if PROMOTED
     acc_t part[WG_WORDS];
     UNROLL for (int first = 0; first < CHUNKS / 2; first += PROMOTED) {

@@ -26,6 +26,8 @@ from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
 OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
+OWN_PIXELS = 64  # of a channel, that a warp stores at once in nchw
+WARP_CHANNELS = 16
 ALIGNMENT = 1024  # bytes to align the buffers
 BARRIER = 8  # bytes
 
@@ -41,7 +43,8 @@ class Layout(NamedTuple):
         kt: channels of the tile of sums; of its sides ``fast`` lie together.
         pitch: numbers from one row of the tile of sums to the next: no two banks of a warp are the same.
         own_rows: pixels of a team that warps store at once, where they store their own sums.
-        own_pitch: from one of these to the next, outputs of 2 bytes: 8 of them are in different banks.
+        own_pitch: from one of these to the next, outputs of 2 bytes: 8 of them are in different banks. In
+            nchw from one of a warp's channels to the next.
         mine: rows of the tile of sums that a block of a cluster finishes.
         pairs: or pairs of pixels.
     """
@@ -85,10 +88,14 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     # the tile of sums; or rows of pixels, and tables of them
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
-    own_rows, own_pitch = ceil_div(cf["bn"], 16) * 16, 2 * kb + 16
-    if stays:
-        own_rows = min(own_rows, OWN_ROWS)
-    rows_bytes = cf["wn"] * own_rows * own_pitch
+    own_rows = ceil_div(cf["bn"], 16) * 16
+    if pr.layout_out == "nchw":
+        own_rows = min(own_rows, OWN_PIXELS)
+        own_pitch = 2 * own_rows + 16
+        rows_bytes = 4 * cf["wm"] * cf["wn"] * WARP_CHANNELS * own_pitch
+    else:
+        own_rows, own_pitch = min(own_rows, OWN_ROWS) if stays else own_rows, 2 * kb + 16
+        rows_bytes = cf["wn"] * own_rows * own_pitch
     tables_bytes = 16 * cf["wm"] * nb  # one for each warp
     own_bytes = rows_bytes if DTYPE_BYTES[pr.dtype_out] == 2 else tables_bytes
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.sum import COPIED, GATHERED, held, numbers, parts_of, products
+from tilewright.kernels.hopper.sum import (
+    COPIED,
+    GATHERED,
+    PLANES,
+    TURNED,
+    held,
+    numbers,
+    parts_of,
+    products,
+)
 from tilewright.kernels.products import TF32, THREE
-from tilewright.kernels.tensor_map import TensorMap
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
 APART, SWIZZLED = range(2)
 PIECES = ("pieces of 16 bytes apart", "swizzled rows")
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
+SPANS = (64, 32, 16)  # pixels of a plane, 2 bytes each, that the copy engine swizzles together
+FEW_MORE = 1.125  # times the places that a row needs, for rows of y that are stored in whole pieces (guess)
+SENT_FOR = 8  # pixels that another copy costs as much as (guess)
 
 
 @dataclass(frozen=True)
@@ -48,20 +61,57 @@ class Line:
         return cls(extent, max(phase for phase, _ in moves) + 1, reach)
 
 
-@lru_cache(maxsize=64)
-def lines(pr: Problem, way: int = 0) -> tuple[View, Line, Line]:
-    """Lay out the raster of a problem; what is gathered lies as the outputs do."""
+class Spans(NamedTuple):
+    """How a row of a plane is copied: spans of so many ``places``, of which ``outputs`` are used."""
+
+    places: int
+    outputs: int
+
+
+def spans_of(pr: Problem, bn: int) -> Spans | None:
+    """Return the spans of rows of a plane; None where no spans make up the ``bn`` pixels of a warpgroup.
+
+    Warpgroups have whole spans, or a part of one. Few outputs should lie past the end of a row, in few spans.
+    """
+    q = View.of(pr).q
+    found = [Spans(places, places if bn % places == 0 else bn) for places in SPANS
+             if bn % places == 0 or bn < places]  # fmt: skip
+
+    def cost(one: Spans) -> tuple[int, int]:
+        return ceil_div(q, one.outputs) * (one.outputs + SENT_FOR), one.places
+
+    return min(found, default=None, key=cost)
+
+
+@lru_cache(maxsize=256)
+def lines(pr: Problem, way: int = 0, bn: int = 0) -> tuple[View, Line, Line]:
+    """Lay out the raster of a problem; what is gathered lies as the outputs do.
+
+    So do planes, but for rows of whole spans, where a warpgroup has ``bn`` pixels.
+    """
     view = View.of(pr)
     if way == GATHERED:
         return view, Line(view.p, 1, 0), Line(view.q, 1, 0)
+    if way == PLANES:
+        spans = spans_of(pr, bn)
+        row = ceil_div(view.q, spans.outputs) * spans.outputs if spans else view.q
+        return view, Line(view.p, 1, 0), Line(row, 1, 0)
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
+    even = ceil_div(columns.extent, 8) * 8
+    if in_pieces(pr, view) and even <= columns.extent * FEW_MORE:
+        columns = replace(columns, extent=even)
     return view, rows, columns
 
 
-def raster(pr: Problem, way: int = 0) -> int:
+def in_pieces(pr: Problem, view: View) -> bool:
+    """Whether rows of y in nchw are whole pieces of 16 bytes, eight outputs each."""
+    return pr.layout_out == "nchw" and DTYPE_BYTES[pr.dtype_out] == 2 and view.q % 8 == 0
+
+
+def raster(pr: Problem, way: int = 0, bn: int = 0) -> int:
     """Places from the first output to the last."""
-    view, rows, columns = lines(pr, way)
+    view, rows, columns = lines(pr, way, bn)
     return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q)
 
 
@@ -70,7 +120,7 @@ def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
 
     One that is a run of the raster has whole rows, and begins with one.
     """
-    view, _, columns = lines(pr, cf["x"])
+    view, _, columns = lines(pr, cf["x"], cf["bn"])
     nb = cf["bn"] * cf["wn"]
     tall, pool = cf["tall"], pr.epilogue.pool
     tile_rows = cf["wn"] if tall else (nb - view.q) // columns.extent + 1 if nb >= view.q else 0
@@ -89,15 +139,20 @@ def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
     pools = pr.epilogue.pool is not None and cf.get("combine", TWO_PASS) != TWO_PASS
     view = lines(pr, cf["x"])[0]
     if not (cf["tall"] or pools):
-        return 1, 1, ceil_div(raster(pr, cf["x"]), cf["bn"] * cf["wn"])
+        return 1, 1, ceil_div(raster(pr, cf["x"], cf["bn"]), cf["bn"] * cf["wn"])
     rows, columns = outputs_of(pr, cf)
     p, q = (pr.y_p, pr.y_q) if pools else (view.p, view.q)
     return view.n, ceil_div(p, max(1, rows)), ceil_div(q, max(1, columns))
 
 
 def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
-    """Lines of the raster, and places of each, that the taps of a tile read, of one phase."""
-    _, rows, columns = lines(pr, cf["x"])
+    """Lines of the raster, and places of each, that the taps of a tile read, of one phase.
+
+    Of planes a patch is what one tap reads: spans.
+    """
+    if cf["x"] == PLANES and (spans := spans_of(pr, cf["bn"])):
+        return cf["wn"] * ceil_div(cf["bn"], spans.places), spans.places
+    _, rows, columns = lines(pr, cf["x"], cf["bn"])
     if cf["tall"]:
         return cf["wn"] + rows.reach, ceil_div(cf["bn"] + columns.reach, 8) * 8
     return 1, ceil_div(cf["bn"] * cf["wn"] + rows.reach * columns.extent + columns.reach, 8) * 8
@@ -105,37 +160,40 @@ def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
 
 def places_of(pr: Problem, cf: Values) -> int:
     """Places of a patch, of all phases."""
-    _, rows, columns = lines(pr, cf["x"])
+    _, rows, columns = lines(pr, cf["x"], cf["bn"])
     patch_lines, line = patch_of(pr, cf)
     return rows.phases * columns.phases * patch_lines * line
 
 
-def joint(pr: Problem, image: TensorMap | None) -> bool:
+def joint(pr: Problem, image: TensorMap | PlanesMap | None) -> bool:
     """Whether patches come and go with the filters that read them, so that a batch may have several."""
-    return image is not None and pr.r * pr.s == 1
+    return isinstance(image, PlanesMap) or (image is not None and pr.r * pr.s == 1)
 
 
-def image_of(pr: Problem, cf: Values) -> TensorMap | None:
+def image_of(pr: Problem, cf: Values) -> TensorMap | PlanesMap | None:
     """The input for the copy engine, a line of a patch at a time; None where threads copy it."""
     return _image(pr, *(cf[name] for name in IMAGED))
 
 
 @lru_cache(maxsize=8192)
-def _image(pr: Problem, *values: int) -> TensorMap | None:
+def _image(pr: Problem, *values: int) -> TensorMap | PlanesMap | None:
     """Work out what ``image_of`` returns, from the values of ``IMAGED``.
 
-    None (threads copy instead of the copy engine) where pieces are not swizzled; where a box would read past
-    the last channels of a group into the next group's, or from high parts into low ones; and where the
-    threads split numbers themselves because no kernel before has done so.
+    None (threads copy instead of the copy engine) where pieces are not swizzled, or made here; where a box
+    would read past the last channels of a group into the next group's, or from high parts into low ones; and
+    where the threads split numbers themselves because no kernel before has done so.
     """
     cf = dict(zip(IMAGED, values, strict=True))
     kind, parts = products(pr, cf["x"]), parts_of(pr)
-    if cf["pieces"] != SWIZZLED or cf["x"] == GATHERED or (kind == THREE and cf["x"] != COPIED):
+    by_threads = cf["pieces"] != SWIZZLED or cf["x"] in (GATHERED, TURNED)
+    if by_threads or (kind == THREE and cf["x"] != COPIED):
         return None
     if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
         return None
-    view, rows, columns = lines(pr, cf["x"])
     of_piece = numbers(pr, cf["x"])
+    if cf["x"] == PLANES:
+        return _planes(pr, cf, of_piece)
+    view, rows, columns = lines(pr, cf["x"], cf["bn"])
     (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
     last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
     found = TensorMap(
@@ -144,5 +202,17 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
         upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
         box_channels=cf["chunks"] * of_piece, box_pixels=patch_of(pr, cf)[1],
         rounds=kind == TF32,
+    )  # fmt: skip
+    return found if found.legal else None
+
+
+def _planes(pr: Problem, cf: Values, of_piece: int) -> PlanesMap | None:
+    """The input in nchw for the copy engine, a span of each of a step's channels at a time."""
+    view, spans = View.of(pr), spans_of(pr, cf["bn"])
+    if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg % of_piece):
+        return None
+    found = PlanesMap(
+        size=16 // of_piece, columns=view.w, channels=pr.c, rows=view.h, images=view.n,
+        box_columns=spans.places, box_channels=cf["chunks"] * of_piece,
     )  # fmt: skip
     return found if found.legal else None

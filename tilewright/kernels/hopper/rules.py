@@ -10,6 +10,7 @@ from tilewright.kernels.hopper.sum import (
     COPIED,
     GATHERED,
     HALVED,
+    PLANES,
     chunks_of,
     most_patches,
     parts_of,
@@ -42,7 +43,7 @@ def batches(pr: Problem) -> tuple[int, ...]:
 def _whole_batches(problem: Problem, cf: Values) -> bool:
     """Whether batches make up a patch; or, where patches come with their filters, the sum."""
     way = cf["x"]
-    whole = runs(problem, way, cf["chunks"]) if _joint(problem, cf) else taps(problem, way)
+    whole = steps(problem, way, cf["chunks"]) if _joint(problem, cf) else taps(problem, way)
     return whole % cf["batch"] == 0
 
 
@@ -66,7 +67,7 @@ def _upright(problem: Problem, cf: Values) -> bool:
     """Whether a tile that is a rectangle has lines of its own to copy, and outputs for each warpgroup."""
     if not cf["tall"]:
         return True
-    view = lines(problem, cf["x"])[0]
+    view = lines(problem)[0]
     useful = taps(problem, cf["x"]) > 1 or problem.epilogue.pool is not None
     filled = cf["wn"] <= view.p and cf["bn"] < view.q + 8
     return useful and filled and image_of(problem, cf) is not None
@@ -104,7 +105,7 @@ RULES = (
          "more threads than a block may have"),
     Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
     Rule("gather", _steps_of, "a gathered input (x=2) needs one step that covers the sum, and pieces=0"),
-    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x),
+    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x, bn),
          "warpgroups without pixels"),
     Rule("resident", lambda problem, device, cf: cf["mb"] * _threads(problem, cf) <= device.threads_per_unit,
          "more threads than a unit holds at once", needs="x wm wn bn mb chunks pieces tall"),
@@ -112,15 +113,16 @@ RULES = (
          needs="x wm wn bn mb chunks pieces tall"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
-    Rule("halves", lambda problem, cf: cf["x"] != HALVED or image_of(problem, cf) is not None,
-         "numbers that were split into two of f16 are copied by the copy engine",
+    Rule("mapped", lambda problem, cf: cf["x"] not in (HALVED, PLANES) or image_of(problem, cf) is not None,
+         "numbers split into two of f16, and planes in spans of 16, 32 or 64 pixels (bn), are copied by the "
+         "copy engine",
          needs="x wn bn chunks pieces tall"),
     Rule("rectangle", _upright, "rows of a tile are copied by the copy engine, one line of the raster each",
          needs="x wn bn chunks pieces tall"),
     Rule("batch", _whole_batches, "batches that end inside a patch, or the sum",
          needs="x wn bn chunks pieces tall batch"),
     Rule("joint", lambda problem, cf: cf["xs"] == 1 or not _joint(problem, cf),
-         "patches of 1x1 filters come with these, in no buffers of their own",
+         "patches of 1x1 filters, and of planes, come with the filters, in no buffers of their own",
          needs="x wn bn chunks pieces tall xs"),
     Rule("stages", lambda problem, device, cf: cf["stages"] <= max(
         2, steps(problem, cf["x"], cf["chunks"]) // cf["batch"] * tiles_ahead(problem, device, cf)),
@@ -133,7 +135,8 @@ RULES = (
     Rule("cluster_meets", lambda problem, device, cf: cf["sc"] == 1 or _fits_shared(problem, device, cf),
          "shares of a cluster meet in shared memory, beside the buffers",
          needs="x wm wn bn mb chunks pieces tall batch stages xs sc"),
-    Rule("copies", lambda problem, x, wn, bn, cm: cm == 1 or ceil_div(raster(problem, x), bn * wn) > cm // 2,
+    Rule("copies", lambda problem, x, wn, bn, cm:
+         cm == 1 or ceil_div(raster(problem, x, bn), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
     Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
     Rule("shares", lambda problem, x, chunks, batch, sc, sg: sc * sg * batch <= steps(problem, x, chunks),

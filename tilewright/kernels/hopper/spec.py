@@ -21,7 +21,7 @@ from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback, halves
 from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, run
 from tilewright.kernels.hopper.layout import layout
-from tilewright.kernels.hopper.raster import PIECES, SWIZZLED, TALL, image_of, joint, raster
+from tilewright.kernels.hopper.raster import PIECES, SWIZZLED, TALL, image_of, joint, raster, spans_of
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import (
     AS_IS,
@@ -29,6 +29,8 @@ from tilewright.kernels.hopper.sum import (
     COPIES,
     GATHERED,
     HALVED,
+    NCHW,
+    PLANES,
     PROMOTED,
     WAYS,
     chunks_of,
@@ -46,7 +48,14 @@ from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.shares import SUM_THREADS, combine_param, meeting_buffers, operands, second_pass
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, image_defines, up_to
-from tilewright.kernels.untuned.nhwc import copied_bytes, copy, copy_defines, copy_remark, tap_chunks
+from tilewright.kernels.untuned.nhwc import (
+    copied_bytes,
+    copy,
+    copy_defines,
+    copy_remark,
+    each,
+    tap_chunks,
+)
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
@@ -89,10 +98,12 @@ class Hopper(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        problem = folded(problem)
+        layer, problem = problem, folded(problem)
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         widths = WIDTHS_I8 if problem.dtype == "i8" else WIDTHS
         found = ways(problem)
+        if layer is not problem:  # x in nchw is folded as it is copied
+            found = tuple(way for way in found if way not in NCHW)
         whole = {chunks_of(problem, GATHERED)} if GATHERED in found else set()
         chunks = tuple(sorted({*up_to(max(2, 2 * tap_chunks(problem) - 1), CHUNKS), *whole}))
         return (
@@ -151,14 +162,17 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     sz = sizes(pr, device, cf)
     who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
     blocks = min(sz.blocks, cf["mb"] * device.units) if sz.stays and who == OWN else sz.blocks
-    launches, workspace = _launches(pr, sz, cf, blocks, device.units)
+    launches, workspace = _launches(pr, sz, cf, blocks, device.units, aligned)
     stays = blocks < sz.blocks
     early = sz.image is not None and blocks <= device.units
     defines = _defines(pr, sz, cf, aligned, device) | dict(FINISH=who, STAYS=int(stays), EARLY=int(early))
     defines |= layout(pr, cf, stays, who).defines()
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
-        moved = copy_defines(pr, held(pr, cf), sz.x_parts) | _products(pr, cf, "COPIED_AS")
+        moved = copy_defines(pr, held(pr, cf), sz.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
+        parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
+    elif cf["x"] == PLANES and not aligned:
+        moved = copy_defines(_pieces(pr), 1, aligned=False)
         parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
     elif cf["x"] == HALVED:
         layer = image_defines(pr, sz.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
@@ -201,10 +215,17 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
     return _tiles_bytes(pr, sz) + beside
 
 
+def _pieces(pr: Problem) -> Problem:
+    """A layer whose input in nhwc is x piece by piece, as it is: to copy it to where it is aligned."""
+    return Problem(n=1, c=each(pr), h=1, w=pr.x_bytes // 16, k=each(pr), r=1, s=1, dtype=pr.dtype,
+                   layout_in="nhwc", layout_out="nhwc")  # fmt: skip
+
+
 def _launches(
-    pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int
+    pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int, aligned: bool
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, copied = cf["combine"], cf["x"] in COPIES
+    combine, moved = cf["combine"], cf["x"] == PLANES and not aligned
+    copied = cf["x"] in COPIES or moved
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(
         "hopper", (blocks, 1, 1), (sz.threads, 1, 1),
@@ -216,6 +237,8 @@ def _launches(
     workspace = meeting_buffers(pr, cf, cf["sg"] * tiles * sz.kb * sz.nb, tiles)
     if not copied:
         return launches, workspace
+    if moved:
+        return (copy(_pieces(pr), 1), *launches), (*workspace, Buffer("copied", pr.x_bytes))
     chunks = held(pr, cf)
     if cf["x"] == COPIED:
         copies = Buffer("copied", copied_bytes(pr, chunks, sz.x_parts))
@@ -230,7 +253,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
     copied = copied_bytes(pr, held(pr, cf), sz.x_parts)
     most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = sz.view
-    kind = products(pr, cf["x"])
+    kind, spans = products(pr, cf["x"]), spans_of(pr, cf["bn"]) if cf["x"] == PLANES else None
     divides = cf["tall"] or (sz.rows.extent, sz.columns.extent) != (view.p, view.q)  # to find a pixel
     room = registers_at_most(sz.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
     return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | dict(
@@ -240,6 +263,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, sz.image)), MIN_BLOCKS=cf["mb"],
         COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
+        SPAN=spans.outputs if spans else 0,
         PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
         K_TILES=sz.k_tiles, K_GROUP=k_group(device, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,

@@ -8,13 +8,16 @@ from itertools import pairwise
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED
 from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE
-from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.tile import View, ceil_div
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 
-AS_IS, COPIED, GATHERED, HALVED = range(4)
+AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED = range(6)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
-        "copied to nhwc in two of f16 for each number, by a second kernel")  # fmt: skip
+        "copied to nhwc in two of f16 for each number, by a second kernel",
+        "as it is in nchw, by the copy engine", "as it is in nchw, by threads")  # fmt: skip
+NCHW = (PLANES, TURNED)  # ways to read it without a kernel that copies it
+MOST_TURNED = 1 << 31  # numbers of x, whose places threads keep in 32 bits
 COPIES = (COPIED, HALVED)
 MOST_BITS = 15  # rows or columns of a filter: a thread that gathers keeps a bit of each
 # Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says. Accurate:
@@ -26,7 +29,9 @@ PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
 def ways(pr: Problem) -> tuple[int, ...]:
     """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered.
 
-    Numbers that are split are so by whoever copies them, and then the copy engine can copy patches.
+    Numbers that are split are so by whoever copies them, and then the copy engine can copy patches. In nchw
+    the tensor cores take pixels side by side too, if numbers have 2 bytes; the copy engine brings them where
+    all that it copies begins at a multiple of 16 bytes. Else threads turn pixels into pieces of channels.
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
@@ -34,7 +39,13 @@ def ways(pr: Problem) -> tuple[int, ...]:
     copied = (COPIED,) if not whole or split else ()
     few = pr.cg * pr.r * pr.s <= MOST_GATHERED and max(pr.r, pr.s) <= MOST_BITS
     gathered = (GATHERED,) if few else ()
-    return whole + copied + gathered + ((HALVED,) if split else ())
+    halved = (HALVED,) if split else ()
+    if nhwc:
+        return whole + copied + gathered + halved
+    upright = pr.s == pr.stride[1] == 1 and pr.pad[2] == 0 and pr.dtype in ("f16", "bf16")
+    planes = (PLANES,) if upright and View.of(pr).w % each(pr) == 0 else ()
+    turned = (TURNED,) if pr.n * pr.c * pr.h * pr.w < MOST_TURNED else ()
+    return whole + copied + gathered + halved + planes + turned
 
 
 def products(pr: Problem, way: int) -> int:
@@ -73,12 +84,12 @@ def chunks_of(pr: Problem, way: int) -> int:
 
 
 def taps(pr: Problem, way: int) -> int:
-    """Steps that one patch serves."""
+    """Steps of a run of channels, which one patch serves, unless each has a patch of its own (PLANES)."""
     return 1 if way == GATHERED else pr.r * pr.s
 
 
 def runs(pr: Problem, way: int, chunks: int) -> int:
-    """Runs of channels of the sum, one patch each."""
+    """Runs of channels of the sum."""
     return ceil_div(chunks_of(pr, way), chunks)
 
 
@@ -99,7 +110,7 @@ def most_steps(pr: Problem, cf: Values) -> int:
 
 def most_patches(pr: Problem, cf: Values) -> int:
     """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
-    of_patch = taps(pr, cf["x"])
+    of_patch = 1 if cf["x"] == PLANES else taps(pr, cf["x"])
     return max((end - 1) // of_patch - start // of_patch + 1 for start, end in _shares(pr, cf))
 
 

@@ -9,11 +9,11 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import OWN, finish
 from tilewright.kernels.hopper.layout import ALIGNMENT, layout
 from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of, tiles_of
-from tilewright.kernels.hopper.sum import GATHERED, copied_parts, products, steps
+from tilewright.kernels.hopper.sum import GATHERED, TURNED, copied_parts, products, steps
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
-from tilewright.kernels.tensor_map import TensorMap
-from tilewright.kernels.tile import View, ceil_div
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tile import NONE, View, ceil_div
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # tiles of a block that stays, whose data are on their way
@@ -37,7 +37,7 @@ class Sizes:
     q_tiles: int
     lines: int
     line: int
-    image: TensorMap | None
+    image: TensorMap | PlanesMap | None
     steps: int
     w_bytes: int
     x_bytes: int
@@ -48,7 +48,7 @@ class Sizes:
 
 def sizes(pr: Problem, device: Device, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
-    view, rows, columns = lines(pr, cf["x"])
+    view, rows, columns = lines(pr, cf["x"], cf["bn"])
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
     patch_lines, line = patch_of(pr, cf)
     image = image_of(pr, cf)
@@ -68,7 +68,7 @@ def sizes(pr: Problem, device: Device, cf: Values) -> Sizes:
     )  # fmt: skip
 
 
-def threads(cf: Values, image: TensorMap | None) -> int:
+def threads(cf: Values, image: TensorMap | PlanesMap | None) -> int:
     """Threads of a block: beside those that multiply a warp that sends, and three that copy if threads do."""
     return 128 * cf["wm"] * cf["wn"] + (128 if image is None else 32)
 
@@ -82,7 +82,8 @@ def registers(pr: Problem, cf: Values) -> int:
     kind, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
     gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(kind, 60 + terms // 2)
     sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(kind, 1)
-    return max(80 if kind in (TF32, THREE) else 56, sums + 28, gathered if cf["x"] == GATHERED else 0)
+    through = 104 if cf["x"] == TURNED else 80 if kind in (TF32, THREE) else 56  # what is on its way
+    return max(through, sums + 28, gathered if cf["x"] == GATHERED else 0)
 
 
 def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
@@ -94,7 +95,7 @@ def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
     return min(255, per_unit // 4 // (warps * 32) // 8 * 8)
 
 
-def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, tiles: int) -> bool:
+def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | PlanesMap | None, tiles: int) -> bool:
     """Say whether blocks are persistent: they take tile after tile, and load one while they store another.
 
     They are where each warp stores its own sums (OWN), the copy engine copies, there is no cluster and no
@@ -120,7 +121,7 @@ def _held(pr: Problem, device: Device, cf: Values, of_block: int, shared: int) -
 
 def tiles_ahead(pr: Problem, device: Device, cf: Values) -> int:
     """How many tiles may be prefetched: one, or MOST_AHEAD where there are enough for persistent blocks."""
-    if pr.layout_out != "nhwc" or pr.kg % 8 or pr.epilogue.add:
+    if finish(pr, cf | dict(sc=1, combine=NONE)) != OWN:
         return 1
     images, p_tiles, q_tiles = tiles_of(pr, cf)
     tiles = pr.groups * ceil_div(pr.kg, 64 * cf["wm"]) * images * p_tiles * q_tiles

@@ -28,7 +28,11 @@
 #define WG_SCALES "p"
 #define WG_FORM "+r"
 #else
+#if SPAN  // B lies along its columns
+#define WG_SCALES "p, 1, 1, 0, 1"
+#else
 #define WG_SCALES "p, 1, 1, 0, 0"
+#endif
 #define WG_FORM "+f"
 #endif
 

@@ -12,6 +12,7 @@ from tilewright.kernels.hopper.sum import (
     GATHERED,
     HALVED,
     PROMOTED,
+    TURNED,
     held,
     most_patches,
     most_steps,
@@ -43,6 +44,8 @@ ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
 DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
 BY_THREADS = 12.0  # bytes a cycle that three warps copy piece by piece (clocks: 8 to 15)
+BY_TURNING = 5.0  # that they load number by number and turn (fitted to 191 trials of 14 layers)
+TURNING = 2.5  # instructions that a number takes, loaded by itself and put beside others
 COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
 
 
@@ -67,6 +70,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     by_threads = 0 if sz.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
+    if cf["x"] == TURNED:
+        copy_slots += TURNING * each(pr)
     promoted = steps * promotions(pr, cf)
     filters = parts_of(pr) * pr.w_bytes * each(pr) / numbers(pr, cf["x"])
     return GpuWork(
@@ -86,13 +91,14 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
         register_intensity=0.0,
-        block_intensity=2.0 * tile * deep / (sz.w_bytes + sz.x_bytes / (pr.r * pr.s)),
+        block_intensity=2.0 * tile * deep / (sz.w_bytes + sz.x_bytes * patches / steps),
         more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
         tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(
             COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
-            _rounding(pr, cf, sz) * patches / steps, by_threads * 16 / BY_THREADS / steps,
+            _rounding(pr, cf, sz) * patches / steps,
+            by_threads * 16 / (BY_TURNING if cf["x"] == TURNED else BY_THREADS) / steps,
         ),
     )  # fmt: skip
 
@@ -123,7 +129,7 @@ def _idle(pr: Problem, cf: Values, cycles: float) -> float:
 def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles of a step that the thread takes which sends for filters, and for patches where it does."""
     copies = sz.rows.phases * sz.columns.phases * sz.lines  # of a patch
-    if joint(pr, sz.image):
+    if joint(pr, sz.image):  # a patch for each step
         return (SENDING + cf["batch"] * copies * SENDING_MORE) / cf["batch"]
     patches = (SENDING + (copies - 1) * SENDING_MORE) / (pr.r * pr.s) if sz.image else 0.0
     return SENDING / cf["batch"] + patches
@@ -131,6 +137,7 @@ def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
 
 def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles until a patch has come through registers; another one's copies wait for it."""
-    if products(pr, cf["x"]) not in (TF32, THREE) or cf["x"] == GATHERED or sz.image:
+    through = cf["x"] == TURNED or products(pr, cf["x"]) in (TF32, THREE)
+    if not through or cf["x"] == GATHERED or sz.image:
         return 0.0
     return COPY_CYCLES * ceil_div(places_of(pr, cf) * cf["chunks"], COPIED_AT_ONCE)

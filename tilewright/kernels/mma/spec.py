@@ -209,7 +209,8 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] in COPIES:
-        parts = (Blueprint("nhwc.cu", tuple(_copy_defines(pr, cf["x"]).items()), (), packed_bytes=0),)
+        copied = _copy_defines(pr, cf["x"], aligned)
+        parts = (Blueprint("nhwc.cu", tuple(copied.items()), (), packed_bytes=0),)
     return Blueprint(
         source="mma.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz, cf),
@@ -258,9 +259,9 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
     return 16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"]
 
 
-def _copy_defines(pr: Problem, way: int) -> Values:
+def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
     moved = dict(COPIED_AS=_moved_as(pr, way)) if _moved_as(pr, way) else {}
-    return moved | copy_defines(pr, tap_chunks(pr, way))
+    return moved | copy_defines(pr, tap_chunks(pr, way), aligned=aligned)
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:

@@ -1,14 +1,15 @@
 // nhwc: the input (nchw, or nhwc that is not aligned or has other channels than whole chunks) as the mma family
 // reads it: [n][h][w][group][CC] chunks of 16 bytes, EACH channels each; channels past the last one are zeros.
 //
-// A thread writes one chunk. nchw: neighbouring threads take neighbouring pixels, 32 x 8 chunks a block, so that
-// reads are whole lines and writes meet in the L2 cache. nhwc: neighbouring threads take neighbouring chunks.
+// nchw: a thread writes a chunk of each of PIXELS neighbours, whose numbers it loads as words of 4 bytes where it can
+// (PAIRED). Two neighbouring threads take neighbouring chunks, so that sectors of 32 bytes are written whole, the next
+// two the next pixels. nhwc: a thread writes one chunk, neighbouring threads neighbouring ones.
 // COPIED_AS (products.h; else it moves elements of DTYPE): what the chunks are made for.
 // SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. THREE: of
 // tf32 (mma_tf32.h); HALVES: of f16, moved as the largest number asks for that the BLOCKS of largest.cu have found; how
 // far is left in found[0], what speaks against it in found[1] (halves_guard.h).
 // FOLD (fold.py, nchw): channel s * (C / FOLD) + c of column w is channel c of column w * FOLD + s of x.
-// Example: 512 x 7 x 7 of f16: 3,136 threads read eight numbers each.
+// Example: 512 x 7 x 7 of f16: 1,600 threads read sixteen numbers each, of pixels 2i and 2i + 1.
 
 #include "products.h"
 #include "types.h"
@@ -52,7 +53,9 @@ typedef unsigned char x_t;
 #endif
 #define CHUNKS_OF_PIXEL (GROUPS_ * CC)
 #define PLANE (H * W)
-#define CHUNK_TILES ((CHUNKS_OF_PIXEL + 7) / 8)
+#define CHUNK_TILES ((CHUNKS_OF_PIXEL + CHUNKS_WIDE - 1) / CHUNKS_WIDE)
+#define PIXELS_WIDE (256 / CHUNKS_WIDE * PIXELS)  // of a block, and CHUNKS_WIDE chunks of each
+#define PAIRED (X_ALIGNED && FOLD == 1 && PIXELS > 1 && PLANE % PIXELS == 0)
 #define C_OF_X (GROUPS_ * C / FOLD)
 
 // Where channel `channel` of a pixel is in x.
@@ -62,19 +65,36 @@ INLINE offset_t number_at(int pixel, offset_t channel) {
     return (plane * PLANE + pixel % PLANE) * FOLD + channel / C_OF_X;
 }
 
+// Load the numbers of a chunk, zeros where there are none, of PIXELS pixels from the first on.
+INLINE void load_numbers(x_t numbers[PIXELS][EACH], const GLOBAL x_t *x, int pixel, int chunk) {
+    const int here = chunk < CHUNKS_OF_PIXEL, c = chunk % CC * EACH;
+    const offset_t channel = chunk / CC * C + c;
+    UNROLL for (int e = 0; e < EACH; e++) {
+#if PAIRED
+        const int keep = here && pixel < N * PLANE && c + e < C;
+        const unsigned word = keep ? *(const GLOBAL unsigned *)(x + number_at(pixel, channel + e)) : 0;
+        UNROLL for (int i = 0; i < PIXELS; i++) numbers[i][e] = (x_t)(word >> (32 / PIXELS * i));
+#else
+        UNROLL for (int i = 0; i < PIXELS; i++)
+            numbers[i][e] = here && pixel + i < N * PLANE && c + e < C ? x[number_at(pixel + i, channel + e)] : 0;
+#endif
+    }
+}
+
 BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *RESTRICT to FOUND) {
-    int pixel, chunk;
+    int first, chunk;
     CHAIN_NEXT();
 #if X_NHWC
     offset_t item = (offset_t)GROUP(0) * 256 + THREAD(0);
-    pixel = item / CHUNKS_OF_PIXEL, chunk = item % CHUNKS_OF_PIXEL;
+    first = item / CHUNKS_OF_PIXEL, chunk = item % CHUNKS_OF_PIXEL;
 #else
-    pixel = GROUP(0) / CHUNK_TILES * 32 + THREAD(0) % 32, chunk = GROUP(0) % CHUNK_TILES * 8 + THREAD(0) / 32;
+    const int t = THREAD(0), warp = t / 32, pair = warp % (CHUNKS_WIDE / 2);
+    const int neighbour = warp / (CHUNKS_WIDE / 2) * 16 + t % 32 / 2;
+    first = GROUP(0) / CHUNK_TILES * PIXELS_WIDE + neighbour * PIXELS;
+    chunk = GROUP(0) % CHUNK_TILES * CHUNKS_WIDE + pair * 2 + t % 2;
 #endif
-    const int mine = pixel < N * PLANE && chunk < CHUNKS_OF_PIXEL, c = chunk % CC * EACH;
-    const offset_t channel = chunk / CC * C + c;
-    x_t numbers[EACH];
-    UNROLL for (int e = 0; e < EACH; e++) numbers[e] = mine && c + e < C ? x[number_at(pixel, channel + e)] : 0;
+    x_t many[PIXELS][EACH];
+    load_numbers(many, x, first, chunk);
     CHAIN_WAIT();  // the kernel before reads x too
 #if COPIED_AS == HALVES
     SHARED_FLAG(most);
@@ -82,18 +102,22 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
     const int shift = shift_of(largest);
     if (GROUP(0) == 0 && THREAD(0) == 0) found[0] = shift;
     float misfits = 0;
-    UNROLL for (int e = 0; e < EACH; e++) misfits += misfit(numbers[e], largest);
+    UNROLL for (int e = 0; e < EACH; e++) misfits += misfit(many[0][e], largest);
     add_misfits((GLOBAL acc_t *)found + 1, misfits, (offset_t)N * PLANE * (GROUPS_ * C));
 #endif
-    if (mine) {
+    UNROLL for (int i = 0; i < PIXELS; i++) {
+        const int pixel = first + i;
+        const x_t *numbers = many[i];
+        if (pixel >= N * PLANE || chunk >= CHUNKS_OF_PIXEL) continue;
         unsigned words[4] = {0, 0, 0, 0}, low[4] = {0, 0, 0, 0};
         UNROLL for (int e = 0; e < EACH; e++) {
             unsigned bits = BITS_OF(numbers[e]);
             if (SPLIT) low[e * 4 / EACH] |= LOW_OF(&bits) << (e * (128 / EACH) % 32);
             words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
         }
-        to += ((offset_t)pixel * ((1 + SPLIT) * CHUNKS_OF_PIXEL) + chunk + SPLIT * (chunk / CC * CC)) * 4;
-        if (SPLIT) store4((GLOBAL float *)to + CC * 4, (const float *)low);
-        store4((GLOBAL float *)to, (const float *)words);  // bits, not numbers
+        const offset_t place = (offset_t)pixel * ((1 + SPLIT) * CHUNKS_OF_PIXEL) + chunk + SPLIT * (chunk / CC * CC);
+        GLOBAL float *at = (GLOBAL float *)(to + place * 4);
+        if (SPLIT) store4(at + CC * 4, (const float *)low);
+        store4(at, (const float *)words);  // bits, not numbers
     }
 }

@@ -7,6 +7,8 @@ from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 COPY_THREADS = 256
+WORD = 4  # bytes that a thread loads at once in nchw: pixels side by side
+MOST_CHUNKS = 16  # of a pixel, that a block copies
 
 
 def each(pr: Problem) -> int:
@@ -26,15 +28,29 @@ def copied_bytes(pr: Problem, chunks: int, parts: int = 1) -> int:
 
 def copy(pr: Problem, chunks: int) -> Launch:
     """Return the launch: buffers x, copied."""
-    pixels, chunks = pr.n * pr.h * pr.w, pr.groups * chunks
-    tiles = ceil_div(pixels, 32) * ceil_div(chunks, 8)
-    blocks = ceil_div(pixels * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
+    pixels, wide = pr.n * pr.h * pr.w, _chunks_wide(pr, chunks)
+    tiles = ceil_div(pixels, COPY_THREADS // wide * _neighbours(pr)) * ceil_div(pr.groups * chunks, wide)
+    blocks = ceil_div(pixels * pr.groups * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
     return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
-def copy_defines(pr: Problem, chunks: int, parts: int = 1) -> dict[str, int]:
-    """Return the defines of nhwc.cu; DTYPE is what is moved, unless COPIED_AS is added; of two parts both."""
+def _neighbours(pr: Problem) -> int:
+    """Pixels of a thread."""
+    return 1 if pr.layout_in == "nhwc" else WORD // DTYPE_BYTES[pr.dtype]
+
+
+def _chunks_wide(pr: Problem, chunks: int) -> int:
+    """Chunks of a pixel that a block copies: a power of two, no more than there are."""
+    return min(MOST_CHUNKS, max(2, 1 << (pr.groups * chunks - 1).bit_length()))
+
+
+def copy_defines(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> dict[str, int]:
+    """Return the defines of nhwc.cu; DTYPE is what is moved, unless COPIED_AS is added; of two parts both.
+
+    ``aligned``: x begins at a multiple of 4 bytes.
+    """
     return dict(
+        PIXELS=_neighbours(pr), CHUNKS_WIDE=_chunks_wide(pr, chunks), X_ALIGNED=int(aligned),
         DTYPE=DTYPES.index(pr.plain.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
         X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, chunks, parts) >= 1 << 31),
         **(dict(SPLIT=1) if parts == 2 else {}),
