@@ -11,6 +11,7 @@ from tilewright.kernels.hopper.sum import (
     GATHERED,
     HALVED,
     PLANES,
+    TURNED,
     chunks_of,
     most_patches,
     parts_of,
@@ -20,6 +21,7 @@ from tilewright.kernels.hopper.sum import (
 )
 from tilewright.kernels.hopper.tile import (
     DECLARED,
+    TURNING,
     registers,
     registers_at_most,
     sizes,
@@ -111,6 +113,9 @@ RULES = (
          "more threads than a unit holds at once", needs="x wm wn bn mb chunks pieces tall"),
     Rule("registers", _fits_registers, "more registers than a thread or a unit has",
          needs="x wm wn bn mb chunks pieces tall"),
+    Rule("turned", lambda device, x, wm, wn, mb: x != TURNED or registers_at_most(
+        128 * (wm * wn + 1), mb, device.regs_per_unit) >= TURNING,
+         "more registers than a unit has, by the threads that turn the input"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
     Rule("mapped", lambda problem, cf: cf["x"] not in (HALVED, PLANES) or image_of(problem, cf) is not None,

@@ -17,6 +17,7 @@ from tilewright.kernels.tile import NONE, View, ceil_div
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # tiles of a block that stays, whose data are on their way
+TURNING = 104  # registers of a thread that has 64 numbers of the input on their way
 DECLARED = 1024  # bytes of shared memory beside the buffers: a flag, in room of its own
 
 
@@ -82,7 +83,7 @@ def registers(pr: Problem, cf: Values) -> int:
     kind, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
     gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(kind, 60 + terms // 2)
     sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(kind, 1)
-    through = 104 if cf["x"] == TURNED else 80 if kind in (TF32, THREE) else 56  # what is on its way
+    through = TURNING if cf["x"] == TURNED else 80 if kind in (TF32, THREE) else 56  # what is on its way
     return max(through, sums + 28, gathered if cf["x"] == GATHERED else 0)
 
 
