@@ -56,8 +56,9 @@ def export(
     from tilewright.export.files import files
 
     _make(folder)
+    made = files(found)  # all of them, before anything of an earlier export is touched
     _clear(folder)
-    for name, data in files(found).items():
+    for name, data in made.items():
         outputs.write(folder / name, data, "--to")
         print(folder / name)
     remark(f"{found.config}: {found.note}")
