@@ -30,6 +30,7 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.kept import Entry
 from tilewright.plans.kept import forget as look_up_again
 from tilewright.plans.layer import LayerPlan, Packed
+from tilewright.plans.request import Request
 from tilewright.plans.why import Origin, Why
 from tilewright.problem import Problem, shapes
 from tilewright.problem.epilogue import Pool
@@ -134,7 +135,7 @@ def conv2d(
         padding=padding, dilation=dilation, groups=groups, layout=layout, math=math,
     )  # fmt: skip
     runtime, named = runtime_for(seen_x, device), as_families(family)
-    layer = _layer(entry(problem, runtime, default_store(), bool(deterministic), named))
+    layer = _layer(entry(Request(problem, bool(deterministic), named), runtime, default_store()))
     return layer.run(seen_x, seen_w, beside, layout)
 
 
@@ -182,7 +183,7 @@ def plan(
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), why))
     named = as_families(family)
     kept = as_store(store) or default_store()
-    return _layer(entry(layer, runtime, kept, bool(deterministic), named))
+    return _layer(entry(Request(layer, bool(deterministic), named), runtime, kept))
 
 
 def tune(

@@ -152,6 +152,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     # nothing to do
     ("run n0c4h5k4r3 --device cpu", ["batch of 0", "nothing to compute"]),
     ("bench n0c4h5k4r3 --device numpy", ["nothing to compute"]),
+    ("explain n0c4h5k4r3 --arch sm_90", ["batch of 0", "nothing to explain"]),
+    ("explain n0c4h5k4r3 --device cpu --config reference:v=1", ["batch of 0", "nothing to explain"]),
     # no room
     ("tune n9999999c64h56w56k64r3s3p1 --device cpu", ["too large", "x 7,476.8 GiB", "memory"]),
     ("run n9999999c64h56w56k64r3s3p1 --device cpu", ["too large"]),

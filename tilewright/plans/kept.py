@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tilewright.errors import OutOfMemory
 from tilewright.plans.execution import Plan
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
@@ -21,7 +22,7 @@ RETRY_S = 10.0  # until a winner that had no room is asked for again: somebody e
 OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
 T = TypeVar("T")
-Key = tuple[Problem, int, str, bool, tuple[str, ...]]
+Key = tuple[Request, int, str]  # with the runtime's id, and which store was asked
 
 
 @dataclass(eq=False)
@@ -70,7 +71,7 @@ def place(key: Key) -> Entry:
 def forget(problem: Problem | None = None) -> None:
     """Look a problem (None: all) up again at its next use, since the store has changed."""
     with _lock:
-        for key in [key for key in _plans if problem is None or key[0] == problem]:
+        for key in [key for key in _plans if problem is None or key[0].problem == problem]:
             _drop(key)
 
 
