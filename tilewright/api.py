@@ -165,7 +165,8 @@ def plan(
 
     Raises:
         ProblemError: the problem string is malformed; the error names the part.
-        ConfigError: the config is malformed or breaks a rule, or there is no such family.
+        ConfigError: the config is malformed, breaks a rule or is not deterministic, which was asked for; or
+            there is no such family.
         DeviceError: there is no such device.
         CompileError: the config does not compile, or none of the known ones does.
         OutOfMemory: there is too little memory for the workspace.
@@ -180,7 +181,7 @@ def plan(
         if family is not None:
             raise ConfigError("config and family: give only one of them; a config names its family")
         why = Why(Origin.BY_HAND, verified=False)
-        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), why))
+        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, bool(deterministic)), why))
     named = as_families(family)
     kept = as_store(store) or default_store()
     return _layer(entry(Request(layer, bool(deterministic), named), runtime, kept))

@@ -15,6 +15,7 @@ from tilewright.arrays.use import same_home, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
+from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.epilogue import Epilogue, Pool
@@ -225,11 +226,11 @@ def runtime_for(x: Seen, device: object) -> Runtime:
     return open_runtime("cuda", x.index)
 
 
-def as_config(config: Config | str, problem: Problem) -> Config:
+def as_config(config: Config | str, problem: Problem, deterministic: bool = False) -> Config:
     """Take a Config, read its text, or look its name up.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is none of these; or it is not ``deterministic``, which was asked for.
     """
     from tilewright.kernels.named import find
 
@@ -237,7 +238,11 @@ def as_config(config: Config | str, problem: Problem) -> Config:
         given = type(config).__name__
         want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
         raise ConfigError(f"config: a {given} was given; must be {want}")
-    return find(config, problem) if isinstance(config, str) else config
+    found = find(config, problem) if isinstance(config, str) else config
+    if deterministic and not family(found.family).deterministic(found):
+        instead = "leave out deterministic, or the config"
+        raise ConfigError(f"config {found}: adds in an order that varies; {instead}")
+    return found
 
 
 def as_families(family: object) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from tilewright.tuning.budget import Budget
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 
+ATOMIC = "direct:combine=1.cs=1"  # atomics add in any order
 OUT = (2, 6, 5, 8)
 Z = np.zeros(OUT, F)
 BF16 = numpy_dtype("bf16")
@@ -252,6 +253,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         lambda: tw.plan("c1h1k1r1", "numpy", config="toy:shared-til"),
         ConfigError,
         "'toy:shared-til'.*names that fit .*toy:shared-tile",
+    ),
+    "plan config deterministic": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config=ATOMIC, deterministic=True),
+        ConfigError,
+        "cs=1: adds in an order that varies; leave out deterministic, or the config",
     ),
     "plan config and family": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1", family="gemm"),

@@ -82,6 +82,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --dtype f17", ["f17", "f32"]),
     (f"tune {GOOD} --dtype float32", ["float32", "f32"]),
     (f"bench {GOOD} --layout nwhc", ["nwhc", "nhwc"]),
+    *(
+        (f"{command} {GOOD} --device cpu --deterministic --config direct:combine=1{more}", ["that varies"])
+        for command, more in (("explain", ""), ("run", ""), ("profile", ""), ("export", " --to {tmp}/x"))
+    ),
     (f"explain {GOOD} --layout NCHW", ["NCHW", "nchw"]),
     (f"run {GOOD} --layout both", ["'both'", "takes one layout: nchw or nhwc"]),
     # budgets, strategies, seeds

@@ -40,7 +40,7 @@ def explain(
     """
     problem = options.layer(layer, dtype, layout).problem
     options.some_images(problem, "explain")
-    given = options.config_or_families(config, family, problem)
+    given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     options.one_of(arch, device)
     from tilewright.report.explanation import sections, tables

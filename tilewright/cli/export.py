@@ -43,7 +43,7 @@ def export(
     describes it all, and a C example that checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = options.config(config, problem)
+    given = options.config(config, problem, deterministic)
     options.some_images(problem, "export")
     folder = _folder(to)
     options.one_of(arch, device)

@@ -288,18 +288,20 @@ def _store_to_tune(found: list[shapes.Layer], again: bool) -> tuple[Store, Store
     return own, None
 
 
-def config(text: str | None, problem: Problem) -> Config | None:
+def config(text: str | None, problem: Problem, deterministic: bool) -> Config | None:
     """Read --config: its text or its name; None leaves it to the store and the model."""
-    from tilewright.kernels.named import find
+    from tilewright.arguments import as_config
 
-    return None if text is None else find(text, problem)
+    return None if text is None else as_config(text, problem, deterministic)
 
 
-def config_or_families(text: str | None, names: str | None, problem: Problem) -> Config | tuple[str, ...]:
+def config_or_families(
+    text: str | None, names: str | None, problem: Problem, deterministic: bool
+) -> Config | tuple[str, ...]:
     """Read --config and --family, of which one at most may be given."""
     if text is not None and names is not None:
         raise OptionError(f"--config {text} and --family {names}: give only one of them")
-    return config(text, problem) or families(names)
+    return config(text, problem, deterministic) or families(names)
 
 
 def families(text: str | None) -> tuple[str, ...]:
