@@ -286,6 +286,13 @@ def test_a_second_call_is_answered_from_memory(box: Store) -> None:
     assert dispatch.dispatch(LAYER, RUNTIME, box) is not first
 
 
+def test_a_store_without_shipped_winners_has_plans_of_its_own(box: Store) -> None:
+    box.add(record(4))
+    first = dispatch.dispatch(LAYER, RUNTIME, box)
+    assert dispatch.dispatch(LAYER, RUNTIME, Store(box.path)) is first
+    assert dispatch.dispatch(LAYER, RUNTIME, Store(box.path, shipped=False)) is not first
+
+
 def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others' plans are cached or made meanwhile; the same one is made once."""
     slow, known, fresh = (Problem.parse(f"c{c}h8k8r1") for c in (1, 2, 3))

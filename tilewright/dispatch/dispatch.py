@@ -52,7 +52,7 @@ def dispatch(
 
 def entry(request: Request, runtime: Runtime, store: Store | None) -> Entry:
     """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
-    found = place((request, id(runtime), str(store.path) if store else ""))
+    found = place((request, id(runtime), store.key if store else None))
     with found.lock:
         if found.plan is None:
             found.plan = _first_that_works(request, runtime, store)

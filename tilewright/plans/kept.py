@@ -22,7 +22,7 @@ RETRY_S = 10.0  # until a winner that had no room is asked for again: somebody e
 OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
 T = TypeVar("T")
-Key = tuple[Request, int, str]  # with the runtime's id, and which store was asked
+Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and the store's key
 
 
 @dataclass(eq=False)

@@ -63,6 +63,11 @@ class Store:
         self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s)
         self._use_shipped = shipped
 
+    @property
+    def key(self) -> tuple[str, bool]:
+        """What stores of the same answers have in common: the file, and whether shipped winners count."""
+        return str(self.path), self._use_shipped
+
     # ------------------------------------------------------------------------------- writing
 
     def require_writable(self) -> None:
