@@ -18,7 +18,7 @@ from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
-from tilewright.problem.epilogue import Epilogue, Pool
+from tilewright.problem.epilogue import Epilogue, Pool, finite
 from tilewright.runtime import Runtime, open_runtime
 
 if TYPE_CHECKING:
@@ -46,6 +46,17 @@ def whole(value: object) -> int | None:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+def as_flag(name: str, value: object) -> bool:
+    """Take True or False, of Python or NumPy: that a text such as "no" is not empty says nothing.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name}={shown(value)}: must be True or False")
+    return bool(value)
 
 
 def _wholes(value: object) -> list[int] | None:
@@ -148,8 +159,8 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
     if not isinstance(head, str):
         raise wrong
     try:
-        found = Epilogue.parse([head + ":".join(f"{float(n)!r}".replace("e+", "e") for n in numbers)])
-    except (ProblemError, TypeError, ValueError, OverflowError):
+        found = Epilogue.parse([head + ":".join(f"{finite(name, n)!r}".replace("e+", "e") for n in numbers)])
+    except ProblemError:
         raise wrong from None
     act = Epilogue(act=found.act, low=found.low, high=found.high)
     if not found or found != (Epilogue(pool=found.pool) if name == "pool" else act):
