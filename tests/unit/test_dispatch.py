@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -392,6 +392,21 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(OutOfMemory, match="5 GB"):
         dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME)
     assert len(tries) == len(set(tries)), "there is nothing to let go of"
+
+
+@pytest.mark.parametrize("drop", [
+    kept.forget, lambda: kept.make_room(RUNTIME),
+    lambda: dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME),  # one more than may be
+])  # fmt: skip
+def test_memory_is_freed_while_nobody_waits_for_the_lock(
+    drop: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakePlan, "needs", 4)
+    monkeypatch.setattr(kept, "MOST_PLANS", 1)
+    freed = []
+    weakref.finalize(dispatch.dispatch(LAYER, RUNTIME), lambda: freed.append(kept._lock.locked()))
+    drop()
+    assert freed == [False]
 
 
 class Judge:

@@ -60,19 +60,21 @@ _let_go = 0  # plans until now
 
 def place(key: Key) -> Entry:
     """Return the entry of a key, now the one used last; where there was none, an empty one."""
+    dropped = []  # here and below: freed once nobody waits for the lock, since to free memory takes a while
     with _lock:
         found = _plans.setdefault(key, Entry())
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
-            _drop(next(iter(_plans)))
+            dropped.append(_drop(next(iter(_plans))))
     return found
 
 
 def forget(problem: Problem | None = None) -> None:
     """Look a problem (None: all) up again at its next use, since the store has changed."""
+    dropped = []
     with _lock:
         for key in [key for key in _plans if problem is None or key[0].problem == problem]:
-            _drop(key)
+            dropped.append(_drop(key))
 
 
 def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
@@ -107,7 +109,7 @@ def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
 
     To be called when a plan was made, or has come to hold more: it is the one that stays.
     """
-    let_go = []  # once nobody waits for the lock: to free memory takes a while
+    let_go = []
     with _lock:
         sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
         over = sum(sizes.values())
