@@ -218,11 +218,11 @@ def read_row(row: object, path: str, families: Sequence[Family], devices: Sequen
         raise f.bad("cold_us", "more than 0")
     provenance = Fields(f.data.get("provenance", {}), f.path + ".provenance")
     provenance.only(*PROVENANCE)
+    context = {name: provenance.text(name) for name in provenance.data}
     return Record(
         problem=str(problem), device=key, family=family.name, config=str(config), outcome="correct",
         deterministic=f.boolean("deterministic"), measurement=_time(f),
-        check=Check(True, 0.0, 0.0, f.number("worst", 0.0, 1.0), True, f.boolean("deterministic")),
-        context={name: provenance.text(name) for name in provenance.data},
+        context={**context, "worst": repr(f.number("worst", 0.0, 1.0))},
     )  # fmt: skip
 
 
