@@ -24,7 +24,12 @@ from tilewright.problem import Problem
 @hashed_once
 @dataclass(frozen=True)
 class Config:
-    """One point of a family's space; ``direct:bh=1.bk=8.…`` is its one-line text."""
+    """One point of a family's space; ``direct:bh=1.bk=8.…`` is its one-line text.
+
+    Attributes:
+        family: the family's name.
+        items: its parameters, (name, value) each, in the order of their names, as ``make`` sorts them.
+    """
 
     family: str
     items: tuple[tuple[str, int], ...]

@@ -39,6 +39,19 @@ class Pool:
 
     Padding holds no values: a window looks only at what lies in the image. Rows and columns at the end
     that do not fill a window are dropped.
+
+    Attributes:
+        kind: "max" or "avg".
+        size: rows, and columns, of a window: from 1 to 64.
+        stride: rows, and columns, from one window to the next: from 1 to 64.
+        pad: of a max pool, rows and columns of padding on every side: at most half the size.
+
+    Raises:
+        ProblemError: one of them is out of range, or an average pool is padded.
+
+    Example:
+        >>> str(Pool("max", 3, 2, 1))
+        'maxpool3u2p1'
     """
 
     kind: str
