@@ -16,6 +16,7 @@ from tilewright.arguments import (
     as_budget,
     as_config,
     as_families,
+    as_flag,
     problem_of,
     runtime_for,
     search_of,
@@ -30,6 +31,7 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.kept import Entry
 from tilewright.plans.kept import forget as look_up_again
 from tilewright.plans.layer import LayerPlan, Packed
+from tilewright.plans.request import Request
 from tilewright.plans.why import Origin, Why
 from tilewright.problem import Problem, shapes
 from tilewright.problem.epilogue import Pool
@@ -112,7 +114,7 @@ def conv2d(
     Raises:
         ArrayError: an array has the wrong dtype, shape, strides, library or device.
         ProblemError: another argument is malformed, or the output would be empty.
-        ConfigError: there is no such family.
+        ConfigError: there is no such family, or deterministic is neither True nor False.
         DeviceError: there is no such device.
         CompileError: no kernel for the layer compiles.
         OutOfMemory: there is too little memory for the workspace or the output.
@@ -134,7 +136,8 @@ def conv2d(
         padding=padding, dilation=dilation, groups=groups, layout=layout, math=math,
     )  # fmt: skip
     runtime, named = runtime_for(seen_x, device), as_families(family)
-    layer = _layer(entry(problem, runtime, default_store(), bool(deterministic), named))
+    request = Request(problem, as_flag("deterministic", deterministic), named)
+    layer = _layer(entry(request, runtime, default_store()))
     return layer.run(seen_x, seen_w, beside, layout)
 
 
@@ -164,7 +167,8 @@ def plan(
 
     Raises:
         ProblemError: the problem string is malformed; the error names the part.
-        ConfigError: the config is malformed or breaks a rule, or there is no such family.
+        ConfigError: the config is malformed, breaks a rule or is not deterministic, which was asked for; or
+            there is no such family.
         DeviceError: there is no such device.
         CompileError: the config does not compile, or none of the known ones does.
         OutOfMemory: there is too little memory for the workspace.
@@ -175,14 +179,15 @@ def plan(
         (1, 16, 6, 6)
     """
     layer, runtime = as_problem(problem), _open(device)
+    repeats = as_flag("deterministic", deterministic)
     if config is not None:
         if family is not None:
             raise ConfigError("config and family: give only one of them; a config names its family")
         why = Why(Origin.BY_HAND, verified=False)
-        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer), why))
+        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, repeats), why))
     named = as_families(family)
     kept = as_store(store) or default_store()
-    return _layer(entry(layer, runtime, kept, bool(deterministic), named))
+    return _layer(entry(Request(layer, repeats, named), runtime, kept))
 
 
 def tune(
@@ -226,7 +231,7 @@ def tune(
     Raises:
         ProblemError: the problem string is malformed, the batch is 0, the arrays do not fit into memory, or
             no family supports the layer.
-        ConfigError: there is no such family or strategy, or seed or progress is malformed.
+        ConfigError: there is no such family or strategy, or another argument is malformed.
         DeviceError: there is no such device, or it cannot run kernels.
         BudgetError: the budget is malformed.
         RunError: no correct config was found within the budget.
@@ -245,7 +250,8 @@ def tune(
         raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
     number = search_of(strategy, seed, progress)
     limit = None if budget is None else as_budget(budget)
-    wanted = Wanted(limit, strategy, number, bool(deterministic), named, bool(again))
+    repeats, anew = as_flag("deterministic", deterministic), as_flag("again", again)
+    wanted = Wanted(limit, strategy, number, repeats, named, anew)
     kept = as_store(store) or Store()
     return tune_once(layer, _open(device), kept, wanted, progress)
 

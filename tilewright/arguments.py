@@ -15,9 +15,10 @@ from tilewright.arrays.use import same_home, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
+from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
-from tilewright.problem.epilogue import Epilogue, Pool
+from tilewright.problem.epilogue import Epilogue, Pool, finite
 from tilewright.runtime import Runtime, open_runtime
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ def whole(value: object) -> int | None:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+def as_flag(name: str, value: object) -> bool:
+    """Take True or False, of Python or NumPy: that a text such as "no" is not empty says nothing.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name}={shown(value)}: must be True or False")
+    return bool(value)
 
 
 def _wholes(value: object) -> list[int] | None:
@@ -147,8 +159,8 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
     if not isinstance(head, str):
         raise wrong
     try:
-        found = Epilogue.parse([head + ":".join(f"{float(n)!r}".replace("e+", "e") for n in numbers)])
-    except (ProblemError, TypeError, ValueError, OverflowError):
+        found = Epilogue.parse([head + ":".join(f"{finite(name, n)!r}".replace("e+", "e") for n in numbers)])
+    except ProblemError:
         raise wrong from None
     act = Epilogue(act=found.act, low=found.low, high=found.high)
     if not found or found != (Epilogue(pool=found.pool) if name == "pool" else act):
@@ -225,11 +237,11 @@ def runtime_for(x: Seen, device: object) -> Runtime:
     return open_runtime("cuda", x.index)
 
 
-def as_config(config: Config | str, problem: Problem) -> Config:
+def as_config(config: Config | str, problem: Problem, deterministic: bool = False) -> Config:
     """Take a Config, read its text, or look its name up.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is none of these; or it is not ``deterministic``, which was asked for.
     """
     from tilewright.kernels.named import find
 
@@ -237,7 +249,11 @@ def as_config(config: Config | str, problem: Problem) -> Config:
         given = type(config).__name__
         want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
         raise ConfigError(f"config: a {given} was given; must be {want}")
-    return find(config, problem) if isinstance(config, str) else config
+    found = find(config, problem) if isinstance(config, str) else config
+    if deterministic and not family(found.family).deterministic(found):
+        instead = "leave out deterministic, or the config"
+        raise ConfigError(f"config {found}: adds in an order that varies; {instead}")
+    return found
 
 
 def as_families(family: object) -> tuple[str, ...]:

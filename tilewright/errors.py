@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import warnings
+from types import FrameType
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 # "error:", "error #20-D:", "ptxas error   :"; not "NVRTC_ERROR_COMPILATION:", which says nothing more.
 _TELLS_ERROR = re.compile(r"\berror\b[^:]*:")
@@ -101,4 +106,13 @@ def warn_once(text: str, key: str | None = None) -> None:
     """Warn the user, the first time only that ``key`` (by default the text) comes up."""
     if (key or text) not in _warned:
         _warned.add(key or text)
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        warnings.warn(text, RuntimeWarning, stacklevel=2 + _frames_of_ours())
+
+
+def _frames_of_ours() -> int:
+    """Count the frames between the caller and the user's own, which a warning is to name."""
+    frame: FrameType | None = sys._getframe(2)
+    ours = 0
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, ours = frame.f_back, ours + 1
+    return ours

@@ -103,13 +103,14 @@ class Record:
         outcome: "correct"; "correctness": a wrong answer; "timeout": too slow, or it hung; "compile": refused
             by the compiler; "runtime": it failed or crashed; "constraints": it breaks a rule of its family.
         deterministic: whether two runs give the same bits.
-        check: how right it is; None where it never ran.
+        check: how right it is; None where it never ran, or ran elsewhere (see ``worst``).
         measurement: how fast; None where it was not timed.
         reason: why it is not "correct", one line.
         registers: most that a thread of any of its kernels takes; 0 where the compiler does not say.
         workspace_bytes: device memory beside the tensors and the packed filter.
         compile_s: seconds that the compiler took.
-        context: versions, clocks, and what ``placed`` and ``among`` write.
+        context: versions, clocks, what ``placed`` and ``among`` write; of a winner that somebody shared also
+            "worst", the only figure that such a file has of its check.
     """
 
     problem: str
@@ -130,6 +131,13 @@ class Record:
     def is_right(self) -> bool:
         """Whether the config may win."""
         return self.outcome == "correct" and self.measurement is not None
+
+    @property
+    def worst(self) -> float | None:
+        """The largest error over its bound, here or where a shared winner was checked; None: nobody says."""
+        if self.check is not None:
+            return self.check.worst
+        return float(self.context["worst"]) if "worst" in self.context else None
 
     @property
     def won(self) -> bool:

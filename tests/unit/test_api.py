@@ -33,6 +33,7 @@ from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans import kept
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
 from tilewright.tuning.budget import Budget
@@ -394,7 +395,12 @@ def test_a_family_is_one_name_or_several(family: Any, monkeypatch: pytest.Monkey
 
 def test_conv2d_chooses_among_the_families_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(api, "entry", lambda *given: asked.append(given[-1]) or dispatch.entry(*given[:-1]))
+
+    def asks(request: Request, *given: Any) -> Any:
+        asked.append(request.families)
+        return dispatch.entry(Request(request.problem), *given)
+
+    monkeypatch.setattr(api, "entry", asks)
     for family, named in (("plain", ("plain",)), (["direct", "gemm"], ("direct", "gemm")), (None, ())):
         near(tw.conv2d(X, W, family=family), expected("n2c4h7w9k6r3s2-f32", X, W))
         assert asked.pop() == named
@@ -673,7 +679,7 @@ def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.Monke
     for text in texts:
         for cupy.stream in (5, 6):
             tw.conv2d(x, w, activation="relu" if "relu" in text else None)
-        found = {str(key[0]): one for key, one in kept._plans.items()}[text]
+        found = {str(key[0].problem): one for key, one in kept._plans.items()}[text]
         held.append(weakref.ref(found.layer))
         assert found.held_bytes == found.layer.held_bytes == 3 * 1000 + 2 * packed
         del found

@@ -31,6 +31,7 @@ from tilewright.tuning.budget import Budget
 
 __all__ = ["cupy", "own_cache"]  # fixtures
 
+ATOMIC = "direct:combine=1.cs=1"  # atomics add in any order
 OUT = (2, 6, 5, 8)
 Z = np.zeros(OUT, F)
 BF16 = numpy_dtype("bf16")
@@ -156,6 +157,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "activation ()": (conv(activation=()), ProblemError, r"activation=\(\)"),
     "activation relu of": (conv(activation=("relu", 1)), ProblemError, r"activation=\('relu', 1\)"),
     "activation clamp": (conv(activation="clamp"), ProblemError, r"clamp.*\(\"clamp\", low, high\)"),
+    "activation leaky bool": (conv(activation=("leaky", True)), ProblemError, r"\('leaky', True\): must be"),
+    "activation clamp text": (conv(activation=("clamp", "0", "6")), ProblemError, r"'0', '6'\): must be"),
+    "activation clamp large": (conv(activation=("clamp", 0, 1e39)), ProblemError, r"1e\+39\): must be"),
+    "alpha large": (conv(alpha=1e300), ProblemError, r"alpha=1e\+300: must be .* less than 3e\+38 in size"),
+    "deterministic": (conv(deterministic="no"), ConfigError, "deterministic='no': must be True or False"),
     "activation clamp order": (conv(activation=("clamp", 6, 0)), ProblemError, r"\('clamp', 6, 0\): must be"),
     "activation slope": (conv(activation=("leaky", "x")), ProblemError, r"\('leaky', 'x'\): must be"),
     "activation slope nan": (conv(activation=("leaky", np.nan)), ProblemError, r"'leaky', nan\): must be"),
@@ -252,6 +258,21 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         lambda: tw.plan("c1h1k1r1", "numpy", config="toy:shared-til"),
         ConfigError,
         "'toy:shared-til'.*names that fit .*toy:shared-tile",
+    ),
+    "plan deterministic": (
+        lambda: tw.plan("c1h1k1r1", "numpy", deterministic=1),
+        ConfigError,
+        "deterministic=1: must be True or False",
+    ),
+    "tune again": (
+        lambda: tw.tune("c1h1k1r1", "cpu", again="no"),
+        ConfigError,
+        "again='no': must be True or False",
+    ),
+    "plan config deterministic": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config=ATOMIC, deterministic=True),
+        ConfigError,
+        "cs=1: adds in an order that varies; leave out deterministic, or the config",
     ),
     "plan config and family": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="x:a=1", family="gemm"),

@@ -37,6 +37,14 @@ def test_bad(text: str) -> None:
     assert "trials" in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["400h", "277.777778h", "1234567.25s", "0.000001s", "999999999m"])
+def test_text_of_any_budget_is_read_again(text: str) -> None:
+    """``--resume`` compares it."""
+    again = Budget.parse(str(Budget.parse(text)))
+    assert again.seconds == pytest.approx(Budget.parse(text).seconds, abs=1e-6)
+    assert str(again) == str(Budget.parse(text))
+
+
 @pytest.mark.parametrize("text", ["20s", "50trials", "all"])
 def test_text_round_trips(text: str) -> None:
     assert str(Budget.parse(text)) == text

@@ -31,6 +31,34 @@ def test_the_host_is_known_and_a_container_is_smaller(
     assert capacity.host_bytes() > 1 << 28
 
 
+@pytest.mark.parametrize(("files", "found"), [
+    ({"cpu.max": "200000 100000\n"}, 2), ({"cpu.max": "150000 100000"}, 2), ({"cpu.max": "5000 100000"}, 1),
+    ({"cpu.max": "1600000 100000"}, 8), ({"cpu.max": "max 100000"}, 8), ({"cpu.max": "many"}, 8), ({}, 8),
+    ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+    ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+    ({"cpu/cpu.cfs_quota_us": "300000"}, 8),
+])  # fmt: skip
+def test_a_container_may_have_the_time_of_fewer_cores(
+    files: dict[str, str], found: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(capacity, "_CGROUP", tmp_path)
+    monkeypatch.setattr(capacity.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert capacity.cores() == found
+
+
+@pytest.mark.parametrize(("text", "limited"), [("1000000\n", True), (str((1 << 63) - 4096), False)])
+def test_an_older_container_is_smaller_too(
+    text: str, limited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(text)
+    monkeypatch.setattr(capacity, "_CGROUP", tmp_path)
+    assert (capacity.host_bytes() == 1_000_000) == limited
+
+
 def test_inputs_twice_outputs_twice_and_three_of_f64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "host_bytes", lambda: 1 << 40)
     capacity.require_room(LAYER, runtime(False, 48 << 20))

@@ -82,6 +82,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --dtype f17", ["f17", "f32"]),
     (f"tune {GOOD} --dtype float32", ["float32", "f32"]),
     (f"bench {GOOD} --layout nwhc", ["nwhc", "nhwc"]),
+    *(
+        (f"{command} {GOOD} --device cpu --deterministic --config direct:combine=1{more}", ["that varies"])
+        for command, more in (("explain", ""), ("run", ""), ("profile", ""), ("export", " --to {tmp}/x"))
+    ),
     (f"explain {GOOD} --layout NCHW", ["NCHW", "nchw"]),
     (f"run {GOOD} --layout both", ["'both'", "takes one layout: nchw or nhwc"]),
     # budgets, strategies, seeds
@@ -152,6 +156,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     # nothing to do
     ("run n0c4h5k4r3 --device cpu", ["batch of 0", "nothing to compute"]),
     ("bench n0c4h5k4r3 --device numpy", ["nothing to compute"]),
+    ("explain n0c4h5k4r3 --arch sm_90", ["batch of 0", "nothing to explain"]),
+    ("explain n0c4h5k4r3 --device cpu --config reference:v=1", ["batch of 0", "nothing to explain"]),
     # no room
     ("tune n9999999c64h56w56k64r3s3p1 --device cpu", ["too large", "x 7,476.8 GiB", "memory"]),
     ("run n9999999c64h56w56k64r3s3p1 --device cpu", ["too large"]),

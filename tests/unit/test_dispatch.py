@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
 from tilewright.plans import kept
+from tilewright.plans.request import Request
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
@@ -132,7 +133,8 @@ def test_a_stored_winner_whose_config_cannot_be_read_is_passed_over(
     monkeypatch.setattr(choices, "verified", Judge())
     box.add(record(4, 5.0, config="tiles:t=four"))
     assert choose(box)[0] == "tiles:t=1"
-    assert [str(config) for config, _ in choices.foreseen(LAYER, DEVICE, "c1", box)][0] == "tiles:t=1"
+    elsewhere = choices.candidates(Request(LAYER), DEVICE, "c1", box)
+    assert [str(config) for config, _ in elsewhere][0] == "tiles:t=1"
     box.add(record(6), "imported")
     kept.forget()
     assert choose(box) == ("tiles:t=6", "imported, verified here")
@@ -248,6 +250,22 @@ def test_the_last_resort_is_the_reference(box: Store) -> None:
     assert choose(box, empty) == ("reference:v=1", "")
 
 
+def test_a_batch_of_0_has_nothing_to_choose_from_on_a_device_that_is_not_here(box: Store) -> None:
+    empty = Request(Problem.parse("n0c64h56w56k128r3s3p1-f32"))
+    assert list(choices.candidates(empty, DEVICE, "c1", box)) == [(choices.REFERENCE, UNSAID)]
+
+
+def test_on_a_device_that_is_not_here_winners_come_as_they_are(box: Store) -> None:
+    """All that may win, and in the end the reference, which says why families were passed over."""
+    box.add_all([record(4, 5.0)])
+    box.add_all([record(t, 9.0 + t) for t in (2, 6, 8)], "imported")
+    found = [(str(c), why.note(LAYER)) for c, why in choices.candidates(Request(LAYER), DEVICE, "c1", box)]
+    model = [(f"tiles:t={t}", "the model's choice (not verified)") for t in (1, 2, 3)]
+    elsewhere = [(f"tiles:t={t}", "imported winner (not verified)") for t in (2, 6, 8)]
+    slow = ("reference:v=1", "slow: the reference kernel, since no other could be used")
+    assert found == [("tiles:t=4", ""), *elsewhere, *model, slow]
+
+
 def test_if_nothing_works_the_need_for_memory_is_told() -> None:
     FakePlan.fails = {f"tiles:t={t}": CompileError("x") for t in (1, 3)}
     FakePlan.fails |= {"tiles:t=2": OutOfMemory("5 GB needed"), "reference:v=1": CompileError("y")}
@@ -266,6 +284,13 @@ def test_a_second_call_is_answered_from_memory(box: Store) -> None:
     assert dispatch.dispatch(LAYER, RUNTIME, box) is first
     kept.forget(LAYER)
     assert dispatch.dispatch(LAYER, RUNTIME, box) is not first
+
+
+def test_a_store_without_shipped_winners_has_plans_of_its_own(box: Store) -> None:
+    box.add(record(4))
+    first = dispatch.dispatch(LAYER, RUNTIME, box)
+    assert dispatch.dispatch(LAYER, RUNTIME, Store(box.path)) is first
+    assert dispatch.dispatch(LAYER, RUNTIME, Store(box.path, shipped=False)) is not first
 
 
 def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,6 +392,21 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(OutOfMemory, match="5 GB"):
         dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME)
     assert len(tries) == len(set(tries)), "there is nothing to let go of"
+
+
+@pytest.mark.parametrize("drop", [
+    kept.forget, lambda: kept.make_room(RUNTIME),
+    lambda: dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME),  # one more than may be
+])  # fmt: skip
+def test_memory_is_freed_while_nobody_waits_for_the_lock(
+    drop: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakePlan, "needs", 4)
+    monkeypatch.setattr(kept, "MOST_PLANS", 1)
+    freed = []
+    weakref.finalize(dispatch.dispatch(LAYER, RUNTIME), lambda: freed.append(kept._lock.locked()))
+    drop()
+    assert freed == [False]
 
 
 class Judge:
@@ -530,7 +570,7 @@ def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: py
 
 def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -> None:
     def known(*families: str) -> bool:
-        return choices.settled(LAYER, RUNTIME, box, families=families) is not None
+        return choices.settled(Request(LAYER, families=families), RUNTIME, box) is not None
 
     assert not known()
     box.add(slab(6, 50.0, stage="trial", raced="slabs"))
@@ -542,9 +582,9 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     for faster in (slab(6, 1.0, stage="final", raced="slabs"), slab(4, 0.5, stage="final", raced="slabs")):
         box.add(faster)
         assert known() and known("tiles"), "all have raced, though one of them once more"
-    assert choices.settled(LAYER, RUNTIME, box) == faster
+    assert choices.settled(Request(LAYER), RUNTIME, box) == faster
     box.add(replace(slab(4, 0.5), outcome="correctness", context={"compiler": "c1"}))
-    assert choices.settled(LAYER, RUNTIME, box).config == "slabs:t=6"
+    assert choices.settled(Request(LAYER), RUNTIME, box).config == "slabs:t=6"
 
 
 def test_the_race_of_the_families(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:

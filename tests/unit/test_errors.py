@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
+
 import pytest
 
+from tilewright import errors
 from tilewright.errors import first_error
+from tilewright.store import Store
 
 NVRTC = '6: NVRTC_ERROR_COMPILATION:\n\nx.cu(1): error: identifier "a" is undefined\n  a = error;\n'
 POCL = "clBuildProgram failed: BUILD_PROGRAM\n\nBuild on x:\n\nx.cl:1:39: error: no such a\n(options: -w)"
@@ -24,3 +29,17 @@ POCL = "clBuildProgram failed: BUILD_PROGRAM\n\nBuild on x:\n\nx.cl:1:39: error:
 )
 def test_the_first_error_of_a_log(log: str, told: str) -> None:
     assert first_error(log) == told
+
+
+def test_a_warning_names_the_line_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However deep in the package it arises."""
+    monkeypatch.setattr(errors, "_warned", set())
+    (tmp_path / "cache").mkdir(mode=0o700)
+    (file := tmp_path / "cache" / "records.sqlite").write_bytes(b"no database " * 100)
+    with pytest.warns(RuntimeWarning) as found:
+        Store(file).info()
+        errors.warn_once("told by the caller itself")
+    here = inspect.currentframe()
+    assert here is not None
+    assert [one.filename for one in found] == [__file__] * 2
+    assert [one.lineno - here.f_code.co_firstlineno for one in found] == [6, 7]

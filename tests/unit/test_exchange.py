@@ -67,6 +67,23 @@ def test_export_and_import(path: Path, tmp_path: Path) -> None:
     assert box.export_json(LAYER + "-nhwc").count("problem") == 0
 
 
+def test_a_winner_that_cannot_be_read_is_left_out_of_an_export(path: Path) -> None:
+    box = Store(path, shipped=False)
+    box.add(record("tiles:t=one", 1.0))
+    box.add(record("tiles:t=1.u=0", problem=f"{LAYER}-nhwc"))
+    with pytest.warns(RuntimeWarning, match=f"a winner of {LAYER} is left out: config 'tiles:t=one'"):
+        text = box.export_json()
+    assert [row["problem"] for row in json.loads(text)["records"]] == [f"{LAYER}-nhwc"]
+
+
+def test_of_a_check_made_elsewhere_only_the_worst_error_is_known(path: Path) -> None:
+    box = Store(path, shipped=False)
+    assert box.import_json(file_of(shared())) == 1
+    (found,) = box.hints(LAYER, H100, source_key=KEYS)
+    assert (found.check, found.worst, record().worst) == (None, 0.2, 0.1)
+    assert replace(record(), check=None).worst is None
+
+
 def test_a_failed_import_is_not_tried_again(path: Path) -> None:
     box = Store(path, shipped=False)
     box.import_json(file_of(shared()))

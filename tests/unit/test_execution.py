@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -324,6 +325,24 @@ def test_threads_that_open_a_device_at_once_get_the_same(monkeypatch: pytest.Mon
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: (start.wait(), open_runtime("cuda"))[1], range(4)))
     assert len(made) == 2 and {id(one) for one in found} == {id(made[1])}, "a failure is not remembered"
+
+
+@pytest.mark.parametrize("kinds", [("cpu", "opencl"), ("opencl", "cpu")])
+def test_a_cpu_by_either_name_is_one_device(kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its plans are compiled, and kept, twice; OpenCL's other devices are no CPU."""
+
+    def driven(kind: str, index: int) -> Any:
+        if kind == "cpu" and index:
+            raise DeviceError("cpu:1: no such OpenCL CPU")
+        return SimpleNamespace(unified=index == 0)
+
+    monkeypatch.setattr(runtimes, "_opened", {})
+    monkeypatch.setattr(runtimes, "_driven", driven)
+    first, second = (open_runtime(kind) for kind in kinds)
+    assert first is second
+    assert open_runtime("opencl", 1) is not first
+    with pytest.raises(DeviceError, match="no such OpenCL CPU"):
+        open_runtime("cpu", 1)
 
 
 def test_numpy_reference_spreads_nan_as_the_formula_has_it() -> None:

@@ -33,6 +33,7 @@ ORDER = (
         "kernels.tile",
         "kernels.source",
         "kernels.work",
+        "plans.request",
         "plans.why",
     ),
     ("kernels",),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -155,6 +157,28 @@ def test_an_absent_peer_says_what_to_install(
     problem = Problem.parse("n1c1h1w1k1r1s1-f32")
     with pytest.raises(PeerError, match="pip install"):
         PEER[name].prepare(problem, normal_inputs(problem, 1), Setting(where))
+
+
+@pytest.mark.parametrize(("chosen", "seen"), [({}, "20000"), ({"GOMP_SPINCOUNT": "7"}, "7"),
+                                              ({"OMP_WAIT_POLICY": "active"}, None)])  # fmt: skip
+def test_asking_for_onednn_leaves_the_environment_alone(
+    chosen: dict[str, str], seen: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's threads are told to spin briefly while it is imported, unless the user chose."""
+    body = "import os\nfrom types import SimpleNamespace\nseen = os.environ.get('GOMP_SPINCOUNT')\n"
+    body += "backends = SimpleNamespace(mkldnn=SimpleNamespace(is_available=lambda: True))\n"
+    (tmp_path / "torch.py").write_text(body)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", None)  # and whatever there was is back in the end
+    del sys.modules["torch"]
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    (peer,) = named("onednn")
+    assert peer.absent(CPU) is None and os.environ == before
+    assert sys.modules["torch"].seen == seen
 
 
 @pytest.mark.parametrize("name", [peer.name for peer in PEERS if "cuda" in peer.backends])

@@ -262,6 +262,7 @@ FIELDS: list[tuple[dict[str, object], str]] = [
     ({"dtype": "i32"}, "dtype='i32'"),
     ({"layout_in": "NCHW"}, "layout_in='NCHW'"),
     ({"math": "fast"}, "math='fast'"),
+    ({"dtype": "tf32", "math": "accurate"}, "dtype='tf32', math='accurate': they contradict"),
     ({"layout_out": None}, "layout_out=None"),
     ({"epilogue": ["bias"]}, "epilogue="),
     ({"epilogue": None}, "epilogue=None"),

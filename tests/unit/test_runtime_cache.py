@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,25 @@ def test_a_write_trims(monkeypatch: pytest.MonkeyPatch) -> None:
     old = [kept(number, 100) for number in range(1, 12)]
     assert cache.read(kept(0, 0).stem) is not None
     assert sum(path.exists() for path in old) == 9
+
+
+KILLED = """
+import os, pathlib, sys
+from tilewright.files import atomic_write
+os.replace = lambda *_: os.kill(os.getpid(), 9)
+atomic_write(pathlib.Path(sys.argv[1]), b"half")
+"""
+
+
+@pytest.mark.parametrize("remove", [cache.trim, cache.clear])
+def test_what_a_killed_writer_left_is_removed_after_an_hour(remove: Callable[[], object]) -> None:
+    path = kept(1, ago_s=0)
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", KILLED, str(path)]).returncode == -9
+    old, new = path.parent.glob(".new-*")
+    used(old, ago_s=3700)
+    remove()
+    assert not old.exists() and new.exists()
 
 
 def test_links_are_not_followed_in_trimming(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

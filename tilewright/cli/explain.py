@@ -39,7 +39,8 @@ def explain(
     With --arch all that needs no GPU: its rates are from the datasheet, its winners those that ship.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = options.config_or_families(config, family, problem)
+    options.some_images(problem, "explain")
+    given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     options.one_of(arch, device)
     from tilewright.report.explanation import sections, tables
@@ -63,14 +64,15 @@ def _here(problem: Problem, device: str | None, given: Given, deterministic: boo
 def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -> Subject:
     """The likeliest winner on a GPU that is not here, and what was measured on its like."""
     from tilewright.device import for_architecture
-    from tilewright.dispatch.choices import foreseen
+    from tilewright.dispatch.choices import candidates
+    from tilewright.plans.request import Request
     from tilewright.plans.why import Origin, Why
 
     device, store = for_architecture(arch), options.store(remembers=False)
     if isinstance(given, Config):
         config, why = given, Why(Origin.NAMED)
     else:
-        config, why = next(foreseen(problem, device, "", store, deterministic, given))
+        config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
     return _subject(problem, device, config, why, store.hints(problem, device.key, deterministic))
 
 

@@ -11,7 +11,7 @@ import typer
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import remark
-from tilewright.errors import CompileError, DeviceError, ProblemError
+from tilewright.errors import CompileError, DeviceError
 from tilewright.export import FORMAT
 from tilewright.kernels.family import Config
 from tilewright.plans.why import Origin, Why
@@ -43,9 +43,8 @@ def export(
     describes it all, and a C example that checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = options.config(config, problem)
-    if problem.n == 0:
-        raise ProblemError(f"{problem}: a batch of 0 has nothing to export; give 1 or more")
+    given = options.config(config, problem, deterministic)
+    options.some_images(problem, "export")
     folder = _folder(to)
     options.one_of(arch, device)
     found = (
@@ -56,8 +55,9 @@ def export(
     from tilewright.export.files import files
 
     _make(folder)
+    made = files(found)  # all of them, before anything of an earlier export is touched
     _clear(folder)
-    for name, data in files(found).items():
+    for name, data in made.items():
         outputs.write(folder / name, data, "--to")
         print(folder / name)
     remark(f"{found.config}: {found.note}")
@@ -104,13 +104,14 @@ def _for_device(problem: Problem, device: str | None, given: Config | None, dete
 def _for_architecture(problem: Problem, arch: str, given: Config | None, deterministic: bool) -> Bundle:
     """Compile for a GPU that is not here: of the likely winners the first that compiles."""
     from tilewright.device import for_architecture
-    from tilewright.dispatch.choices import foreseen
+    from tilewright.dispatch.choices import candidates
     from tilewright.export.bundle import bundle
+    from tilewright.plans.request import Request
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 
     device = for_architecture(arch)
-    choices = [(given, GIVEN)] if given else foreseen(
-        problem, device, compiler(), options.store(remembers=False), deterministic
+    choices = [(given, GIVEN)] if given else candidates(
+        Request(problem, deterministic), device, compiler(), options.store(remembers=False)
     )  # fmt: skip
     last: CompileError | None = None
     for config, why in choices:

@@ -182,6 +182,16 @@ def needs_kernels(runtime: Runtime, command: str) -> None:
         raise DeviceError(f"{command}: NumPy has no kernels; {instead_of_numpy('--device')}")
 
 
+def some_images(problem: Problem, what: str) -> None:
+    """Refuse a batch of 0, of which there is nothing to ``what``.
+
+    Raises:
+        ProblemError: it is one.
+    """
+    if problem.n == 0:
+        raise ProblemError(f"{problem}: a batch of 0 has nothing to {what}; give 1 or more")
+
+
 def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
     """Check that no batch is 0, and that the arrays of every layer fit into memory.
 
@@ -191,8 +201,7 @@ def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
     from tilewright.runtime.capacity import require_room
 
     for one in problems:
-        if one.problem.n == 0:
-            raise ProblemError(f"{one.problem}: a batch of 0 has nothing to compute; give 1 or more")
+        some_images(one.problem, "compute")
         require_room(one.problem, runtime)
 
 
@@ -255,8 +264,7 @@ def store_and_device(
     own, refused = _store_to_tune(found, wanted.again)
     runtime = open_device(device)
     if refused is not None:
-        asked = runtime, own, wanted.deterministic, wanted.families
-        if any(settled(one.problem, *asked) is None for one in found):
+        if any(settled(wanted.of(one.problem), runtime, own) is None for one in found):
             raise refused
         cache.forgets(refused.__context__)  # why it cannot be written
     return own, runtime
@@ -280,18 +288,20 @@ def _store_to_tune(found: list[shapes.Layer], again: bool) -> tuple[Store, Store
     return own, None
 
 
-def config(text: str | None, problem: Problem) -> Config | None:
+def config(text: str | None, problem: Problem, deterministic: bool) -> Config | None:
     """Read --config: its text or its name; None leaves it to the store and the model."""
-    from tilewright.kernels.named import find
+    from tilewright.arguments import as_config
 
-    return None if text is None else find(text, problem)
+    return None if text is None else as_config(text, problem, deterministic)
 
 
-def config_or_families(text: str | None, names: str | None, problem: Problem) -> Config | tuple[str, ...]:
+def config_or_families(
+    text: str | None, names: str | None, problem: Problem, deterministic: bool
+) -> Config | tuple[str, ...]:
     """Read --config and --family, of which one at most may be given."""
     if text is not None and names is not None:
         raise OptionError(f"--config {text} and --family {names}: give only one of them")
-    return config(text, problem) or families(names)
+    return config(text, problem, deterministic) or families(names)
 
 
 def families(text: str | None) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def profile(
     """
     named = options.layer(layer, dtype, layout)
     problem = named.problem
-    given = options.config_or_families(config, family, problem)
+    given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "profile")

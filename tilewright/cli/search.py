@@ -82,11 +82,12 @@ class Search:
 
         if self.wanted.again:
             return None
-        return settled(problem, self.runtime, self.store, self.wanted.deterministic, self.wanted.families)
+        return settled(self.wanted.of(problem), self.runtime, self.store)
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""
         from tilewright.dispatch.choices import stored
+        from tilewright.plans.request import Request
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
         if self.wanted.budget and result.seconds > self.wanted.budget.seconds:
@@ -96,7 +97,7 @@ class Search:
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", none better than the known winner"
-        best = stored(problem, self.runtime, self.store, self.wanted.deterministic)
+        best = stored(Request(problem, self.wanted.deterministic), self.runtime, self.store)
         if best is None or best.measurement is None or best.config == result.winner.config:
             return said
         return f"{said}; the store's winner stays {best.family}, {time_text(best.measurement.cold_us)} us"

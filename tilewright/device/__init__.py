@@ -91,7 +91,12 @@ class Device:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Device:
-        """Build it from the dictionary that ``dataclasses.asdict`` made of one."""
+        """Build it from the dictionary that ``dataclasses.asdict`` made of one.
+
+        Raises:
+            KeyError: there are no "rates".
+            TypeError: a field is missing or unknown.
+        """
         return cls(**{**facts, "rates": Rates(**facts["rates"])})
 
     @property

@@ -4,18 +4,19 @@ once verified, the model's best legal configs, the reference. Each comes with wh
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.family import Config, Family
+from tilewright.plans.request import Request
 from tilewright.plans.why import UNSAID, Origin, Why
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import usable
+from tilewright.search.space import legal, usable
 from tilewright.store import Store
 from tilewright.store.sources import source_keys
 
@@ -26,23 +27,47 @@ MOST_HINTS = 2  # winners from elsewhere, verified in turn until one is right
 ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
 
+Verify = Callable[[Config], Record | None]
 _verifying = threading.Lock()  # one worker at a time: it measures too
 
 
-def choices(
-    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, names: Sequence[str]
+def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator[tuple[Config, Why]]:
+    """Yield configs to try on a device that is here, best first, each with why."""
+
+    def verify(config: Config) -> Record | None:
+        return verified(request.problem, runtime, config)
+
+    return candidates(request, runtime.device, runtime.compiler, store, verify)
+
+
+def candidates(
+    request: Request, device: Device, compiler: str, store: Store | None, verify: Verify | None = None
 ) -> Iterator[tuple[Config, Why]]:
-    """Yield configs to try, best first, each with why."""
+    """Yield configs to try, best first, each with why.
+
+    Args:
+        request: of which layer, and what may run it.
+        device: need not be here.
+        compiler: ``Runtime.compiler``.
+        store: where winners are kept; None: only the model is asked.
+        verify: verifies and times a winner from elsewhere, here and now; None: the device is not here, and
+            such winners come as they are.
+
+    Raises:
+        ConfigError: there is no family of a name.
+        ProblemError: none of the named families takes the problem; says why.
+    """
+    problem, names = request.problem, request.families
     if problem.n == 0:
         yield REFERENCE, UNSAID
         return
-    families, passed = usable(pick(FAMILIES, names), problem, runtime.device)
-    guess = Why(Origin.UNTUNED, verified=False)
+    families, passed = usable(pick(FAMILIES, names), problem, device)
+    guess = Why(Origin.UNTUNED if verify else Origin.MODEL, verified=False)
     if store is not None and families:
-        for found in _stored(problem, runtime, store, deterministic, families):
+        for found in _stored(request, device, compiler, store, families, verify):
             guess = Why(Origin.MODEL, verified=False)
             yield found
-    for config in ranked_for(problem, runtime.device, families, deterministic):
+    for config in ranked_for(problem, device, families, request.deterministic):
         yield config, guess
     reasons = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
     if names and REFERENCE.family not in names:
@@ -53,30 +78,31 @@ def choices(
 
 
 def _stored(
-    problem: Problem, runtime: Runtime, store: Store, deterministic: bool, families: list[Family]
-) -> Iterator[tuple[Config, Why]]:
-    """Yield the store's winner, and hints that were right when verified here and now."""
-    tried, where = 0, (runtime.device, runtime.compiler)
+    request: Request, device: Device, compiler: str, store: Store, families: list[Family],
+    verify: Verify | None,
+) -> Iterator[tuple[Config, Why]]:  # fmt: skip
+    """Yield the store's winner, and hints: those that were right when verified, or all where nobody can."""
+    tried = 0
     try:
-        for config, origin in _known(problem, *where, store, deterministic, families):
-            if origin is Origin.STORED:
-                yield config, Why(origin)
+        for config, origin in _known(request, device, compiler, store, families):
+            if origin is Origin.STORED or verify is None:
+                yield config, Why(origin, verified=origin is Origin.STORED)
                 continue
             if (tried := tried + 1) > MOST_HINTS:
                 return
             with _verifying:
-                record = verified(problem, runtime, config)
+                record = verify(config)
             if record is None:
                 return
             _remember(store, record)
-            if record.outcome == "correct" and record.deterministic >= deterministic:
+            if record.outcome == "correct" and record.deterministic >= request.deterministic:
                 yield config, Why(origin)
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
 
 
 def _known(
-    problem: Problem, device: Device, compiler: str, store: Store, deterministic: bool, families: list[Family]
+    request: Request, device: Device, compiler: str, store: Store, families: list[Family]
 ) -> Iterator[tuple[Config, Origin]]:
     """Yield the store's winner, then legal hints, likeliest first; the store is asked as they are needed.
 
@@ -84,10 +110,11 @@ def _known(
         StoreError: the store cannot be used.
     """
     keys = source_keys((family.name for family in families), device.backend, compiler)
-    if (best := store.best(problem, device.key, deterministic, keys)) and (config := _config(best)):
+    asked = request.problem, device.key, request.deterministic, keys
+    if (best := store.best(*asked)) and (config := _config(best)):
         yield config, Origin.STORED
-    for hint in store.hints(problem, device.key, deterministic, keys):
-        if config := _legal(hint, problem, device, families):
+    for hint in store.hints(*asked):
+        if config := legal(hint.config, families, request.problem, device):
             yield config, Origin(hint.context["origin"])
 
 
@@ -98,42 +125,10 @@ def _remember(store: Store, record: Record) -> None:
         warn_once(f"the store cannot be written: {error}", f"store {store.path}")
 
 
-def foreseen(
-    problem: Problem, device: Device, compiler: str, store: Store, deterministic: bool = False,
-    names: Sequence[str] = (),
-) -> Iterator[tuple[Config, Why]]:
-    """Yield configs for a device that need not be here, best first, each with why; none is verified.
-
-    The store's winner, those from elsewhere, the model's choices; of all families, and then the reference, or
-    of those that are named.
-
-    Raises:
-        ProblemError: none of the named families takes the problem; says why.
-    """
-    families, passed = usable(pick(FAMILIES, names), problem, device)
-    if names and not families:
-        raise ProblemError(f"{problem}: {'; '.join(f'{name}: {reason}' for name, reason in passed.items())}")
-    for config, origin in _known(problem, device, compiler, store, deterministic, families):
-        yield config, Why(origin, verified=origin is Origin.STORED)
-    for config in ranked_for(problem, device, families, deterministic):
-        yield config, Why(Origin.MODEL, verified=False)
-    if not names:
-        yield REFERENCE, Why(Origin.REFERENCE)
-
-
 def _config(record: Record) -> Config | None:
     """Return the config of a record; none if its text, made by hand, cannot be read."""
     with suppress(ConfigError):
         return Config.parse(record.config)
-    return None
-
-
-def _legal(hint: Record, problem: Problem, device: Device, families: list[Family]) -> Config | None:
-    """Return a config that came from elsewhere if it keeps the rules on this very device."""
-    with suppress(ConfigError, StopIteration):
-        config = Config.parse(hint.config)
-        next(f for f in families if f.name == config.family).check(problem, device, config)
-        return config
     return None
 
 
@@ -169,38 +164,27 @@ def ranked_for(
     return [found[place][1] for place in GUESSES if place < len(found)]
 
 
-def stored(
-    problem: Problem,
-    runtime: Runtime,
-    store: Store,
-    deterministic: bool = False,
-    families: Sequence[str] = (),
-) -> Record | None:
-    """Return the stored winner of these families (none: of all that race), of these very kernels."""
-    return store.best(problem, runtime.device.key, deterministic, _keys(problem, runtime, families))
+def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
+    """Return the stored winner, of these very kernels."""
+    keys = _keys(request, runtime)
+    return store.best(request.problem, runtime.device.key, request.deterministic, keys)
 
 
-def settled(
-    problem: Problem,
-    runtime: Runtime,
-    store: Store,
-    deterministic: bool = False,
-    families: Sequence[str] = (),
-) -> Record | None:
-    """Return the winner, if a tuning raced all these families to the end, with these very kernels.
+def settled(request: Request, runtime: Runtime, store: Store) -> Record | None:
+    """Return the winner, if a tuning raced all that may win to the end, with these very kernels.
 
     A later search of some of them may have found a faster one, or the same again.
     """
-    best = stored(problem, runtime, store, deterministic, families)
+    best = stored(request, runtime, store)
     if best is None or not best.won:
         return None
-    wanted = _keys(problem, runtime, families)
-    won = [r for r in store.records(problem, runtime.device.key, wanted) if r.won]
-    may_answer = [r for r in won if r.deterministic >= deterministic]
+    wanted = _keys(request, runtime)
+    won = [r for r in store.records(request.problem, runtime.device.key, wanted) if r.won]
+    may_answer = [r for r in won if r.deterministic >= request.deterministic]
     return best if any(r.raced is None or r.raced >= wanted.keys() for r in may_answer) else None
 
 
-def _keys(problem: Problem, runtime: Runtime, families: Sequence[str]) -> dict[str, str]:
-    """Return the source key of each of these families that takes the problem."""
-    known = usable(pick(FAMILIES, families), problem, runtime.device)[0]
+def _keys(request: Request, runtime: Runtime) -> dict[str, str]:
+    """Return the source key of each family that may win and takes the problem."""
+    known = usable(pick(FAMILIES, request.families), request.problem, runtime.device)[0]
     return source_keys((family.name for family in known), runtime.device.backend, runtime.compiler)

@@ -14,6 +14,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
 from tilewright.plans.kept import Entry, let_go_oldest, place, with_room
+from tilewright.plans.request import Request
 from tilewright.plans.why import Missed, Origin, Why
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
@@ -44,24 +45,21 @@ def dispatch(
         OutOfMemory: even the reference has no room; says how much was needed.
         CompileError: nothing compiles, the reference included.
     """
-    found = entry(problem, runtime, store, deterministic, families).plan
+    found = entry(Request(problem, deterministic, tuple(families)), runtime, store).plan
     assert found is not None
     return found
 
 
-def entry(
-    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str] = ()
-) -> Entry:
+def entry(request: Request, runtime: Runtime, store: Store | None) -> Entry:
     """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
-    key = (problem, id(runtime), str(store.path) if store else "", deterministic, tuple(families))
-    found = place(key)
+    found = place((request, id(runtime), store.key if store else None))
     with found.lock:
         if found.plan is None:
-            found.plan = _first_that_works(problem, runtime, store, deterministic, families)
+            found.plan = _first_that_works(request, runtime, store)
             let_go_oldest(runtime, found.plan)
             found.tried()
         elif store is not None and _had_no_room(found.plan) and found.may_have_room():
-            winner = _winner(problem, runtime, store, deterministic, families)
+            winner = _winner(request, runtime, store)
             if winner is not None:
                 found.plan, found.layer = winner, None
                 let_go_oldest(runtime, winner)
@@ -74,12 +72,11 @@ def _had_no_room(plan: Plan) -> bool:
     return plan.why.missed is not None and plan.why.missed.no_room
 
 
-def _first_that_works(
-    problem: Problem, runtime: Runtime, store: Store | None, deterministic: bool, families: Sequence[str]
-) -> Plan:
+def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -> Plan:
+    problem = request.problem
     last: TilewrightError | None = None
     missed: Missed | None = None
-    for config, why in choices(problem, runtime, store, deterministic, families):
+    for config, why in choices(request, runtime, store):
         try:
             why = replace(why, missed=missed, remark=_instead(problem, config))
             return with_room(runtime, None, Plan.make, runtime, problem, config, why)
@@ -92,13 +89,11 @@ def _first_that_works(
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
 
 
-def _winner(
-    problem: Problem, runtime: Runtime, store: Store, deterministic: bool, families: Sequence[str]
-) -> Plan | None:
+def _winner(request: Request, runtime: Runtime, store: Store) -> Plan | None:
     """Return the plan of the stored winner, which had no room, if it has some now."""
     with suppress(TilewrightError):
-        if best := stored(problem, runtime, store, deterministic, families):
-            config = Config.parse(best.config)
+        if best := stored(request, runtime, store):
+            problem, config = request.problem, Config.parse(best.config)
             return Plan.make(runtime, problem, config, Why(Origin.STORED, remark=_instead(problem, config)))
     return None
 

@@ -64,7 +64,8 @@ class Bundle:
         programs: what is compiled, the filter's packing included.
         buffers: all that launches name; ``packed`` is the filter as the kernel reads it.
         pack: the launch that packs a kcrs filter, once; None: it is used as given.
-        pack_geometry: sizes of the packed filter (see the header's text).
+        pack_geometry: sizes of the packed filter.
+        packing: how it is laid out, for the header; empty: only the packing's source says it.
         bound: how far y may be from the exact answer, of inputs that are -1, 0 or 1.
         run: the launches of a run, in order; one of ``zero`` is a memset, one of ``constant`` fills the
             constant memory of its program (see ``Launch``).
@@ -78,6 +79,7 @@ class Bundle:
     buffers: tuple[Buffer, ...]
     pack: Launch | None
     pack_geometry: dict[str, int]
+    packing: str
     bound: Bound
     run: tuple[Launch, ...]
 
@@ -156,7 +158,8 @@ def bundle(
         problem=problem, device=device, config=config, note=note,
         programs=tuple(_programs(blueprints, compiled, device)),
         buffers=_buffers(problem, plan), pack=packer.launches[0] if packer else None,
-        pack_geometry=dict(plan.pack or ()), bound=_bound(problem, family, device, config),
+        pack_geometry=dict(plan.pack or ()), packing=plan.packing,
+        bound=_bound(problem, family, device, config),
         run=tuple(_reads_packed(one) if packer else one for one in launches),
     )  # fmt: skip
 

@@ -63,26 +63,11 @@ def _about(bundle: Bundle) -> str:
 
 def _packing(bundle: Bundle) -> str:
     """Say in words and a formula how the filter is packed; pack.cu does it on the device."""
-    geometry = bundle.pack_geometry
     if bundle.pack is None:
         lines = ["The filter is used as given: kcrs, contiguous."]
     else:
-        lines = ["The filter is packed once by TW_PACK: kcrs in, groups of rows padded with zeros out."]
-        if geometry.get("PACK_WINOGRAD"):
-            lines.append("It is transformed as well (Winograd): leave it to the kernel in the pack source.")
-        elif geometry.get("DEPTH"):
-            lines.append("What is packed is sums of its blocks (Strassen): leave it to the pack source.")
-        elif geometry.get("PACK_STEPS"):
-            lines.append("It lies in tiles, as tensor cores read it: leave that to the pack source.")
-        elif geometry.get("PACK_FLAT"):
-            lines.append("packed[c][r * S + s][k] = w[k][c][r][s], all groups side by side.")
-        else:
-            lines += [
-                f"packed[g][t][c][r * S + s][i] = w[g * K / GROUPS + t * {geometry['PACK_K']} + i][c][r][s],",
-                f"i < {geometry['PACK_K']}, c < {geometry['PACK_C']}, 0 past the last k or c of a group.",
-            ]
-        if not geometry.get("PACK_STEPS"):
-            lines += ["A word is an f32 (f64 of f64; of i8 four channels, the first in the lowest byte)."]
+        unsaid = "Its order is what the kernel in the pack source writes: leave it to that."
+        lines = ["The filter is packed once by TW_PACK, from kcrs.", *(bundle.packing or unsaid).splitlines()]
     return "\n".join(f"// {line}" for line in lines)
 
 

@@ -24,7 +24,12 @@ from tilewright.problem import Problem
 @hashed_once
 @dataclass(frozen=True)
 class Config:
-    """One point of a family's space; ``direct:bh=1.bk=8.…`` is its one-line text."""
+    """One point of a family's space; ``direct:bh=1.bk=8.…`` is its one-line text.
+
+    Attributes:
+        family: the family's name.
+        items: its parameters, (name, value) each, in the order of their names, as ``make`` sorts them.
+    """
 
     family: str
     items: tuple[tuple[str, int], ...]
@@ -172,10 +177,11 @@ class Blueprint:
 
     Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
     ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel of ``packer``;
-    None means that the filter is used as given (kcrs). ``parts`` are further programs whose kernels
-    ``launches`` names: each is compiled by itself, from its own source and defines. ``specific``:
-    compile for sm_90a; the binary does not run on later GPUs. ``problem``: for the reference kernels the
-    layer that they compute, for NumPy, which compiles nothing.
+    None means that the filter is used as given (kcrs). ``packing`` says for the header of an exported kernel
+    what order that is, in lines of text; empty where only the packer's source says it. ``parts`` are further
+    programs whose kernels ``launches`` names: each is compiled by itself, from its own source and defines.
+    ``specific``: compile for sm_90a; the binary does not run on later GPUs. ``problem``: for the reference
+    kernels the layer that they compute, for NumPy, which compiles nothing.
     """
 
     source: str
@@ -188,6 +194,7 @@ class Blueprint:
     parts: tuple[Blueprint, ...] = ()
     specific: bool = False
     packer: str = "pack.cu"
+    packing: str = ""
     problem: str = ""
 
     @property

@@ -14,6 +14,7 @@ from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Famil
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -203,7 +204,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     return Blueprint(
         source="small.cu", defines=tuple(_defines(pr, cf, sz, blocks, shared, aligned).items()),
         launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
-        pack=(("PACK_K", kp), ("PACK_C", pr.c)),
+        pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
         workspace=(Buffer("partial", 4 * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 

@@ -34,6 +34,19 @@ def filter_bytes(pr: Problem) -> int:
     return word_bytes(pr) * pr.k * words(pr) * pr.r * pr.s
 
 
+def in_tiles(tile: int, channels: int) -> str:
+    """Say how pack.cu lays the filter out, with PACK_K and PACK_C words of a tile (``Blueprint.packing``)."""
+    return f"""\
+packed[g][t][c][r * S + s][i] = w[g * K / GROUPS + t * {tile} + i][c][r][s],
+i < {tile}, c < {channels}, 0 past the last k or c of a group.
+{_A_WORD}"""
+
+
+_A_WORD = "A word is an f32 (f64 of f64; of i8 four channels, the first in the lowest byte)."
+PACKED_FLAT = f"packed[c][r * S + s][k] = w[k][c][r][s], all groups side by side.\n{_A_WORD}"  # PACK_FLAT
+PACKED_POINTS = "It is transformed as well (Winograd): leave it to the kernel in the pack source."
+
+
 def as_words(pr: Problem, aligned: bool = True) -> bool:
     """Whether memory holds the input's words as they are, and they can be copied without a register."""
     whole = pr.layout_in == "nhwc" and pr.cg % CHANNELS_OF_I8 == 0 and aligned

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tilewright.checking.inputs import Inputs
@@ -40,6 +41,7 @@ from tilewright.peers.eager import Eager, to_array, to_tensor, told
 from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking
 
+_SPINS = "GOMP_SPINCOUNT"
 _BLOCK = 16  # oneDNN's blocked layouts hold this many channels together on AVX-512, or divide it
 _FUSED = ("alpha", "bias")  # in whatever has a prepacked filter
 _MAX_IDENTITY = 4096  # most channels for which the blocked input is made by an identity filter
@@ -52,8 +54,8 @@ class Onednn(Peer):
     backends = ("opencl", "numpy")
 
     def absent(self, device: Device) -> str | None:
-        _spin_briefly()
-        reason = needs(self.name, ("torch", "torch --index-url https://download.pytorch.org/whl/cpu"))
+        with _spinning_briefly():
+            reason = needs(self.name, ("torch", "torch --index-url https://download.pytorch.org/whl/cpu"))
         if reason is None and not load("torch").backends.mkldnn.is_available():
             return f"{self.name}: this build of PyTorch has no oneDNN; install one that has"
         return reason
@@ -226,10 +228,17 @@ class _Layer:
         return sum(self.setting.quick_us(Blocking(copy, self.wake)) for copy in copies)
 
 
-def _spin_briefly() -> None:
-    """Bound the spinning of OpenMP threads; it counts only if PyTorch is not imported yet."""
-    if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+@contextmanager
+def _spinning_briefly() -> Iterator[None]:
+    """Bound the spinning of the OpenMP threads of PyTorch, which reads the bound once, as it is imported."""
+    if "torch" in sys.modules or {"OMP_WAIT_POLICY", _SPINS} & os.environ.keys():
+        yield
+        return
+    os.environ[_SPINS] = "20000"
+    try:
+        yield
+    finally:
+        os.environ.pop(_SPINS, None)
 
 
 def _copy(tensor: Any, form: Any) -> Run:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tilewright.errors import OutOfMemory
 from tilewright.plans.execution import Plan
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
@@ -21,7 +22,7 @@ RETRY_S = 10.0  # until a winner that had no room is asked for again: somebody e
 OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
 T = TypeVar("T")
-Key = tuple[Problem, int, str, bool, tuple[str, ...]]
+Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and the store's key
 
 
 @dataclass(eq=False)
@@ -59,19 +60,21 @@ _let_go = 0  # plans until now
 
 def place(key: Key) -> Entry:
     """Return the entry of a key, now the one used last; where there was none, an empty one."""
+    dropped = []  # here and below: freed once nobody waits for the lock, since to free memory takes a while
     with _lock:
         found = _plans.setdefault(key, Entry())
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
-            _drop(next(iter(_plans)))
+            dropped.append(_drop(next(iter(_plans))))
     return found
 
 
 def forget(problem: Problem | None = None) -> None:
     """Look a problem (None: all) up again at its next use, since the store has changed."""
+    dropped = []
     with _lock:
-        for key in [key for key in _plans if problem is None or key[0] == problem]:
-            _drop(key)
+        for key in [key for key in _plans if problem is None or key[0].problem == problem]:
+            dropped.append(_drop(key))
 
 
 def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
@@ -106,7 +109,7 @@ def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
 
     To be called when a plan was made, or has come to hold more: it is the one that stays.
     """
-    let_go = []  # once nobody waits for the lock: to free memory takes a while
+    let_go = []
     with _lock:
         sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
         over = sum(sizes.values())

@@ -99,6 +99,8 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.dtype in MATHS[1:]:  # named as dtypes are
+            if self.math not in ("strict", self.dtype):
+                raise ProblemError(f"dtype={self.dtype!r}, math={self.math!r}: they contradict each other")
             object.__setattr__(self, "math", self.dtype)
             object.__setattr__(self, "dtype", "f32")
         _check_sizes(self)

@@ -18,6 +18,7 @@ ACTIVATIONS = ("", "relu", "leaky", "silu", "clamp")
 POOLS = ("max", "avg")
 NUMBERS = ("alpha", "beta", "low", "high")
 MAX_POOL = 64
+_MOST = 3e38  # the largest f32, rounded down: every dtype takes the same numbers
 WORDS = """\
   +alpha<number>  +bias  +add[<number>]
   +relu, +leaky[<slope>], +silu or +clamp<low>:<high>
@@ -38,6 +39,19 @@ class Pool:
 
     Padding holds no values: a window looks only at what lies in the image. Rows and columns at the end
     that do not fill a window are dropped.
+
+    Attributes:
+        kind: "max" or "avg".
+        size: rows, and columns, of a window: from 1 to 64.
+        stride: rows, and columns, from one window to the next: from 1 to 64.
+        pad: of a max pool, rows and columns of padding on every side: at most half the size.
+
+    Raises:
+        ProblemError: one of them is out of range, or an average pool is padded.
+
+    Example:
+        >>> str(Pool("max", 3, 2, 1))
+        'maxpool3u2p1'
     """
 
     kind: str
@@ -66,7 +80,7 @@ class Pool:
 class Epilogue:
     """What is done to the convolution's sum: scale, bias, residual, activation, pool.
 
-    A Problem rounds the numbers in it to f32, unless its dtype is f64.
+    Its numbers are less than 3e38 in size. A Problem rounds them to f32, unless its dtype is f64.
 
     Attributes:
         alpha: factor of the convolution.
@@ -90,7 +104,7 @@ class Epilogue:
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
-            object.__setattr__(self, name, _finite(name, getattr(self, name)))
+            object.__setattr__(self, name, finite(name, getattr(self, name)))
         if self.act not in ACTIVATIONS:
             raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(ACTIVATIONS[1:])}")
         if self.act == "clamp" and self.low > self.high:
@@ -205,7 +219,7 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
         return 3, {"act": name, "low": low, "high": float(b or 0.0)}
     if name == "bias":
         return 1, {"bias": True}
-    value = _finite(name, float(a)) if a is not None else 1.0
+    value = finite(name, float(a)) if a is not None else 1.0
     if value == 0.0:
         raise ProblemError(f"+{_shown(word)}: the factor must not be 0")
     return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
@@ -222,14 +236,14 @@ def _shown(word: str) -> str:
     return repr(word[:80])[1:-1]
 
 
-def _finite(name: str, value: object) -> float:
+def finite(name: str, value: object) -> float:
     """Return a number, never -0: it would be another text of the same value."""
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not abs(number) < 3e38:
-        raise ProblemError(f"{name}={shown(value)}: must be a finite number")
+    if not abs(number) < _MOST:
+        raise ProblemError(f"{name}={shown(value)}: must be a finite number, less than {_MOST:g} in size")
     return number + 0.0
 
 

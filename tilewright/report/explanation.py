@@ -168,8 +168,8 @@ def _measured(subject: Subject) -> dict[str, str | float | int]:
         rows["warm_us"] = figure.warm_us
     if mine.registers:
         rows["registers_per_thread_compiled"] = mine.registers
-    if mine.check is not None:
-        rows["error_over_bound"] = mine.check.worst
+    if mine.worst is not None:
+        rows["error_over_bound"] = mine.worst
     return rows
 
 

@@ -54,8 +54,16 @@ def _open(kind: str, index: int) -> Runtime:
         return found
     with _opening:
         if (kind, index) not in _opened:
-            _opened[kind, index] = _anew(kind, index)
+            _opened[kind, index] = _cpu(index) if kind == "cpu" else _anew(kind, index)
         return _opened[kind, index]
+
+
+def _cpu(index: int) -> Runtime:
+    """Return a CPU: OpenCL's device of the same index, whose CPUs come first."""
+    found = _opened.get(("opencl", index))
+    if found is None or not found.unified:  # of what is no CPU the error says so
+        found = _opened["opencl", index] = _anew("cpu", index)
+    return found
 
 
 def _anew(kind: str, index: int) -> Runtime:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tilewright.errors import StoreError, warn_once
-from tilewright.files import atomic_write
+from tilewright.files import atomic_write, left_aside
 from tilewright.runtime.base import Built, Resources
 
 SCHEMA = 1
@@ -134,13 +134,14 @@ def nbytes(paths: list[Path]) -> int:
 def clear() -> int:
     """Remove every compiled kernel, and what PoCL keeps of it; return the number of kernels.
 
+    What killed writers left goes, too.
     A process that runs meanwhile goes on: what it has loaded stays, what it has not is compiled again.
 
     Raises:
         StoreError: a file cannot be removed.
     """
     found = kernels()
-    for path in (*found, *of_pocl()):
+    for path in (*found, *left_aside(folder() / "kernels"), *of_pocl()):
         try:
             if path.is_dir() and not path.is_symlink():
                 with contextlib.suppress(OSError):  # there is something new in it
@@ -165,10 +166,13 @@ def limit_bytes() -> int:
 
 
 def trim() -> None:
-    """Remove what was used longest ago, until the rest is within ``limit_bytes``.
+    """Remove what killed writers left, and what was used longest ago, to be within ``limit_bytes``.
 
     Other processes may read, write and trim meanwhile: what vanishes under a reader is compiled again.
     """
+    for path in left_aside(folder() / "kernels"):
+        with contextlib.suppress(OSError):
+            path.unlink()
     entries = sorted(_entries())
     excess = sum(size for _, size, _ in entries) - limit_bytes()
     for _, size, path in entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,15 +11,29 @@ from tilewright.errors import ProblemError
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
-_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+# Of a container: as version 2 of control groups has them, as version 1 does.
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMIT = _CGROUP / "memory.max"
+_OLDER_LIMIT = "memory/memory.limit_in_bytes"
+_QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 _F64 = 8
 
 
 def cores() -> int:
     """CPU cores that this process may use: more threads than these slow everyone down."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(there, *_time_of_cores())
+
+
+def _time_of_cores() -> Iterator[int]:
+    """Yield of how many cores a container gets the time, rounded up; a large number where nobody says."""
+    yield 1 << 30
+    for names in _QUOTAS:
+        with suppress(OSError, ValueError):  # no quota reads "max", or -1
+            texts = [(_CGROUP / name).read_text(encoding="ascii") for name in names]
+            quota_us, period_us = map(int, " ".join(texts).split())
+            if quota_us > 0 < period_us:
+                yield -(-quota_us // period_us)
 
 
 def host_bytes() -> int:
@@ -26,8 +41,9 @@ def host_bytes() -> int:
     found = [1 << 62]
     with suppress(AttributeError, ValueError, OSError):  # no POSIX
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(OSError, ValueError):  # no limit reads "max"
-        found.append(int(_LIMIT.read_text(encoding="ascii")))
+    for limit in (_LIMIT, _CGROUP / _OLDER_LIMIT):
+        with suppress(OSError, ValueError):  # no limit reads "max", or is larger than any memory
+            found.append(int(limit.read_text(encoding="ascii")))
     return min(found)
 
 

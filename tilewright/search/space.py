@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
@@ -230,6 +231,17 @@ def _too_loose(family: Family, problem: Problem) -> str | None:
     """Say why a family that takes the dtype is not what ``accurate`` asks for."""
     if problem.math == "accurate" and not family.exact:
         return "its sums are less accurate than strict f32's"
+    return None
+
+
+def legal(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
+    """Read a config from elsewhere; None if it cannot be read, or breaks a rule on this very device."""
+    with suppress(ConfigError):
+        config = Config.parse(text)
+        for family in families:
+            if family.name == config.family:
+                family.check(problem, device, config)
+                return config
     return None
 
 

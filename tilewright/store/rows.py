@@ -75,7 +75,12 @@ def ranked(database: Database, problem: Problem | str, device_key: str, determin
         "origin = 'imported', origin = 'verified', final DESC, high_us, id DESC"
     )
     found = select(database, query, [str(problem), device_key, int(deterministic)])
-    return [item for item in found if item[0].check and item[0].check.ok and item[0].measurement]
+    return [(r, source, origin) for r, source, origin in found if r.measurement and _passed(r, origin)]
+
+
+def _passed(record: Record, origin: str) -> bool:
+    """Whether the record's check was passed, here; or elsewhere, of which an import has no more than that."""
+    return record.check.ok if record.check else origin == "imported"
 
 
 def select(database: Database, query: str, values: Sequence[object]) -> list[Found]:

@@ -63,6 +63,11 @@ class Store:
         self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s)
         self._use_shipped = shipped
 
+    @property
+    def key(self) -> tuple[str, bool]:
+        """What stores of the same answers have in common: the file, and whether shipped winners count."""
+        return str(self.path), self._use_shipped
+
     # ------------------------------------------------------------------------------- writing
 
     def require_writable(self) -> None:
@@ -78,11 +83,23 @@ class Store:
 
     def add(self, record: Record, origin: str = "measured") -> None:
         """Append one outcome. Its context may name "compiler". One that ``won``, a re-measured
-        finalist, ``best`` prefers to a time taken during the search."""
+        finalist, ``best`` prefers to a time taken during the search.
+
+        Args:
+            record: the outcome.
+            origin: "measured" in a search; "verified": what others found, right here; or "imported".
+
+        Raises:
+            StoreError: it cannot be written, or there is no such origin.
+        """
         self.add_all([record], origin)
 
     def add_all(self, records: Iterable[Record], origin: str = "measured") -> None:
-        """Append outcomes in one transaction: all or none."""
+        """Append outcomes in one transaction: all or none.
+
+        Raises:
+            StoreError: as for ``add``.
+        """
         self._insert([to_row(record, origin) for record in records])
 
     def _insert(self, rows: list[tuple[object, ...]]) -> None:
@@ -92,7 +109,11 @@ class Store:
         )
 
     def clear(self, problem: Problem | str | None = None, device_key: str | None = None) -> int:
-        """Forget records of a problem and a device (None: of all); return how many."""
+        """Forget records of a problem and a device (None: of all); return how many.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
         condition, values = where(problem, device_key)
         return self.database.use(
             lambda db: db.execute(f"DELETE FROM records WHERE {condition}", values).rowcount, True
@@ -119,6 +140,9 @@ class Store:
         Returns:
             Of the newest record of each config, correct ones: re-measured finalists first, then the
             least upper end of the time's confidence interval. None if there is none.
+
+        Raises:
+            StoreError: the store cannot be read.
         """
         for record, source, origin in ranked(self.database, problem, device_key, deterministic):
             if origin != "imported" and same(record, source, source_key):
@@ -136,6 +160,12 @@ class Store:
 
         They are those of another kernel source or compiler, imported ones, and shipped ones; then the same of
         other devices with the same chip.
+
+        Args:
+            problem, device_key, deterministic, source_key: as for ``best``.
+
+        Raises:
+            StoreError: the store cannot be read.
         """
         shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
         return likely(self.database, shipped, problem, device_key, deterministic, source_key)
@@ -146,7 +176,11 @@ class Store:
         device_key: str | None = None,
         source_key: Sources = None,
     ) -> list[Record]:
-        """Return the history, oldest first, failures too; with a ``source_key`` what was tried here of it."""
+        """Return the history, oldest first, failures too; with a ``source_key`` what was tried here of it.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         condition, values = where(problem, device_key)
         query = f"SELECT {READ} FROM records WHERE {condition} ORDER BY id"
         return [
@@ -155,7 +189,11 @@ class Store:
         ]  # fmt: skip
 
     def info(self) -> Info:
-        """Count what is there."""
+        """Count what is there.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         query = (
             "SELECT COUNT(*), COALESCE(SUM(outcome = 'correct'), 0), COALESCE(SUM(origin = 'imported'), 0), "
             "COUNT(DISTINCT problem) FROM records"
@@ -173,7 +211,13 @@ class Store:
     # ------------------------------------------------------------------------------- sharing
 
     def export_json(self, problem: Problem | str | None = None, device_key: str | None = None) -> str:
-        """Return the winners as JSON text: typed parameters and figures, no source, no binary."""
+        """Return the winners as JSON text: typed parameters and figures, no source, no binary.
+
+        A winner whose config cannot be read is left out, with a warning.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         condition, values = where(problem, device_key)
         query = f"SELECT DISTINCT problem, device FROM records WHERE {condition} ORDER BY 2, 1"
         winners: dict[tuple[str, str, str], Record] = {}
@@ -190,7 +234,8 @@ class Store:
         They are verified before first use.
 
         Raises:
-            StoreError: names the first field that is not right; nothing is imported then.
+            StoreError: names the first field that is not right, or the store cannot be written; nothing is
+                imported then.
         """
         if not isinstance(text, str):
             raise StoreError(f"{source}: a {type(text).__name__} was given; must be the JSON text")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tilewright.errors import BudgetError, shown
 
-_FORM = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|sec|m|min|h|trials?)")
+_FORM = re.compile(r"(\d{1,13}(?:\.\d{1,6})?)\s*(s|sec|m|min|h|trials?)")
 _SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_MOST_S = 1e13  # of as many digits as are read: what is written is read again
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ class Budget:
         if float(number) == 0:
             raise BudgetError(f"budget {text!r}: must be more than zero, e.g. 20s or 50trials")
         if not unit.startswith("trial"):
-            return cls(seconds=float(number) * _SECONDS[unit])
+            seconds = float(number) * _SECONDS[unit]
+            if seconds >= _MOST_S:
+                raise BudgetError(f"budget {text!r}: must be like 20s, 2m, 50trials or all")
+            return cls(seconds=seconds)
         if "." in number:
             raise BudgetError(f"budget {text!r}: trials are whole, e.g. {max(1, int(float(number)))}trials")
         return cls(trials=int(number))
@@ -60,4 +64,6 @@ class Budget:
     def __str__(self) -> str:
         if self.trials is not None:
             return f"{self.trials}trials"
-        return f"{self.seconds:g}s" if math.isfinite(self.seconds) else "all"
+        if not math.isfinite(self.seconds):
+            return "all"
+        return f"{self.seconds:.6f}".rstrip("0").rstrip(".") + "s"

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 
 from tilewright.device import Device
-from tilewright.errors import ConfigError
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import PASSING, Record
 from tilewright.search.proposals import Records
+from tilewright.search.space import legal
 from tilewright.store.sources import source_keys
 
 MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
@@ -62,12 +62,8 @@ class Outcomes:
             return []
         found, asked = [], (self._problem, self._device.key, self._deterministic, self._keys())
         for record in self._store.hints(*asked):
-            try:
-                config = Config.parse(record.config)
-                self._families[config.family].check(self._problem, self._device, config)
-            except (ConfigError, KeyError):
-                continue
-            found.append(config)
+            if config := legal(record.config, self._families.values(), self._problem, self._device):
+                found.append(config)
         return found[:MOST_HINTS]
 
     def wants(self, config: Config) -> bool:

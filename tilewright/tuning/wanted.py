@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.plans.request import Request
+from tilewright.problem import Problem
 from tilewright.tuning.budget import Budget
 
 
@@ -27,3 +29,7 @@ class Wanted:
     deterministic: bool = False
     families: tuple[str, ...] = ()
     again: bool = False
+
+    def of(self, problem: Problem) -> Request:
+        """Return what is asked of dispatch for one of the layers."""
+        return Request(problem, self.deterministic, self.families)

@@ -28,7 +28,7 @@ from tilewright.kernels.tile import (
     image_defines,
     up_to,
 )
-from tilewright.kernels.word import as_words, word_registers, words
+from tilewright.kernels.word import as_words, in_tiles, word_registers, words
 from tilewright.problem import DTYPES, Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
@@ -115,6 +115,7 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
         launches=launches,
         packed_bytes=geo.word * pr.groups * geo.filter_tiles * c_padded * pr.r * pr.s * geo.tile_k,
         pack=(("PACK_K", geo.tile_k), ("PACK_C", c_padded), *flat.items()),
+        packing="" if flat else in_tiles(geo.tile_k, c_padded),
         workspace=workspace,
     )
 

@@ -38,7 +38,7 @@ from tilewright.kernels.shares import (
     zeros_before,
 )
 from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, windows
-from tilewright.kernels.word import as_words, word_bytes, word_channels, word_registers, words
+from tilewright.kernels.word import as_words, in_tiles, word_bytes, word_channels, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 
@@ -251,6 +251,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
         launches=launches,
         packed_bytes=word_bytes(pr) * pr.groups * geo.k_tiles * c_padded * pr.r * pr.s * geo.kb,
         pack=(("PACK_K", geo.kb), ("PACK_C", c_padded)),
+        packing=in_tiles(geo.kb, c_padded),
         workspace=workspace,
     )
 

@@ -55,7 +55,7 @@ class Im2col(Gemm):
         behind = tuple(replace(one, chained=True) for one in inner.launches[place:])
         return Blueprint(
             source="im2col.cu", defines=tuple(_defines(problem).items()), launches=(*before, first, *behind),
-            packed_bytes=inner.packed_bytes, pack=inner.pack,
+            packed_bytes=inner.packed_bytes, pack=inner.pack, packing=inner.packing,
             workspace=(Buffer("columns", column_bytes(problem)), *inner.workspace),
             parts=(replace(inner, launches=(), workspace=()),),
         )  # fmt: skip

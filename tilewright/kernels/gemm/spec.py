@@ -32,6 +32,7 @@ from tilewright.kernels.shares import (
     zeros_before,
 )
 from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -195,7 +196,8 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> 
         source="gemm.cu",
         defines=(*_defines(pr, pd, sz, cf, parts, c_padded * pr.r * pr.s, aligned).items(), *shares),
         launches=launches, packed_bytes=4 * pd.groups * sz.k_tiles * c_padded * pr.r * pr.s * sz.kb,
-        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded)), workspace=workspace,
+        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded)), packing=in_tiles(sz.kb, c_padded),
+        workspace=workspace,
     )  # fmt: skip
 
 

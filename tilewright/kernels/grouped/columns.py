@@ -7,7 +7,7 @@ from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines
-from tilewright.kernels.word import filter_bytes, word_bytes, word_registers, words
+from tilewright.kernels.word import filter_bytes, in_tiles, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import DTYPES, Problem
 
@@ -116,7 +116,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     return Blueprint(
         source="grouped_columns.cu", defines=tuple(defines.items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
-        pack=(("PACK_K", 1), ("PACK_C", words(pr))),
+        pack=(("PACK_K", 1), ("PACK_C", words(pr))), packing=in_tiles(1, words(pr)),
         workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, no_ke
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
 from tilewright.kernels.word import (
+    PACKED_FLAT,
     filter_bytes,
     issue_slots,
     read_bytes,
@@ -205,7 +206,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     return Blueprint(
         source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks, aligned).items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
-        pack=(("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
+        pack=(("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)), packing=PACKED_FLAT,
         workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 

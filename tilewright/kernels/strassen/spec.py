@@ -99,6 +99,7 @@ class Strassen(Family):
             source="strassen.cu", defines=tuple(defines.items()),
             launches=(first, *between(inner, "sums", "products"), last), packed_bytes=inner.packed_bytes,
             pack=(*(inner.pack or ()), *blocks.items()), packer="strassen_pack.cu",
+            packing="What is packed is sums of its blocks (Strassen): leave it to the pack source.",
             workspace=(Buffer("sums", half.x_bytes), Buffer("products", half.y_bytes), *inner.workspace),
             parts=(replace(inner, launches=(), workspace=()),),
         )  # fmt: skip

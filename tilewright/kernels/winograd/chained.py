@@ -21,6 +21,7 @@ from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
+from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import Work
 from tilewright.problem import MAX_EXTENT, Problem
 
@@ -200,7 +201,7 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
     more = (replace(first, chained=True), *middle, last) * (slabs - 1)
     return Blueprint(
         source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last, *more),
-        packed_bytes=inner.packed_bytes, pack=_packing(inner, side),
+        packed_bytes=inner.packed_bytes, pack=_packing(inner, side), packing=PACKED_POINTS,
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 4 * (slabs > 1), zeroed=True), *inner.workspace),
         parts=(replace(inner, launches=(), workspace=()),),
@@ -226,7 +227,7 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     return Blueprint(
         source="winograd4_cpu.cu", defines=tuple(defines.items()),
         launches=(first, *between(inner, "tiles", "products"), last) * ceil_div(_rows(pr, side), slab),
-        packed_bytes=inner.packed_bytes, pack=_packing(inner, side),
+        packed_bytes=inner.packed_bytes, pack=_packing(inner, side), packing=PACKED_POINTS,
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 12, zeroed=True), *inner.workspace),
         parts=(replace(inner, launches=(), workspace=()),),

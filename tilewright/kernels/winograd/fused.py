@@ -34,6 +34,7 @@ from tilewright.kernels.tile import (
     row_runs,
     up_to,
 )
+from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -217,7 +218,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()),
         launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
         packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,
-        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)),
+        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
         workspace=meeting_buffers(pr, cf, 0, blocks // cf["sg"]),
     )  # fmt: skip
 

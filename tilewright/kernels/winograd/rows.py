@@ -14,6 +14,7 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -173,7 +174,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, blocks, aligned).items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=4 * sz.f_floats,
         pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c),
-              ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])),
+              ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
         workspace=(Buffer("partial", 4 * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 

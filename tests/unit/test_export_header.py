@@ -1,0 +1,115 @@
+"""What layer.h says of every family's filter; and that an export that fails leaves an earlier one alone."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.cli import main
+from tilewright.device import Device, for_architecture
+from tilewright.errors import CompileError
+from tilewright.export.bundle import Bundle, bundle
+from tilewright.export.header import header
+from tilewright.kernels import FAMILIES, family
+from tilewright.kernels.family import Blueprint, Config, Family
+from tilewright.plans.execution import Plan
+from tilewright.problem import Problem
+from tilewright.runtime.base import Built, Resources, Runtime
+from tilewright.search.space import sample
+
+LAYERS = [
+    "n1c64h14w14k64r3s3p1-f32", "n1c64h14w14k64r1s1-f32-nhwc", "n4c20h3w3k24r3s3-f32", "n1c3h16w16k8r5s5-f32",
+    "n1c64h14w14k64r3s3p1-f16-nhwc", "n2c32h14w14k32r7s7p3g32-f16-nhwc", "n1c16h12w12k16r3s3p1g16-f32",
+    "n1c1024h32w32k1024r1s1-f32", "n1c512h1w1k96r1s1-i8", "n1c8h9w9k4r3s3p1-f8", "n1c512h13w13k64r5s5p2-f32",
+]  # fmt: skip
+
+
+def bundled(problem: Problem, device: Device, config: Config) -> Bundle:
+    """Bundle a config; nothing is compiled."""
+    used = Resources(0, 0, 0)
+
+    def compiled(plan: Blueprint) -> Built:
+        return Built("", b"", {one.kernel: used for one in (*whole.launches, *plan.launches)}, 0.0)
+
+    whole = family(config.family).blueprint(problem, device, config)
+    return bundle(problem, device, config, "", compiled)
+
+
+@pytest.mark.parametrize("one", FAMILIES, ids=lambda one: one.name)
+def test_every_family_has_a_header(one: Family) -> None:
+    device, taken = for_architecture("sm_90"), 0
+    for problem in map(Problem.parse, LAYERS):
+        if one.refuses(problem, device) is None:
+            found = bundled(problem, device, sample(one, problem, device, random.Random(1)))
+            told = re.sub("\n// ", " ", header(found).partition("#pragma once")[0])
+            assert ("is used as given" in told) == (found.pack is None)
+            assert ("is packed once" in told) == (found.pack is not None)
+            taken += 1
+    assert taken
+
+
+@pytest.mark.parametrize(("name", "layer", "said"), [
+    ("direct", "n1c20h9w9k24r3s3p1-f32", True), ("direct", "n2c20h9w9k24r3s3p1g2-f32-nhwc", True),
+    ("direct", "n4c20h3w3k24r3s3-f32", False),  # packed as 1x1 filters of 180 channels
+    ("direct", "n4c20h1w1k24r1s1-f32", True),
+    ("grouped", "n1c16h20w20k16r3s3p1g16-f32", True), ("grouped", "n1c16h20w20k16r3s3p1g16-f32-nhwc", True),
+    ("winograd4", "n1c20h12w12k24r3s3p1-f32", False),
+])  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_a_formula_in_the_header_is_what_the_packing_does(
+    name: str, layer: str, said: bool, seed: int, cpu: Runtime
+) -> None:
+    """Whoever packs by it fills the buffer, and not more."""
+    problem, one = Problem.parse(layer), family(name)
+    plan = Plan.make(cpu, problem, sample(one, problem, cpu.device, random.Random(seed)))
+    w = np.arange(1, np.prod(problem.w_shape) + 1, dtype=np.float32).reshape(problem.w_shape)
+    packed = np.empty(plan.blueprint.packed_bytes // 4, np.float32)
+    cpu.download(plan.pack(cpu.wrap(w)), packed)
+    want = by_formula(plan.blueprint.packing, problem, w)
+    assert (want is not None) == said
+    if said:
+        np.testing.assert_array_equal(packed, want.reshape(-1))
+
+
+def by_formula(text: str, pr: Problem, w: Any) -> Any:
+    """Do what the header says; None where it has no formula."""
+    rows = w.reshape(pr.groups, pr.kg, pr.cg, -1)
+    if text.startswith("packed[c]"):
+        return rows.transpose(2, 3, 0, 1)
+    found = re.search(r"i < (\d+), c < (\d+)", text)
+    if found is None:
+        return None
+    tile, channels = map(int, found.groups())
+    packed = np.zeros((pr.groups, -(-pr.kg // tile), channels, pr.r * pr.s, tile), np.float32)
+    for k in range(pr.kg):
+        packed[:, k // tile, : pr.cg, :, k % tile] = rows[:, k]
+    return packed
+
+
+def test_a_toeplitz_kernel_is_exported(tmp_path: Path, own_cache: None) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    layer, device = LAYERS[5], for_architecture("sm_90")
+    config = sample(family("toeplitz"), Problem.parse(layer), device, random.Random(1))
+    asked = ["export", layer, "--arch", "sm_90", "--config", str(config), "--to", str(tmp_path / "to")]
+    assert main(asked) == 0
+    assert "what the kernel in the pack source writes" in (tmp_path / "to" / "layer.h").read_text()
+
+
+def test_an_export_that_fails_leaves_the_earlier_one(
+    tmp_path: Path, own_cache: None, cpu: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["export", "n1c20h9w9k24r3s3p1-f32", "--device", "cpu", "--config", "reference:v=1"]
+    assert main([*asked, "--to", str(tmp_path)]) == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+    def fails(_: Bundle) -> dict[str, bytes]:
+        raise CompileError("it cannot be made")
+
+    monkeypatch.setattr("tilewright.export.files.files", fails)
+    assert main([*asked, "--to", str(tmp_path)]) == 1
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
