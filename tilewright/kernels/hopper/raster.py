@@ -27,7 +27,7 @@ PIECES = ("pieces of 16 bytes apart", "swizzled rows")
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 SPANS = (64, 32, 16)  # pixels of a plane, 2 bytes each, that the copy engine swizzles together
-FEW_MORE = 1.09  # times the places that a row needs, for rows of y in whole pieces (80 columns gain by it, 64 lose)
+FEW_MORE = 1.09  # times the places of a row, for whole pieces of y (80 columns gain by it, 64 lose)
 SENT_FOR = 8  # pixels that another copy costs as much as (guess)
 
 
