@@ -62,9 +62,9 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     eights = (wb - 1) * pr.stride[1] + 2 * steps(pr)
     pitch = EIGHT * (eights | 1)
     sums = th * EIGHT * (wb | 1) * (2 if cf["combine"] == TWO_PASS else 1) if pr.layout_out == "nhwc" else 0
-    plane = max(rows * pitch, sums)
+    plane = max(rows * pitch + eights % 2 * EIGHT, sums)  # the last row, too, is loaded two eights at a time
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
-    tile = cb * plane + ceil_div(cb, EIGHT) * skew + EIGHT  # the last row is loaded two eights at a time
+    tile = cb * plane + ceil_div(cb, EIGHT) * skew
     taps = ceil_div(16 * steps(pr) + slope(pr), EIGHT) * EIGHT
     items = cb * rows * eights  # of eight numbers
     k_tiles, p_tiles, q_tiles = pr.k // cb, ceil_div(pr.p, th), ceil_div(pr.q, EIGHT * wb)
