@@ -42,8 +42,9 @@ def ways(pr: Problem) -> tuple[int, ...]:
     halved = (HALVED,) if split else ()
     if nhwc:
         return whole + copied + gathered + halved
-    upright = pr.s == pr.stride[1] == 1 and pr.pad[2] == 0 and pr.dtype in ("f16", "bf16")
-    planes = (PLANES,) if upright and View.of(pr).w % each(pr) == 0 else ()
+    moves = (pr.dilation[1] if pr.s > 1 else 0, pr.pad[2], View.of(pr).w)  # from one box to another
+    aligned = pr.stride[1] == 1 and not any(move % each(pr) for move in moves)
+    planes = (PLANES,) if aligned and pr.dtype in ("f16", "bf16") else ()
     turned = (TURNED,) if pr.n * pr.c * pr.h * pr.w < MOST_TURNED else ()
     return whole + copied + gathered + halved + planes + turned
 
