@@ -13,7 +13,16 @@ from tilewright.device import Device
 from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    single_tile_defines,
+    up_to,
+)
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -210,7 +219,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, aligned: bool) -> Values:
     vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
-    body = _body(pr, cf["tk"], cf["th"], cf["tw"])
+    body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.whole(pr)
     return dict(
         VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], Q_PARTS=sz.q_parts, STAGES=cf["stages"],
@@ -222,11 +231,8 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, align
         Y_WORDS=_words(pr, cf, sz) if aligned else 1,
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
         COMBINE=pool_apart(pr),
-        N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=shared,
-        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
+        SHARED_BYTES=shared, SUM_THREADS=SUM_THREADS,
         OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
 

@@ -26,6 +26,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    layer_defines,
     up_to,
 )
 from tilewright.kernels.word import as_words, word_registers, words
@@ -140,10 +141,8 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip), COMBINE=cf["combine"],
         DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(dots_bytes(pr, device)),
-        C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_ALL=pr.n * pr.c * pr.h * pr.w,
-        X_NHWC=int(pr.layout_in == "nhwc"), **image_defines(pr, view),
+        CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
+        **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
         SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,

@@ -37,7 +37,17 @@ from tilewright.kernels.shares import (
     second_pass,
     zeros_before,
 )
-from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, windows
+from tilewright.kernels.tile import (
+    ATOMIC,
+    LAST,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    windows,
+)
 from tilewright.kernels.word import as_words, word_bytes, word_channels, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
@@ -272,7 +282,7 @@ def _defines(
     pr: Problem, device: Device, cf: Values, geo: Geometry, c_padded: int, shared: int, aligned: bool
 ) -> dict[str, int]:
     view = geo.view
-    x_nhwc, y_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
+    y_nhwc = pr.layout_out == "nhwc"
     xs = staging(pr, cf, geo, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
@@ -287,9 +297,7 @@ def _defines(
         X_SHARED=cf["x"], F_SHARED=cf["f"], COMBINE=cf["combine"], OUT=cf["out"], OUT_PAD=cf["pad"],
         W_FASTEST=cf["wfast"], CLUSTER=cf["sc"],
         DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr, aligned)),
-        C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(x_nhwc), **image_defines(pr, view),
+        CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
         F_FLOATS=geo.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,

@@ -219,7 +219,7 @@ def _defines(
     filter_bytes = 4 * c_padded * sz.k_tiles * sz.kb * pd.groups
     met = 4 * parts if cf["combine"] == LAST else 0
     largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
-    images = image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)) | dict(Y_NHWC=int(pd.y_nhwc))
+    images = image_defines(pr, View.whole(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], RUN=sz.run, MIN_BLOCKS=cf["mb"],

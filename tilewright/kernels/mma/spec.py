@@ -41,7 +41,7 @@ from tilewright.kernels.shares import (
     operands,
     second_pass,
 )
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned.nhwc import copied_bytes, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
@@ -277,10 +277,8 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
         CC=tap_chunks(pr, way), TURNS=sz.turns, STEPS=sz.turns,
         CLUSTER=cf["sc"], SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
-        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, C=pr.cg, H=view.h, W=view.w, K=pr.kg,
-        GROUPS_=pr.groups, R=pr.r, S=pr.s, STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0],
-        DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], PADDED=int(any(pr.pad)),
-        X_NHWC=int(pr.layout_in == "nhwc"),
+        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, **layer_defines(pr, view),
+        PADDED=int(any(pr.pad)),
         Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
         SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import fits_registers, fits_shared, no_gpu
 from tilewright.kernels.shares import SUM_THREADS, combine_param, operands, pool_apart, second_pass
-from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
@@ -119,18 +119,15 @@ RULES = (
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
-    products = products_of_row(pr, cf)
+    products, view = products_of_row(pr, cf), View.whole(pr)
     return dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.dtype),
         CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile, TAPS=sz.taps,
         R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
         HELD=held(pr, sz, cf),
-        N=pr.n, C=pr.c, H=pr.h, W=pr.w, K=pr.k, R=pr.r, S=pr.s, GROUPS_=1,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
+        N=pr.n, **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=int(pr.layout_in == "nhwc"),
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
         OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 30),
     )  # fmt: skip

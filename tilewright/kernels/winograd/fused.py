@@ -29,6 +29,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    layer_defines,
     lines,
     quad_pitch,
     row_runs,
@@ -223,16 +224,13 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int]:
-    body = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
+    body, view = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"], View.whole(pr)
     largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
         CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"],
         COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
-        C=pr.cg, H=pr.h, W=pr.w, K=pr.kg, R=3, S=3, GROUPS_=pr.groups,
-        STR_H=1, STR_W=1, DIL_H=1, DIL_W=1, PAD_T=pr.pad[0], PAD_L=pr.pad[2],
-        X_NHWC=int(pr.layout_in == "nhwc"),
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)), X_SHARED=1, F_SHARED=1,
+        **layer_defines(pr, view), **image_defines(pr, view), X_SHARED=1, F_SHARED=1,
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
         TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
         F_FLOATS=sz.f_floats, X_RUN=sz.x_run, X_LEAD=sz.x_lead, X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
