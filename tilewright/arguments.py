@@ -18,6 +18,7 @@ from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.epilogue import Epilogue, Pool
+from tilewright.rounding import ceil_div
 from tilewright.runtime import Runtime, open_runtime
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
         return 0, 0, 0, 0
     if isinstance(value, str) and value == "same":
         total = [
-            max((-(-e // u) - 1) * u + d * (t - 1) + 1 - e, 0)
+            max((ceil_div(e, u) - 1) * u + d * (t - 1) + 1 - e, 0)
             for e, t, u, d in zip(extent, taps, stride, dilation, strict=True)
         ]
         return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
@@ -125,9 +126,7 @@ def _read(
     return _layer(x, w, epilogue, stride, padding, dilation, groups, layout, math, scale)
 
 
-def _epilogue(
-    bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object
-) -> Epilogue:
+def _epilogue(bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object) -> Epilogue:
     """Read the arguments that make up the epilogue."""
     factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
     if not z and factors.beta != 1.0:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tilewright.errors import count
+from tilewright.rounding import round_up
 from tilewright.runtime.base import Memory, Runtime
 
 GUARD_BYTES = 1 << 16  # on each side; a stray row or tile of outputs lands inside it
@@ -38,7 +39,7 @@ class Fence:
 
     def alloc(self, nbytes: int, name: str = "a workspace buffer") -> Memory:
         """Allocate ``nbytes`` of poison between canaries."""
-        end = -(-(GUARD_BYTES + nbytes) // _STEP) * _STEP
+        end = round_up(GUARD_BYTES + nbytes, _STEP)
         whole = self._runtime.alloc(end + GUARD_BYTES)
         inside = self._runtime.slice(whole, GUARD_BYTES, nbytes)
         self._runtime.fill(whole, CANARY)

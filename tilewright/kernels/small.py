@@ -11,7 +11,15 @@ from functools import lru_cache
 
 from tilewright.device import Device
 from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    MOST_BODY,
+    RESIDENT,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    shared_rule,
+)
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
@@ -129,8 +137,7 @@ class Small(Family):
             Param("tw", widths or up_to(q, (1, 2, 3, 4)), "output columns a thread"),
             Param("threads", (64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 416, 512, 544, 640),
                   "threads of a block"),
-            Param("mb", (1, 2, 3, 4, 6, 8),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8),
             Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
             Param("ni", up_to(problem.n, (1, 2, 3, 4, 5, 6, 8)), "images worked on at once"),
             Param("stages", (1, 2), "buffers of staged input"),
@@ -193,8 +200,7 @@ RULES = (
     RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
     Rule("busy", _busy, "threads without outputs"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="f tk th tw mb bands ni stages out"),
+    shared_rule(_fits_shared, "f tk th tw mb bands ni stages out"),
 )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.problem import Problem
+from tilewright.rounding import ceil_div as ceil_div  # specs have it from here
+from tilewright.rounding import round_up
 
 NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (shares.py)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
@@ -12,14 +14,9 @@ COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 LINE = 32  # words: copies of 16 bytes keep sectors of 32 bytes whole, the copy engine fetches lines of 128
 
 
-def ceil_div(a: int, b: int) -> int:
-    """Smallest integer not below a / b."""
-    return -(-a // b)
-
-
 def lines(words: int) -> int:
     """Round up to whole lines of shared memory: what is staged next begins where one does."""
-    return ceil_div(words, LINE) * LINE
+    return round_up(words, LINE)
 
 
 def quad_pitch(channels: int) -> int:
@@ -134,4 +131,4 @@ def row_runs(
     run = 1 if pr.dtype == "i8" or not aligned else run
     unit = 8 if sectors and run == 4 and width % 8 == step % 8 == 0 else run
     lead, whole = first % unit, max(4, unit)
-    return run, lead, ceil_div(lead + need, whole) * whole
+    return run, lead, round_up(lead + need, whole)

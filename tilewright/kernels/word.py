@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.device.architectures import f64_slots
 from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.rounding import ceil_div
 
 CHANNELS_OF_I8 = 4  # in one word, for dot4
 
@@ -26,7 +27,7 @@ def word_channels(pr: Problem) -> int:
 
 def words(pr: Problem) -> int:
     """Words of the channels of one group, at one pixel."""
-    return -(-pr.cg // word_channels(pr))
+    return ceil_div(pr.cg, word_channels(pr))
 
 
 def filter_bytes(pr: Problem) -> int:

@@ -27,6 +27,7 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
+from tilewright.rounding import ceil_div
 from tilewright.search import model, trials
 from tilewright.search.correction import Floats, apart, coordinates, on_one_core
 
@@ -143,7 +144,7 @@ def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[L
     for (problem, family), known in sorted(times.items()):
         order = sorted(known.items(), key=lambda item: (item[1], item[0].items))
         rest = order[kept // 2 :]
-        some = order[: kept // 2] + rest[:: max(1, -(-len(rest) // max(1, kept - kept // 2)))]
+        some = order[: kept // 2] + rest[:: max(1, ceil_div(len(rest), max(1, kept - kept // 2)))]
         lessons.append(Lesson(device, Problem.parse(problem), family, tuple(some)))
     return lessons
 

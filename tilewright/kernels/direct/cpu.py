@@ -9,6 +9,7 @@ from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, held_vectors, one_row
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
 from tilewright.kernels.shares import (
+    ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     COMBINE_NONE,
     SUM_THREADS,
@@ -95,8 +96,7 @@ RULES = (
     COMBINE_NONE,
     Rule("pool_tile", _pools,
          "a register tile that pools is made of whole windows, and no tile lies over its neighbour"),
-    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
-         "with atomics no core sees the whole sum, which an epilogue needs"),
+    ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     Rule("shared", _fits_shared, "the copied input does not fit the local memory of a core",
          needs="v tk th tw nk nh nw sg cs x"),

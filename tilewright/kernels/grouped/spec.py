@@ -8,7 +8,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, no_kernels
+from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
@@ -113,8 +113,7 @@ class Grouped(Family):
             Param("th", up_to(problem.p, (1, 2, 3, 4, 7, 8)), "output rows a thread"),
             Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), wide),
             Param("threads", (32, 64, 128, 256) if gpu else (1,), "threads of a block"),
-            Param("mb", (1, 2, 4, 8, 12, 16) if gpu else (1,),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 4, 8, 12, 16) if gpu else blocks_param(1),
             Param("combine", (NONE, TWO_PASS), "sums stored at once, or left to a second kernel that pools",
                   ("none", "two_pass")),
         )  # fmt: skip

@@ -6,7 +6,15 @@ from tilewright.device import Device, architectures
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
-from tilewright.kernels.limits import fits_registers, fits_shared
+from tilewright.kernels.limits import (
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    resident_rule,
+    shared_rule,
+)
 from tilewright.kernels.mma.tile import (
     AS_IS,
     COPIED,
@@ -83,7 +91,7 @@ class Mma(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         problem = folded(problem)
-        clusters = tuple(c for c in (1, 2, 4, 8) if c <= device.max_cluster)
+        clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         chunks = up_to(max(2, 2 * all_chunks(problem, GATHERED)), (2, 4, 8, 16))
         return (
             Param("x", ways(problem), "how the input is read", tuple(WAYS[way] for way in ways(problem))),
@@ -94,8 +102,7 @@ class Mma(Family):
             Param("wm", (1, 2, 3, 4, 8), "warps over rows"),
             Param("wn", (1, 2, 3, 4, 8), "warps over columns"),
             Param("sb", (1, 2, 4), "shares of the sum inside a block, added up in shared memory"),
-            Param("mb", (1, 2, 3, 4, 6, 8),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8),
             Param("fd", (1, 2), "buffers of what a thread holds in registers of the staged tiles"),
             Param("chunks", chunks, "chunks of 16 bytes of the sum staged per step"),
             Param("stages", (2, 3, 4, 5, 6, 8), "buffers of the staging pipeline"),
@@ -167,12 +174,10 @@ RULES = (
          "warps without outputs"),
     Rule("n_warps", lambda problem, nt, wn: 16 * nt * (wn - 1) < _outputs(problem)[1],
          "warps without outputs"),
-    Rule("block", lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads),
-         "more threads than a block may have"),
+    block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
     Rule("schedulers", lambda wm, wn, sb, mb: wm * wn * sb * mb >= 4,
          "a unit has four schedulers to keep busy"),
-    Rule("resident", lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    resident_rule(lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit),
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",
          needs="x mt nt wm wn sb"),
@@ -184,12 +189,10 @@ RULES = (
          "each share takes whole buffers of a step's fragments, of two chunks each"),
     Rule("copies", lambda problem, cf: copies(problem, cf) <= MOST_COPIES,
          "a thread keeps the places of at most 16 pixels in registers", needs="x mt nt wm wn sb chunks"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="x mt nt wm wn sb mb fd chunks"),
+    Rule("registers", _fits_registers, SPILLS, needs="x mt nt wm wn sb mb fd chunks"),
     Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
         problem, x), "buffers without channels"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="x mt nt wm wn sb mb chunks stages"),
+    shared_rule(_fits_shared, "x mt nt wm wn sb mb chunks stages"),
     Rule("cluster_meets", lambda problem, device, cf:
          2 * cf["mt"] * cf["nt"] % (cf["sb"] * cf["sc"]) == 0 and _fits_shared(problem, device, cf),
          "each share of a cluster finishes as many outputs, and they meet in shared memory",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import product
-from tilewright.kernels.limits import MOST_BODY, no_kernels
+from tilewright.kernels.limits import MOST_BODY, block_rule, no_kernels, shared_rule
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
@@ -106,15 +106,14 @@ RULES = (
          "a block of tensor_naive is one warp"),
     Rule("staging", lambda step, bh: step != TENSOR_TILED or bh <= 16,
          "all threads copy as many words of either tile"),
-    Rule("block", lambda device, bw, bh, bk: bw * bh * bk <= min(1024, device.max_threads),
-         "more threads than a block may have"),
+    block_rule(lambda device, bw, bh, bk: bw * bh * bk <= min(1024, device.max_threads)),
     Rule("window", lambda problem, pool: side(problem, pool) ** 2 <= MOST_SUMS,
          "the sums of a window do not fit a thread's registers all at once"),
     Rule("body", lambda problem, step, pool: step != UNROLL
          or problem.r * problem.s * side(problem, pool) ** 2 <= MOST_BODY,
          "the unrolled loops overflow the instruction cache"),
-    Rule("shared", lambda problem, device, cf: shared_bytes(problem, cf) <= device.shared_per_block,
-         "more shared memory than a block may have", needs="step bw bh bk pool"),
+    shared_rule(lambda problem, device, cf: shared_bytes(problem, cf) <= device.shared_per_block,
+                "step bw bh bk pool"),
 )  # fmt: skip
 
 

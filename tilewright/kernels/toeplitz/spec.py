@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    SPILLS,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    resident_rule,
+    shared_rule,
+)
 from tilewright.kernels.shares import SUM_THREADS, combine_param, operands, pool_apart, second_pass
 from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
@@ -62,8 +70,7 @@ class Toeplitz(Family):
             Param("wb", up_to(ceil_div(problem.q, EIGHT), (1, 2, 3, 4, 6, 7, 8, 10, 14)),
                   "eights of output columns of a block"),
             Param("warps", (1, 2, 4, 8, 16), "warps of a block, which share its channels"),
-            Param("mb", (1, 2, 3, 4, 6, 8, 12, 16),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8, 12, 16),
             combine_param(NONE, TWO_PASS),
         )  # fmt: skip
 
@@ -107,12 +114,10 @@ RULES = (
     Rule("row", lambda problem, wb: (wb - 1) * problem.stride[1] + 2 * steps(problem) <= 32,
          "a row of the tile is more than a warp loads at once"),
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
-    Rule("resident", lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="th wb warps mb cb combine"),
-    Rule("shared", lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
-         "more shared memory than a block may have", needs="cb th wb mb combine"),
+    resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
+    Rule("registers", _fits_registers, SPILLS, needs="th wb warps mb cb combine"),
+    shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
+                "cb th wb mb combine"),
     Rule("pool", lambda problem, combine: combine == pool_apart(problem),
          "the second kernel is there to pool"),
 )  # fmt: skip

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_COPIES, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    MOST_COPIES,
+    SPILLS,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    resident_rule,
+    shared_rule,
+)
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
@@ -128,7 +137,7 @@ class Winograd(Family):
             Param("eg", (4, 8, 16), "teams of threads that share out the 16 elements"),
             Param("bk", (2, 4, 8, 16), "threads of a team over K"),
             Param("bt", (1, 2, 4, 8), "threads of a team over tiles"),
-            Param("mb", (1, 2, 3, 4), "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4),
             Param("ht", up_to(ceil_div(problem.p, 2), (1, 2, 3, 4, 6, 8, 16)), "rows of tiles of a block"),
             Param("cs", (2, 4, 8, 16), "channels staged per step"),
             Param("cv", (1, 4) if quads else (1,), "channels copied at once (nhwc)"),
@@ -184,10 +193,8 @@ RULES = (
     Rule("threads", lambda device, eg, bk, bt: 64 <= eg * bk * bt <= min(512, device.max_threads),
          "a block has 64 to 512 threads"),
     Rule("whole_warps", lambda eg, bk, bt: eg * bk * bt % 32 == 0, "a block is made of whole warps"),
-    Rule("resident", lambda device, eg, bk, bt, mb: eg * bk * bt * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="v tk tt eg bk bt mb"),
+    resident_rule(lambda device, eg, bk, bt, mb: eg * bk * bt * mb <= device.threads_per_unit),
+    Rule("registers", _fits_registers, SPILLS, needs="v tk tt eg bk bt mb"),
     Rule("rows", lambda tt, bt, ht: tt * bt % ht == 0, "the tiles of a block form whole rows"),
     Rule("columns", lambda problem, tt, bt, ht: tt * bt // ht <= max(4, problem.q),
          "columns of tiles without outputs"),
@@ -197,8 +204,7 @@ RULES = (
     Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or sizes(
         problem, cf | dict(stages=1, sg=1)).x_copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="v tk tt eg bk bt mb ht cs cv stages"),
+    shared_rule(_fits_shared, "v tk tt eg bk bt mb ht cs cv stages"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
     COMBINE_NONE,
     Rule("pool_tile", lambda problem, combine: combine == TWO_PASS or _pools(problem),

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    MOST_BODY,
+    RESIDENT,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    shared_rule,
+)
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
@@ -101,8 +109,7 @@ class WinogradRows(Family):
             Param("th", up_to(problem.p, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20)),
                   "output rows a thread"),
             Param("threads", tuple(range(64, 449, 32)) + (512, 544, 576, 640), "threads of a block"),
-            Param("mb", (1, 2, 3, 4, 6, 8),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8),
             Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
             Param("ni", up_to(problem.n, (1, 2, 3, 4)), "images worked on at once"),
         )  # fmt: skip
@@ -163,8 +170,7 @@ RULES = (
     RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
     Rule("busy", _busy, "threads without outputs", needs="points tk th threads bands ni"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="points tk th mb bands ni"),
+    shared_rule(_fits_shared, "points tk th mb bands ni"),
 )  # fmt: skip
 
 
