@@ -194,13 +194,12 @@ def test_every_family_for_a_cpu_is_tried() -> None:
     """Else the tests above would say nothing of it."""
     tried = {(k, one.name) for k in DEVICES for text in SHAPES for one in FAMILIES if _takes(k, one, text)}
     cores = {"direct", "winograd4", "gemv", "grouped", "textbook", "reference"}
-    assert {name for kind, name in tried if kind == "cpu"} == (cores if "cpu" in DEVICES else set())
+    on_cpu = {name for kind, name in tried if kind == "cpu"}
+    assert cores <= on_cpu if "cpu" in DEVICES else not on_cpu  # others may be tried by their examples alone
     assert {name for kind, name in tried if kind == "numpy"} == {"reference"}
 
 
-def test_a_family_whose_configs_all_spill_is_not_right(
-    cpu: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_family_whose_configs_all_spill_is_not_right(cpu: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     def spills(*_: object) -> Plan:
         raise CompileError("direct for sm_90: 8 bytes of a thread spilled to local memory")
 

@@ -218,6 +218,9 @@ class Family:
     # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
     # or an infinity in x may reach outputs that it has no part in.
     plain: bool = True
+    # Problem strings, a small layer of each dtype that it takes, and of tf32 and accurate where it multiplies
+    # them. The tests of all families compile and run them, what is made for a GPU too (on a CPU).
+    examples: tuple[str, ...] = ()
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Say why the family cannot take the problem on the device; None if it can.

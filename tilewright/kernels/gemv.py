@@ -80,6 +80,7 @@ class Gemv(Family):
 
     name = "gemv"
     dtypes = ("f32", "f16", "bf16", "i8")
+    examples = tuple(f"n3c130h1w1k70r1s1-{dtype}+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of one output pixel and at most 64 images."""

@@ -113,6 +113,7 @@ class Small(Family):
     """Convolutions of at most 8 input channels, one group, on a GPU."""
 
     name = "small"
+    examples = ("n5c4h20w24k9r7s7-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels."""

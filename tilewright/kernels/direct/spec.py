@@ -92,6 +92,7 @@ class Direct(Family):
 
     name = "direct"
     dtypes = DTYPES
+    examples = tuple(f"n1c40h9w8k24r3s3p1-{dtype}+bias+relu" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take every problem of its dtypes, whatever its math, on a device with kernels."""

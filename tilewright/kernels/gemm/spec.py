@@ -53,6 +53,7 @@ class Gemm(Family):
     """Matrix products on CUDA cores."""
 
     name = "gemm"
+    examples = ("n1c42h9w8k38r1s1-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers that are matrix products as they are, on a GPU."""

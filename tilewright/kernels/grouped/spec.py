@@ -85,6 +85,7 @@ class Grouped(Family):
 
     name = "grouped"
     dtypes = DTYPES
+    examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of several groups of few channels."""

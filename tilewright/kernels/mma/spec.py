@@ -65,6 +65,7 @@ class Mma(Family):
     name = "mma"
     widens = False
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
+    examples = tuple(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in (*dtypes, *MATHS[1:]))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits tensor cores, on a device that has them."""

@@ -43,6 +43,7 @@ class Toeplitz(Family):
 
     name = "toeplitz"
     dtypes = ("f16", "bf16")
+    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{dtype}-nhwc+bias" for dtype in dtypes)
     widens = False
     plain = False  # a window's inputs that an output has no part in are multiplied by zeros
 

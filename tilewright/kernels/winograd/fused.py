@@ -113,6 +113,7 @@ class Winograd(Family):
     """Winograd's minimal filtering on CUDA cores."""
 
     name = "winograd"
+    examples = ("n1c24h9w10k20r3s3p1-f32+bias",)
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

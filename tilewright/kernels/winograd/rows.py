@@ -84,6 +84,7 @@ class WinogradRows(Family):
     """Minimal filtering along rows, for at most 8 input channels, one group, on a GPU."""
 
     name = "winograd_rows"
+    examples = ("n5c4h18w18k16r5s5-f32+bias",)
     exact = False
     plain = False
 
