@@ -6,45 +6,26 @@ kernels are compiled for each of ARCHITECTURES. ``tests/device/test_every_family
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import pytest
-from every_family import CASES, examples
+from every_family import CASES, compiles_unspilt, examples, holds_together
 from test_direct_cpu import CORES
 
-from tilewright.device import Device, for_architecture
+from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
-from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.family import MOST_PIXELS, Config, Family
+from tilewright.kernels.family import MOST_PIXELS, Family
 from tilewright.problem import MATHS, MAX_EXTENT, Problem
-from tilewright.search import model
-from tilewright.search.space import Space
 
-GPUS = {arch: for_architecture(arch) for arch in ARCHITECTURES}
-DEVICES = {**GPUS, "cpu": CORES}
-TRIED = 12  # configs: one that spills is data, but all of them are not
+DEVICES = {**{arch: for_architecture(arch) for arch in ARCHITECTURES}, "cpu": CORES}
 TAKEN = [
     (name, text, where)
     for name, text in CASES
     for where, device in DEVICES.items()
     if family(name).refuses(Problem.parse(text), device) is None
 ]
-
-
-def drawn(kind: Family, problem: Problem, device: Device) -> Iterator[Config]:
-    """Configs at random; of a family that nobody tunes the one that it has."""
-    if not kind.tunable:
-        yield Config.make(kind.name, {p.name: p.values[0] for p in kind.params(problem, device)})
-        return
-    space, rng = Space(kind, problem, device), random.Random(str(problem))
-    while True:
-        yield space.sample(rng)
 
 
 @pytest.mark.parametrize("kind", FAMILIES, ids=lambda kind: kind.name)
@@ -62,21 +43,7 @@ def test_it_shows_a_layer_of_each_dtype(kind: Family) -> None:
 
 @pytest.mark.parametrize(("name", "text", "where"), TAKEN)
 def test_what_it_says_of_a_config_holds_together(name: str, text: str, where: str) -> None:
-    kind, problem, device = family(name), Problem.parse(text), DEVICES[where]
-    for config in islice(drawn(kind, problem, device), 5):
-        kind.check(problem, device, config)
-        assert Config.parse(str(config)) == config
-        here, off = (kind.blueprint(problem, device, config, aligned) for aligned in (True, False))
-        filters = [(one.packed_bytes, one.pack, one.packer) for one in (here, off)]
-        assert filters[0] == filters[1], "a filter packed once serves aligned tensors and others"
-        assert kind.chain(problem, device, config) >= 1
-        assert kind.deterministic(config) in (True, False)
-        if kind.tunable:
-            assert 0 < model.estimate(kind, problem, device, config).total_us < math.inf
-        names = {"x", "w", "bias", "z", "y", "scale"}
-        for one in (here, off):
-            known = names | {buffer.name for buffer in one.workspace}
-            assert {arg for launch in one.launches for arg in launch.args} <= known
+    holds_together(family(name), Problem.parse(text), DEVICES[where])
 
 
 @pytest.mark.parametrize("kind", [one for one in FAMILIES if one.tunable], ids=lambda kind: kind.name)
@@ -98,36 +65,12 @@ def _large(problem: Problem) -> Problem:
     return replace(problem, n=MAX_EXTENT, h=64 * problem.h, w=64 * problem.w)
 
 
-@pytest.fixture
-def compile_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
-    pytest.importorskip("cuda.bindings.nvrtc")
-    from tilewright.runtime.nvrtc import compile_cuda
-
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    return compile_cuda
-
-
 @pytest.mark.parametrize(("name", "text", "arch"), [case for case in TAKEN if case[2] != "cpu"])
 def test_it_compiles_unspilt_for_every_architecture(
-    name: str, text: str, arch: str, compile_cuda: object
+    name: str, text: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kind, problem, device = family(name), Problem.parse(text), GPUS[arch]
-    spilt = []
-    for config in islice(drawn(kind, problem, device), TRIED):
-        programs = {
-            program
-            for aligned in (True, False)
-            for program in kind.blueprint(problem, device, config, aligned).programs
-        }
-        try:
-            built = [compile_cuda(program, arch) for program in programs]  # type: ignore[operator]
-        except CompileError as error:
-            assert "spilled" in str(error), config
-            spilt.append(config)
-            continue
-        assert all(used.local_bytes == 0 for one in built for used in one.resources.values()), config
-        return
-    pytest.fail(f"all of {len(spilt)} configs spilt: say in a rule what does not fit")
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    compiles_unspilt(family(name), Problem.parse(text), arch)
 
 
 def test_the_cases_are_those_of_every_family() -> None:
