@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from every_family import CASES
-from here import DEVICES
-from test_gpu_path import FACTS, _agrees, _configs
+from here import DEVICES, agrees
+from test_gpu_path import FACTS, _configs
 from test_gpu_path import runtime as gpu_facts
 
 from tilewright.device import Device
@@ -53,10 +53,10 @@ def _check(name: str, text: str, runtime: Runtime) -> None:
         except CompileError as error:
             assert "spilled" in str(error), config
             continue
-        _agrees(plans[-1])
+        agrees(plans[-1])
     if not plans and runtime.device.is_cuda:
         pytest.skip("the configs that were drawn spill")
-    _agrees(plans[-1], shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
+    agrees(plans[-1], shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
 
 
 @pytest.mark.parametrize(("name", "text"), ON_CPU)

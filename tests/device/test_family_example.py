@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from every_family import compiles_unspilt, holds_together
-from test_gpu_path import _agrees, _configs
+from here import agrees
+from test_gpu_path import _configs
 from test_gpu_path import runtime as gpu_facts
 
 from tilewright.device import for_architecture
@@ -46,8 +47,8 @@ def _check(problem: Problem, runtime: Runtime) -> None:
     for config in _configs(SKETCH, problem, runtime):
         SKETCH.check(problem, runtime.device, config)
         plan = Plan(runtime, problem, SKETCH, config, UNSAID)
-        _agrees(plan)
-    _agrees(plan, shift=8 if problem.dtype == "f64" else 4)
+        agrees(plan)
+    agrees(plan, shift=8 if problem.dtype == "f64" else 4)
 
 
 @pytest.mark.parametrize("text", CASES)
