@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.arithmetic import ceil_div
 from tilewright.arrays.seen import Seen
 from tilewright.arrays.use import same_home, typed
 from tilewright.device import parse_selector
@@ -18,7 +19,6 @@ from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
 from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.epilogue import Epilogue, Pool
-from tilewright.rounding import ceil_div
 from tilewright.runtime import Runtime, open_runtime
 
 if TYPE_CHECKING:

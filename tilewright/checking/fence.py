@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from tilewright.arithmetic import round_up
 from tilewright.errors import count
-from tilewright.rounding import round_up
 from tilewright.runtime.base import Memory, Runtime
 
 GUARD_BYTES = 1 << 16  # on each side; a stray row or tile of outputs lands inside it

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from tilewright.device import Device
-from tilewright.errors import ConfigError
+from tilewright.errors import ConfigError, shortened
 from tilewright.hashed import hashed_once
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import ATOMIC
@@ -61,7 +61,7 @@ class Config:
         for part in body.split(".") if body else ():
             read = _setting(part)
             if not read or read[0] in values:
-                raise _unreadable(text, f"cannot read {part[:80]!r}, want name=integer, once")
+                raise _unreadable(text, f"cannot read {shortened(part, 80)!r}, want name=integer, once")
             values[read[0]] = read[1]
         return cls.make(family, values)
 
@@ -78,8 +78,7 @@ def _setting(text: str) -> tuple[str, int] | None:
 
 
 def _unreadable(text: object, why: str) -> ConfigError:
-    shown = repr(text) if len(repr(text)) <= 300 else repr(text)[:297] + "..."
-    return ConfigError(f"config {shown}: {why}")
+    return ConfigError(f"config {shortened(repr(text), 300)}: {why}")
 
 
 @dataclass(frozen=True)

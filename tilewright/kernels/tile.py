@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import ceil_div as ceil_div  # specs have it from here
+from tilewright.arithmetic import round_up
 from tilewright.problem import Problem
-from tilewright.rounding import ceil_div as ceil_div  # specs have it from here
-from tilewright.rounding import round_up
 
 NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (shares.py)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.device.architectures import f64_slots
 from tilewright.problem import DTYPE_BYTES, Problem
-from tilewright.rounding import ceil_div
 
 CHANNELS_OF_I8 = 4  # in one word, for dot4
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arithmetic import round_up
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
@@ -31,7 +32,6 @@ from tilewright.peers.cudnn_plans import UIDS, Plan, Way, graph_of, scalar_dtype
 from tilewright.peers.eager import told, words
 from tilewright.peers.gpu import Gpu
 from tilewright.problem import Problem
-from tilewright.rounding import round_up
 
 _HANDLES: dict[int, Any] = {}
 

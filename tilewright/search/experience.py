@@ -22,12 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.rounding import ceil_div
 from tilewright.search import model, trials
 from tilewright.search.correction import Floats, apart, coordinates, on_one_core
 

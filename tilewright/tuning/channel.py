@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tilewright.errors import shown
+from tilewright.errors import shortened, shown
 
 Json = dict[str, Any]
 
@@ -168,7 +168,7 @@ class Channel:
             lines = self._stderr.read().decode(errors="replace").split("\n")
         except ValueError:
             return ""  # closed: another thread killed the child
-        return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        return next((shortened(line.strip(), 200) for line in reversed(lines) if line.strip()), "")
 
 
 def signal_name(code: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilewright import kernels
 from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
-from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
+from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
 from tilewright.kernels.family import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
@@ -192,4 +192,4 @@ def _rehearse(
 def _line(error: Exception) -> str:
     """Return an error's text as one line of bearable length."""
     text = str(error) if isinstance(error, (TilewrightError, TooSlow)) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:500]
+    return shortened(" ".join(text.split()), 500)

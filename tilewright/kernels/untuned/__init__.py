@@ -5,10 +5,10 @@ Families launch such kernels too: their results depend on what this module names
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch
 from tilewright.problem import DTYPES, Problem
-from tilewright.rounding import ceil_div
 
 _LARGE = 1 << 31
 

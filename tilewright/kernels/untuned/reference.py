@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.untuned import sizes, spread
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
-from tilewright.rounding import ceil_div
 
 if TYPE_CHECKING:
     import numpy as np
