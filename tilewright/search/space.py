@@ -78,9 +78,7 @@ class Space:
             return known
         base = config.values
         found = tuple(
-            self._config({**base, **step})
-            for step in self._steps(base)
-            if self._stays_legal(base, step)
+            self._config({**base, **step}) for step in self._steps(base) if self._stays_legal(base, step)
         )
         if len(self._neighbours) >= NEIGHBOURS:
             self._neighbours.clear()
@@ -236,8 +234,3 @@ def _too_loose(family: Family, problem: Problem) -> str | None:
 def sample(family: Family, problem: Problem, device: Device, rng: random.Random) -> Config:
     """Draw one legal config."""
     return space(family, problem, device).sample(rng)
-
-
-def every(family: Family, problem: Problem, device: Device) -> Iterator[Config]:
-    """Yield every legal config."""
-    return space(family, problem, device).every()

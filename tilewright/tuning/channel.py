@@ -71,11 +71,6 @@ class Channel:
         """Whether the child runs."""
         return self._child.poll() is None
 
-    @property
-    def pid(self) -> int:
-        """The child's process id."""
-        return self._child.pid
-
     def ask(self, request: Json, allowances_s: Mapping[str, float]) -> Any:
         """Send a request and return its result.
 
