@@ -229,8 +229,8 @@ def store(remembers: bool) -> Store:
     Raises:
         StoreError: it is to remember, and cannot be written.
     """
-    from tilewright.api import default_store
     from tilewright.store import Store
+    from tilewright.store.own import default_store
 
     if not remembers:
         return default_store() or Store()
@@ -239,9 +239,7 @@ def store(remembers: bool) -> Store:
     return own
 
 
-def store_and_device(
-    found: list[shapes.Layer], device: str | None, wanted: Wanted
-) -> tuple[Store, Runtime]:
+def store_and_device(found: list[shapes.Layer], device: str | None, wanted: Wanted) -> tuple[Store, Runtime]:
     """Open the user's store and the device for a command that tunes.
 
     A store that cannot be written is only warned of where every layer's winner is in it: none is tuned then.
