@@ -25,7 +25,7 @@ from tilewright.arrays.seen import Array
 from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
 from tilewright.errors import ConfigError, DeviceError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.plans.execution import Plan
 from tilewright.plans.kept import Entry
 from tilewright.plans.kept import forget as look_up_again

@@ -28,6 +28,8 @@ ORDER = (
         "problem.shapes",
         "store.fields",
         "files",
+        "kernels.blueprint",
+        "kernels.config",
         "kernels.family",
         "kernels.tensor_map",
         "kernels.tile",

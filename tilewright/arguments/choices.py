@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from tilewright.arguments import whole
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.problem import Problem, shapes
 from tilewright.store import Store
 

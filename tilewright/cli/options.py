@@ -13,7 +13,7 @@ import typer
 
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError, TilewrightError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.plans.why import Origin, Why
 from tilewright.problem import LAYOUTS, NAMES, Problem, shapes
 from tilewright.tuning.budget import Budget

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilewright.errors import ConfigError, shortened
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.kernels.textbook.spec import ROLLED, UNROLLED, Textbook, steps
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import shortened
-from tilewright.kernels.family import NO_KERNELS
+from tilewright.kernels.blueprint import NO_KERNELS
 from tilewright.plans.execution import Plan
 from tilewright.profiling.figures import Figure, KernelProfile, Profile, limiter
 

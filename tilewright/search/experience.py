@@ -25,7 +25,8 @@ import numpy as np
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.errors import StoreError, warn_once
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import model, trials

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from tilewright.arithmetic import geometric_mean
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import strategies as search

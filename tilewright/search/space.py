@@ -15,7 +15,8 @@ from typing import Any
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError, EmptySpace
-from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family, Param, Rule
 from tilewright.problem import Problem
 
 Held = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only

@@ -12,7 +12,8 @@ from tilewright import kernels
 from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
-from tilewright.kernels.family import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Config
+from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint
+from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record

@@ -14,7 +14,7 @@ from typing import Any
 from tilewright import errors
 from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store.exchange import record_from_dict

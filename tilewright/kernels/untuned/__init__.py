@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.problem import DTYPES, Problem
 
 _LARGE = 1 << 31
