@@ -11,9 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from document_tables import documents, update  # noqa: E402
+
 from tilewright.errors import TilewrightError  # noqa: E402
 from tilewright.report.plot_study import draw_study  # noqa: E402
-from tilewright.report.readme import documents, update  # noqa: E402
 from tilewright.studies.engine import load  # noqa: E402
 
 LADDER = ROOT / "benchmarks" / "h100" / "studies" / "toy-cnn.json"

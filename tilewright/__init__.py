@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         StoreError,
         TilewrightError,
     )
-    from tilewright.kernels.family import Config
+    from tilewright.kernels.config import Config
     from tilewright.problem import Problem
     from tilewright.problem.epilogue import Epilogue, Pool
     from tilewright.record import Check, Measurement, Record

@@ -6,37 +6,37 @@ CuPy arrays it is enqueued on the caller's current stream; nothing is copied, co
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tilewright.arguments import (
+from tilewright.arguments import as_flag, problem_of, runtime_for
+from tilewright.arguments.choices import (
     as_budget,
     as_config,
     as_families,
-    as_flag,
-    problem_of,
-    runtime_for,
-    search_of,
-)  # fmt: skip
+    as_problem,
+    as_progress,
+    as_seed,
+    as_store,
+    as_strategy,
+)
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.seen import Array
 from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
-from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreBusy, StoreError
-from tilewright.kernels.family import Config
+from tilewright.errors import ConfigError, DeviceError
+from tilewright.kernels.config import Config
 from tilewright.plans.execution import Plan
 from tilewright.plans.kept import Entry
 from tilewright.plans.kept import forget as look_up_again
 from tilewright.plans.layer import LayerPlan, Packed
 from tilewright.plans.request import Request
 from tilewright.plans.why import Origin, Why
-from tilewright.problem import Problem, shapes
+from tilewright.problem import Problem
 from tilewright.problem.epilogue import Pool
-from tilewright.runtime import Runtime, cache, instead_of_numpy, open_runtime
+from tilewright.runtime import Runtime, instead_of_numpy, open_runtime
 from tilewright.store import Store
+from tilewright.store.own import default_store
 
 if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
@@ -248,12 +248,12 @@ def tune(
     layer, named = as_problem(problem), as_families(family)
     if parse_selector(device)[0] == "numpy":
         raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
-    number = search_of(strategy, seed, progress)
+    way, number, told = as_strategy(strategy), as_seed(seed), as_progress(progress)
     limit = None if budget is None else as_budget(budget)
     repeats, anew = as_flag("deterministic", deterministic), as_flag("again", again)
-    wanted = Wanted(limit, strategy, number, repeats, named, anew)
+    wanted = Wanted(limit, way, number, repeats, named, anew)
     kept = as_store(store) or Store()
-    return tune_once(layer, _open(device), kept, wanted, progress)
+    return tune_once(layer, _open(device), kept, wanted, told)
 
 
 def forget(problem: Problem | str | None = None) -> None:
@@ -277,51 +277,6 @@ def forget(problem: Problem | str | None = None) -> None:
         False
     """
     look_up_again(None if problem is None else as_problem(problem))
-
-
-def as_problem(problem: Problem | str) -> Problem:
-    """Take a Problem, or read its string or the name of a shipped layer."""
-    if not isinstance(problem, (Problem, str)):
-        given = type(problem).__name__
-        raise ProblemError(f"problem: a {given} was given; must be a Problem or a problem string")
-    if isinstance(problem, Problem):
-        return problem
-    if problem in shapes.suites():
-        names = ", ".join(one.name for one in shapes.resolve(problem))
-        raise ProblemError(f"problem {problem!r}: a suite of several layers; give one of them: {names}")
-    return shapes.shipped()[problem].problem if problem in shapes.shipped() else Problem.parse(problem)
-
-
-def as_store(store: Store | None) -> Store | None:
-    """Take a Store, or None for the user's own."""
-    if store is not None and not isinstance(store, Store):
-        given = type(store).__name__
-        raise StoreError(f"store: a {given} was given; must be a Store, e.g. tilewright.Store('my.sqlite')")
-    return store
-
-
-def default_store() -> Store | None:
-    """Return the user's own store.
-
-    Where it cannot be read, with a warning, one of this process alone; None where there is no room for that.
-    """
-    try:
-        return _store(os.environ.get("TILEWRIGHT_CACHE"))
-    except StoreError as error:
-        cache.forgets(error)
-        return None
-
-
-@lru_cache(maxsize=8)
-def _store(folder: str | None) -> Store:
-    try:
-        found = Store()
-        with suppress(StoreBusy):  # another process has it, for a while
-            found.database.use(lambda db: None)
-        return found
-    except StoreError as error:
-        cache.forgets(error)
-        return Store(cache.scratch() / "records.sqlite")
 
 
 def _open(device: str | None) -> Runtime:

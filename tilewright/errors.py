@@ -24,10 +24,14 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def shortened(text: str, most: int = 100, end: str = "...") -> str:
+    """A text of bearable length; ``end``: what a longer one ends with instead."""
+    return text if len(text) <= most else text[: most - len(end)] + end
+
+
 def shown(value: object) -> str:
     """A value as part of one line of bearable length."""
-    text = " ".join(line.strip() for line in repr(value).splitlines())
-    return text if len(text) <= 100 else text[:97] + "..."
+    return shortened(" ".join(line.strip() for line in repr(value).splitlines()))
 
 
 def first_error(log: str) -> str:

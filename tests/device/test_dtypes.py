@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_gpu_path import _agrees, _configs
+from here import agrees
+from test_gpu_path import _configs
 from test_gpu_path import runtime as gpu_facts
 
 from tilewright.checking.inputs import normal_inputs
@@ -83,8 +84,8 @@ def _check(kind: Family, runtime: Runtime, problem: Problem) -> None:
     assert configs
     for config in configs:
         plan = Plan.make(runtime, problem, config)
-        _agrees(plan)
-    _agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
+        agrees(plan)
+    agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
 
 
 @pytest.mark.parametrize(("dtype", "text"), CASES)
@@ -141,8 +142,8 @@ def test_vectors_over_channels_on_a_cpu(dtype: str, text: str, v: int, tile: str
     try:
         config = Config.parse(f"grouped:combine={combine}.mb=1.{tile}.threads=1.v={min(v, lanes)}")
         plan = Plan.make(runtime, problem, config)
-        _agrees(plan)
-        _agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
+        agrees(plan)
+        agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
     finally:
         runtime.device = known
 

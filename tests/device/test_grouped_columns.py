@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from test_gpu_path import _agrees
+from here import agrees
 
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
@@ -47,7 +47,7 @@ def test_few_output_channels(text: str, cpu: Runtime) -> None:
     found = {config for config in (of.sample(rng) for _ in range(40)) if config["v"] > 1}
     assert len(found) >= 3
     for config in sorted(found, key=str)[:3]:
-        _agrees(Plan.make(cpu, problem, config))
+        agrees(Plan.make(cpu, problem, config))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_several_output_channels_at_once(
     GROUPED.check(problem, cpu.device, config)
     plan = Plan.make(cpu, problem, config)
     assert dict(plan.blueprint.defines)["TK"] == together
-    _agrees(plan)
+    agrees(plan)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_filters_of_one_tap_ask_for_lines_early(text: str, change: dict[str, int
     GROUPED.check(problem, cpu.device, config)
     rows, columns = item_sides(problem, cpu.device, config.values)
     assert problem.n * problem.groups * -(-problem.p // rows) * -(-problem.q // columns) > 2
-    _agrees(Plan.make(cpu, problem, config))
+    agrees(Plan.make(cpu, problem, config))
 
 
 @pytest.mark.parametrize(("text", "change"), LARGE)
@@ -95,7 +95,7 @@ def test_large_filters(text: str, change: dict[str, int], cpu: Runtime) -> None:
     problem, config = Problem.parse(text), Config.make("grouped", BASE | change)
     GROUPED.check(problem, cpu.device, config)
     assert rolled(problem, cpu.device, config["v"], config["th"], config["tw"])
-    _agrees(Plan.make(cpu, problem, config))
+    agrees(Plan.make(cpu, problem, config))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_loop_over_rows_in_nhwc(text: str, change: dict[str, int], cpu: Runtim
     GROUPED.check(problem, cpu.device, config)
     plan = Plan.make(cpu, problem, config)
     assert dict(plan.blueprint.defines)["ROLLED"] == 1
-    _agrees(plan)
+    agrees(plan)
 
 
 def test_what_cannot_be_rolled_is_refused(cpu: Runtime) -> None:

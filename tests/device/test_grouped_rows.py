@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import gcd
 
 import pytest
-from here import EMULATED_AND_GPU
-from test_gpu_path import _agrees, runtime
+from here import EMULATED_AND_GPU, agrees
+from test_gpu_path import runtime
 
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
@@ -54,8 +54,8 @@ def test_four_columns_at_a_time(text: str, change: dict[str, int], device: str, 
     defines = dict(plan.blueprint.defines)
     assert defines["X_QUADS"] == 1
     assert defines["Y_QUADS"] == stores_quads(plan.problem, plan.config.values)
-    _agrees(plan)
-    _agrees(plan, shift=4)  # and one by one, where arrays are not aligned
+    agrees(plan)
+    agrees(plan, shift=4)  # and one by one, where arrays are not aligned
 
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
@@ -66,8 +66,8 @@ def test_a_loop_over_the_rows_of_a_large_filter(
     plan = _plan(text, change, runtime)
     cf = plan.config
     assert rolled(plan.problem, runtime.device, cf["v"], cf["th"], cf["tw"])
-    _agrees(plan)
-    _agrees(plan, shift=4)
+    agrees(plan)
+    agrees(plan, shift=4)
 
 
 def test_who_stores_four_columns() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from here import EMULATED_AND_GPU
-from test_gpu_path import _agrees, _configs, runtime
+from here import EMULATED_AND_GPU, agrees
+from test_gpu_path import _configs, runtime
 
 from tilewright.kernels import family
 from tilewright.kernels.fold import folded
@@ -50,8 +50,8 @@ def test_patches_are_right(text: str, name: str, device: str, runtime: Runtime) 
     assert kind.inner(problem, runtime.device).c == problem.c * problem.s
     for config in _configs(kind, problem, runtime):
         plan = Plan.make(runtime, problem, config)
-        _agrees(plan)
-        _agrees(plan, shift=4)
+        agrees(plan)
+        agrees(plan, shift=4)
 
 
 @pytest.mark.parametrize("text", AS_THEY_ARE)
@@ -72,4 +72,4 @@ def test_what_is_no_row_of_patches_stays_as_it_is(text: str) -> None:
 def test_columns_of_many_taps(text: str, device: str, runtime: Runtime) -> None:
     problem, kind = Problem.parse(text), family("im2col")
     for config in _configs(kind, problem, runtime):
-        _agrees(Plan.make(runtime, problem, config))
+        agrees(Plan.make(runtime, problem, config))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from here import EMULATED_AND_GPU
-from test_gpu_path import _agrees, runtime
+from here import EMULATED_AND_GPU, agrees
+from test_gpu_path import runtime
 
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
@@ -41,5 +41,5 @@ def test_depthwise_layers(text: str, change: dict[str, int], device: str, runtim
     problem, config = Problem.parse(text), Config.make("toeplitz", BASE | change)
     KIND.check(problem, runtime.device, config)
     plan = Plan.make(runtime, problem, config)
-    _agrees(plan)
-    _agrees(plan, shift=2)  # and where arrays are not aligned
+    agrees(plan)
+    agrees(plan, shift=2)  # and where arrays are not aligned

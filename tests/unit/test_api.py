@@ -19,6 +19,7 @@ from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
 from tilewright import api, arguments, errors
+from tilewright.arguments import choices
 from tilewright.arrays.look import look
 from tilewright.arrays.use import current_stream
 from tilewright.checking.inputs import normal_inputs
@@ -36,6 +37,7 @@ from tilewright.plans.layer import LayerPlan
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
+from tilewright.store import own
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import TuneResult
 
@@ -355,8 +357,8 @@ def test_no_room_for_the_output(library: str, filters: int, needed: str) -> None
 
 
 def test_a_shipped_layer_has_a_name() -> None:
-    assert api.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
-    assert str(api.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
+    assert choices.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
+    assert str(choices.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
 
 
 def test_plan_of_a_chosen_config() -> None:
@@ -730,5 +732,5 @@ def test_a_store_that_cannot_be_used_is_said_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "x"))
     monkeypatch.setattr(errors, "_warned", set())
     with pytest.warns(RuntimeWarning, match="nothing new is remembered: cache folder.*TILEWRIGHT_CACHE"):
-        info = api.default_store().info()
+        info = own.default_store().info()
     assert info.records == 0 and not Path(info.path).is_relative_to(tmp_path)

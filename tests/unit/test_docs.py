@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import typer
+from document_tables import documents
 
 import tilewright
 from tilewright.cli import app
 from tilewright.kernels import FAMILIES
 from tilewright.problem import Problem, shapes
-from tilewright.report.readme import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md"]

@@ -29,7 +29,7 @@ def test_without_pytorch_its_example_says_so_in_a_line() -> None:
 def test_example(example: Path, tmp_path: Path) -> None:
     if "import torch" in example.read_text():
         pytest.importorskip("torch")
-    if "tw.tune" in example.read_text():
+    if any(opens in example.read_text() for opens in ("tw.tune", "open_runtime")):
         try:
             open_runtime("opencl")
         except DeviceError as error:

@@ -15,19 +15,21 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 
 # Rooms, from the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
 ROOMS = (
-    *("errors", "record", "files", "dtypes", "hashed", "problem", "device", "floor", "kernels", "search"),
-    *("runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning", "dispatch"),
+    *("errors", "record", "files", "dtypes", "hashed", "arithmetic", "problem", "device", "floor", "kernels"),
+    *("search", "runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning", "dispatch"),
     *("arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
     *("__main__", "__init__"),
 )
 # Their modules: each part may import from parts of a lower rank, and from its own. A module that is not named
 # belongs to its package. A new kernel family needs no line here.
 ORDER = (
-    ("errors", "dtypes", "hashed", "problem", "device", "floor", "record", "bench.rows"),
+    ("errors", "dtypes", "hashed", "arithmetic", "problem", "device", "floor", "record", "bench.rows"),
     (
         "problem.shapes",
         "store.fields",
         "files",
+        "kernels.blueprint",
+        "kernels.config",
         "kernels.family",
         "kernels.tensor_map",
         "kernels.tile",

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from every_family import taken
 
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError, ConfigError
@@ -47,13 +48,12 @@ def test_what_a_device_gives() -> None:
 
 
 def sampled(device: Device) -> list[Config]:
-    """Legal configs of every family on the layers that it takes there."""
+    """Legal configs of every family on the layers that it takes there, and its own examples."""
     rng, found = random.Random(3), []
     for kind in (kind for kind in FAMILIES if kind.tunable):
-        for problem in map(Problem.parse, LAYERS):
-            if kind.refuses(problem, device) is None:
-                space = Space(kind, problem, device)
-                found += [space.sample(rng) for _ in range(40)]
+        for problem in taken(kind, device, [*map(Problem.parse, LAYERS)]):
+            space = Space(kind, problem, device)
+            found += [space.sample(rng) for _ in range(40)]
     return found
 
 
@@ -71,9 +71,13 @@ def test_no_config_for_an_opencl_gpu_needs_what_it_has_not() -> None:
     assert asked(sampled(H100)) == {"shuffles", "clusters", "last", "stream", "engine"}
     configs = sampled(GPU)
     assert asked(configs) == set()
-    known = {kind.name for kind in FAMILIES if kind.tunable}
-    without = {"mma", "hopper", "toeplitz", "strassen", "strassen2"}
-    assert {config.family for config in configs} == known - without
+    there = {kind.name for kind in FAMILIES if kind.tunable and taken(kind, GPU)}
+    assert {config.family for config in configs} == there
+    assert not {"mma", "hopper", "toeplitz"} & there
+    known = (
+        "direct winograd winograd4 winograd8 winograd_rows gemm im2col gemv grouped small adapted textbook"
+    )
+    assert {*known.split()} <= there
 
 
 def test_the_cores_of_a_cpu_may_leave_sums_to_the_last() -> None:

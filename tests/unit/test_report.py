@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import document_tables
 import pytest
 
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
-from tilewright.report import plot, plot_study, readme, results
+from tilewright.report import plot, plot_study, results
 from tilewright.report.table import NOISY_NOTE, Table, bytes_text, markdown, plain, results_table, time_text
 from tilewright.studies import engine
 
@@ -303,12 +304,12 @@ def test_readme_tables(tmp_path: Path) -> None:
     before = (
         "a\n<!-- table: cpu/resnet-f32 -->\nSTALE\n<!-- end -->\nb\n<!-- table: h100/x -->\n<!-- end -->\n"
     )
-    after = readme.with_tables(before, tmp_path)
+    after = document_tables.with_tables(before, tmp_path)
     assert "| R2 | direct | 600 |" in after
     assert "STALE" not in after
     assert "No results yet" in after
     assert after.startswith("a\n")
-    assert readme.with_tables(after, tmp_path) == after
+    assert document_tables.with_tables(after, tmp_path) == after
 
 
 def test_readme_summary_and_long_tables(tmp_path: Path) -> None:
@@ -316,24 +317,24 @@ def test_readme_summary_and_long_tables(tmp_path: Path) -> None:
     (tmp_path / "cpu/resnet-f32.json").write_text(json.dumps(DOCUMENT))
     document = tmp_path / "README.md"
     document.write_text("<!-- summary: cpu -->\nSTALE\n<!-- end -->\n")
-    assert readme.update([document], tmp_path)
+    assert document_tables.update([document], tmp_path)
     lines = document.read_text().splitlines()
     assert [line.split(" | ")[0] for line in lines] == [
         "<!-- summary: cpu -->", "| results", "| ---", "| resnet-f32", "<!-- end -->",
     ]  # fmt: skip
     assert f" | {len(DOCUMENT['rows'])} | " in lines[3]
-    both = readme.with_tables("<!-- summary: cpu, cpu -->\n<!-- end -->", tmp_path).splitlines()
+    both = document_tables.with_tables("<!-- summary: cpu, cpu -->\n<!-- end -->", tmp_path).splitlines()
     assert both[3:5] == [lines[3].replace("resnet", "cpu/resnet")] * 2
     long = (tmp_path / "cpu/TABLES.md").read_text()
     assert "## resnet-f32" in long and "onednn" in long
-    assert not readme.update([document], tmp_path)
+    assert not document_tables.update([document], tmp_path)
 
 
 def test_headline_has_a_line_for_each_file_with_its_extremes(tmp_path: Path) -> None:
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu/resnet-f32.json").write_text(json.dumps(DOCUMENT))
     names = "cpu/resnet-f32, cpu/resnet-f32"
-    lines = readme.with_tables(f"<!-- headline: {names} -->\n<!-- end -->", tmp_path).splitlines()
+    lines = document_tables.with_tables(f"<!-- headline: {names} -->\n<!-- end -->", tmp_path).splitlines()
     assert lines[3] == lines[4] and len(lines) == 6
     rows = sorted((row for row in results.parse(DOCUMENT).rows if row.ratio), key=lambda row: row.ratio or 0)
     device, layers, peers, mean, lowest, highest = lines[3].strip("| ").split(" | ")
@@ -344,15 +345,19 @@ def test_headline_has_a_line_for_each_file_with_its_extremes(tmp_path: Path) -> 
 
 def test_readme_marker_cannot_leave_the_folder(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="must name a file under"):
-        readme.with_tables("<!-- table: ../secret -->\n<!-- end -->", tmp_path)
+        document_tables.with_tables("<!-- table: ../secret -->\n<!-- end -->", tmp_path)
 
 
 def test_committed_tables_are_up_to_date() -> None:
-    found = readme.documents(ROOT)
+    found = document_tables.documents(ROOT)
     assert {path.name for path in found} > {"README.md", "results.md"}
     for document in found:
         text = document.read_text(encoding="utf-8")
-        assert readme.with_tables(text, ROOT / "benchmarks") == text, "run: python benchmarks/make_tables.py"
+        assert document_tables.with_tables(text, ROOT / "benchmarks") == text, (
+            "run: python benchmarks/make_tables.py"
+        )
     for folder in {path.parent for path in (ROOT / "benchmarks").glob("*/*.json")}:
         long = (folder / "TABLES.md").read_text(encoding="utf-8")
-        assert long == readme.long_tables(sorted(folder.glob("*.json"))), "run: benchmarks/make_tables.py"
+        assert long == document_tables.long_tables(sorted(folder.glob("*.json"))), (
+            "run: benchmarks/make_tables.py"
+        )

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from store_samples import H100, best, families, path, record
 
-from tilewright import api, store
+from tilewright import store
 from tilewright.errors import StoreBusy, StoreError
 from tilewright.store import Store
+from tilewright.store import own as own_store
 from tilewright.store.exchange import SCHEMA, from_json, to_json
 
 __all__ = ["families", "path"]  # fixtures
@@ -97,13 +98,13 @@ def test_busy_for_too_long_says_so(path: Path) -> None:
 
 def test_a_busy_store_is_kept_and_asked_again_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(path.parent))
-    monkeypatch.setattr(api, "Store", partial(Store, timeout_s=0.1))
+    monkeypatch.setattr(own_store, "Store", partial(Store, timeout_s=0.1))
     own = Store()
     own.add(record())
     with closing(sqlite3.connect(own.path, isolation_level=None)) as other, warnings.catch_warnings():
         warnings.simplefilter("error")
         other.execute("BEGIN EXCLUSIVE")
-        found = api.default_store()
+        found = own_store.default_store()
     assert found is not None and found.path == own.path and len(found.records()) == 1
 
 

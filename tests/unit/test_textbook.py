@@ -16,7 +16,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.named import NAMED, find
 from tilewright.problem import Problem
 from tilewright.search.model import estimate
-from tilewright.search.space import every
+from tilewright.search.space import space
 
 TOY = Problem.parse("n1c256h228w228k256r5s5-f32+relu+maxpool2")
 GEMM = Problem.parse("n1c4096h64w64k4096r1s1-f32")
@@ -71,14 +71,14 @@ def test_each_row_of_the_sources_tables_is_a_name() -> None:
     table2 = ["no-tiling", "shared-tile", "pool-unrolled", "const-helpers", "unroll-pragma"]
     table3 = ["block-16x16x4", "block-16x16x2", "block-16x16x1", "block-16x8x4"]
     assert [name for name in NAMED if name.startswith("toy:")] == [f"toy:{x}" for x in table2 + table3]
-    known = set(every(family("textbook"), TOY, H100))
+    known = set(space(family("textbook"), TOY, H100).every())
     assert {find(f"toy:{name}", TOY) for name in table2 + table3} <= known
     fitting = {one.config(GEMM) for one in NAMED.values() if one.fits(GEMM)}
-    assert len(fitting) == 12 and fitting <= set(every(family("textbook"), GEMM, H100))
+    assert len(fitting) == 12 and fitting <= set(space(family("textbook"), GEMM, H100).every())
     half = GEMM.with_dtype("f16")
     ladder = [name for name in NAMED if NAMED[name].fits(half)]
     assert ladder == ["gemm:tensor-naive", "gemm:tensor-tiled"]
-    assert {find(name, half) for name in ladder} <= set(every(family("textbook"), half, H100))
+    assert {find(name, half) for name in ladder} <= set(space(family("textbook"), half, H100).every())
 
 
 def test_a_transpose_is_a_launch_of_its_own() -> None:

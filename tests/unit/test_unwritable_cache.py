@@ -13,9 +13,8 @@ import pytest
 from store_samples import record
 
 import tilewright
-from tilewright import api
 from tilewright.errors import StoreError
-from tilewright.store import Store
+from tilewright.store import Store, own
 
 LAYER, OTHER = "n1c4h5w5k4r3s3p1-f32", "n1c4h5w5k4r1s1-f32"
 # ``python -m tilewright``, but nobody looks at the times: no need to read 400 MB before each run.
@@ -106,4 +105,4 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="TILEWRIGHT_CACHE"):
         tilewright.tune(LAYER, "cpu")
     assert tilewright.plan(LAYER, "cpu").note
-    assert api.default_store().info().shipped > 0
+    assert own.default_store().info().shipped > 0

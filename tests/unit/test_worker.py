@@ -90,7 +90,7 @@ def test_one_process_serves_many(worker: Worker) -> None:
     with worker:
         pids = {worker.context["pid"] for _ in range(3) if worker.run(config(0))}
         assert len(pids) == 1
-        assert worker.restarts == 0
+        assert worker._restarts == 0
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_spoilt_device_gets_a_new_process(worker: Worker) -> None:
     with worker:
         assert worker.run(config(5)).outcome == "correct"
         worker.run(config(0))
-        assert worker.restarts == 1
+        assert worker._restarts == 1
 
 
 def test_compilers_that_misbehave(worker: Worker) -> None:
@@ -138,11 +138,11 @@ def test_final_that_dies(worker: Worker) -> None:
 def test_a_device_error_is_not_left_to_the_next(worker: Worker) -> None:
     with worker:
         for ask in (lambda: worker.final([config(0), config(6)], Limits()), worker.prepare):
-            restarts = worker.restarts
+            restarts = worker._restarts
             with pytest.raises(RunError, match="ILLEGAL_ADDRESS"):
                 ask()
             assert worker.run(config(0)).outcome == "correct"
-            assert worker.restarts == restarts + 1
+            assert worker._restarts == restarts + 1
 
 
 def test_a_reference_that_fails_says_why(worker: Worker) -> None:
@@ -266,14 +266,14 @@ def test_a_child_that_only_compiles_makes_way_for_one_that_measures() -> None:
     for job, wanted in ((Job(PROBLEM, "numpy"), here), (Job(PROBLEM, "cuda", facts=facts), max(here, 10))):
         with Worker(job) as worker:
             assert worker.device.backend == job.kind and worker._channel
-            assert os.getpriority(os.PRIO_PROCESS, worker._channel.pid) == wanted
+            assert os.getpriority(os.PRIO_PROCESS, worker._channel._child.pid) == wanted
 
 
 def test_the_real_child_ends_with_its_parent() -> None:
     program = (
         "from tilewright.tuning.worker import Worker, Job\n"
         f"worker = Worker(Job({PROBLEM!r}, 'numpy')); worker.device\n"
-        "print(worker._channel.pid, flush=True)\n"
+        "print(worker._channel._child.pid, flush=True)\n"
         "import os; os._exit(0)"
     )
     import subprocess
@@ -336,7 +336,7 @@ def _pid(worker: Worker) -> int:
     """Return the process that has the job."""
     assert worker.device.backend == "numpy"
     assert worker._channel is not None
-    return worker._channel.pid
+    return worker._channel._child.pid
 
 
 def test_a_request_has_no_modules_imported() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -71,10 +71,6 @@ class Bench:
         device = self.runtime.device
         threads = self.threads or device.units
         return Setting(device, threads, lambda: self.runtime.stream, self.runtime.timed)
-
-    def rows(self, layers: Iterable[Layer]) -> list[BenchRow]:
-        """Measure layers one after the other."""
-        return [self.row(layer) for layer in layers]
 
     def row(self, layer: Layer) -> BenchRow:
         """Tune, check and measure one layer; whatever cannot run leaves its reason in the row.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from tilewright.arithmetic import round_up
 from tilewright.errors import count
 from tilewright.runtime.base import Memory, Runtime
 
@@ -38,7 +39,7 @@ class Fence:
 
     def alloc(self, nbytes: int, name: str = "a workspace buffer") -> Memory:
         """Allocate ``nbytes`` of poison between canaries."""
-        end = -(-(GUARD_BYTES + nbytes) // _STEP) * _STEP
+        end = round_up(GUARD_BYTES + nbytes, _STEP)
         whole = self._runtime.alloc(end + GUARD_BYTES)
         inside = self._runtime.slice(whole, GUARD_BYTES, nbytes)
         self._runtime.fill(whole, CANARY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.kernels.family import Blueprint
+from tilewright.kernels.blueprint import Blueprint
 from tilewright.runtime.base import Array, Loaded, Memory, Runtime
 
 

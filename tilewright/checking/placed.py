@@ -14,7 +14,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.reference import reference
 from tilewright.dtypes import numpy_dtype
-from tilewright.kernels.family import EXTRAS, UNUSED_BYTES
+from tilewright.kernels.blueprint import EXTRAS, UNUSED_BYTES
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import Problem

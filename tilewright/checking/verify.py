@@ -19,7 +19,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.checking.placed import Placed, place
 from tilewright.errors import count
 from tilewright.kernels.bound import bound
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check

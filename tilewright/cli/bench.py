@@ -84,10 +84,7 @@ def bench(
     wanted = Wanted(options.budget(budget), options.strategy(strategy), seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     _check(files)
-    if no_tune and (again or budget):
-        raise options.OptionError(
-            f"--no-tune and {'--again' if again else '--budget'}: give only one of them"
-        )
+    _not_both(no_tune, again, budget)
     source = outputs.to_resume(json_file) if resume else None
     if no_tune:
         store, runtime = options.store(remembers=False), options.open_device(device)
@@ -162,6 +159,14 @@ class _Standing:
 
 def _key(layer: Layer) -> tuple[str, str]:
     return layer.name, str(layer.problem)
+
+
+def _not_both(no_tune: bool, again: bool, budget: str | None) -> None:
+    """Refuse how to tune where nothing is to be tuned."""
+    if no_tune and (again or budget):
+        raise options.OptionError(
+            f"--no-tune and {'--again' if again else '--budget'}: give only one of them"
+        )
 
 
 def _check(files: Mapping[str, Path | None]) -> None:

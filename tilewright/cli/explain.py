@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 
 if TYPE_CHECKING:

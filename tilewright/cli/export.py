@@ -13,7 +13,7 @@ from tilewright.cli import options, outputs
 from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError
 from tilewright.export import FORMAT
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.plans.why import Origin, Why
 from tilewright.problem import Problem
 

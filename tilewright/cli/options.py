@@ -13,7 +13,7 @@ import typer
 
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError, TilewrightError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.plans.why import Origin, Why
 from tilewright.problem import LAYOUTS, NAMES, Problem, shapes
 from tilewright.tuning.budget import Budget
@@ -238,8 +238,8 @@ def store(remembers: bool) -> Store:
     Raises:
         StoreError: it is to remember, and cannot be written.
     """
-    from tilewright.api import default_store
     from tilewright.store import Store
+    from tilewright.store.own import default_store
 
     if not remembers:
         return default_store() or Store()
@@ -248,9 +248,7 @@ def store(remembers: bool) -> Store:
     return own
 
 
-def store_and_device(
-    found: list[shapes.Layer], device: str | None, wanted: Wanted
-) -> tuple[Store, Runtime]:
+def store_and_device(found: list[shapes.Layer], device: str | None, wanted: Wanted) -> tuple[Store, Runtime]:
     """Open the user's store and the device for a command that tunes.
 
     A store that cannot be written is only warned of where every layer's winner is in it: none is tuned then.
@@ -290,7 +288,7 @@ def _store_to_tune(found: list[shapes.Layer], again: bool) -> tuple[Store, Store
 
 def config(text: str | None, problem: Problem, deterministic: bool) -> Config | None:
     """Read --config: its text or its name; None leaves it to the store and the model."""
-    from tilewright.arguments import as_config
+    from tilewright.arguments.choices import as_config
 
     return None if text is None else as_config(text, problem, deterministic)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, foretell
 from tilewright.errors import RunError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 from tilewright.report.table import NOISY_MARK, Table, bytes_text, noisy_notes, time_text
 

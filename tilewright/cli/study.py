@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,15 +93,7 @@ def study(
     if standing.before:
         remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 
-    def report() -> None:
-        for begun in standing.parts:
-            if begun.left and begun.rows:
-                _print(begun, standing, quiet)
-        if standing.parts:
-            _write(standing.result(lab), files, quiet)
-        if left := standing.left():
-            remark(f"stopped: {left}{outputs.way_on(json_file) if standing.parts else ''}")
-
+    report = partial(_report, standing, lab, files, quiet)
     with children, stopping.until_stopped(report) as stop:
         for done in standing.taken_over:
             _print(done, standing, quiet)
@@ -110,6 +103,17 @@ def study(
                 _print(grown, standing, quiet)
     report()
     stop.leave()
+
+
+def _report(standing: Standing, lab: Lab, files: Mapping[str, Path | None], quiet: bool) -> None:
+    """Print the parts that are begun, write what was asked for, and say what is left."""
+    for begun in standing.parts:
+        if begun.left and begun.rows:
+            _print(begun, standing, quiet)
+    if standing.parts:
+        _write(standing.result(lab), files, quiet)
+    if left := standing.left():
+        remark(f"stopped: {left}{outputs.way_on(files['--json']) if standing.parts else ''}")
 
 
 def _print(part: PartResult, standing: Standing, quiet: bool) -> None:

@@ -10,17 +10,10 @@ from tilewright import __version__, kernels
 from tilewright.checking.inputs import stays_exact
 from tilewright.device import Device
 from tilewright.export import FORMAT
+from tilewright.kernels.blueprint import CONSTANT, EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Launch
 from tilewright.kernels.bound import Bound, bound
-from tilewright.kernels.family import (
-    CONSTANT,
-    EXTRAS,
-    NO_KERNELS,
-    UNUSED_BYTES,
-    Blueprint,
-    Config,
-    Family,
-    Launch,
-)
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.kernels.untuned import pack

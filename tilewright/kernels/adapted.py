@@ -13,7 +13,7 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.untuned import pack, spread
 from tilewright.kernels.untuned.reference import Reference
 from tilewright.kernels.work import Work
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import DTYPES, NAMES, Problem
 
 SUMS = "requant_sums"
 WIDE = {"x": "wide_x", "w": "wide_w"}
@@ -24,6 +24,7 @@ class Adapted(Family):
 
     name = "adapted"
     dtypes = ("f8", "q8")
+    examples = tuple(f"n1c48h9w8k20r3s3p1-{dtype}-nhwc+bias" for dtype in dtypes)
     _direct = Direct()
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -62,6 +63,8 @@ class Adapted(Family):
 
 class AnyReference(Reference):
     """The reference, of every dtype."""
+
+    examples = tuple(f"n1c5h7w6k4r3s3p1-{kind}+bias" for kind in NAMES)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the plain reference, with what converts around it."""

@@ -1,90 +1,41 @@
 """What a kernel family is: parameters, named legality rules, and a blueprint of its launches.
 
-A family is data and pure functions of a Problem, a Device and a Config. It touches no backend.
+A family is data and pure functions of a Problem, a Device and a Config. It touches no backend. Specs have
+Config, and what a Blueprint is made of, from here too.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
-from tilewright.hashed import hashed_once
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.blueprint import (
+    CONSTANT,
+    EXTRAS,
+    NO_KERNELS,
+    UNUSED_BYTES,
+    ZERO,
+    Blueprint,
+    Buffer,
+    Launch,
+)
+from tilewright.kernels.config import Config
 from tilewright.kernels.tile import ATOMIC
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
+__all__ = [
+    "CONSTANT", "EXTRAS", "MOST_PIXELS", "NO_KERNELS", "UNUSED_BYTES", "ZERO", "Blueprint", "Buffer",
+    "Config", "Family", "Launch", "Param", "Rule", "Values", "too_many",
+]  # fmt: skip
 
-@hashed_once
-@dataclass(frozen=True)
-class Config:
-    """One point of a family's space; ``direct:bh=1.bk=8.…`` is its one-line text.
-
-    Attributes:
-        family: the family's name.
-        items: its parameters, (name, value) each, in the order of their names, as ``make`` sorts them.
-    """
-
-    family: str
-    items: tuple[tuple[str, int], ...]
-
-    @classmethod
-    def make(cls, family: str, values: Mapping[str, int]) -> Config:
-        """Build a config with its parameters in a fixed order."""
-        return cls(family, tuple(sorted(values.items())))
-
-    @cached_property
-    def values(self) -> dict[str, int]:
-        """The parameters by name."""
-        return dict(self.items)
-
-    def __getitem__(self, name: str) -> int:
-        return self.values[name]
-
-    def __str__(self) -> str:
-        return self.family + ":" + ".".join(f"{name}={value}" for name, value in self.items)
-
-    @classmethod
-    def parse(cls, text: str) -> Config:
-        """Read the text form, ``family:name=value.name=value``.
-
-        Raises:
-            ConfigError: names the part that could not be read.
-        """
-        if not isinstance(text, str):
-            raise _unreadable(text, "must be text like family:name=value.name=value")
-        family, colon, body = text.strip().partition(":")
-        if not colon or not _NAME.fullmatch(family):
-            raise _unreadable(text, "must look like family:name=value.name=value")
-        values: dict[str, int] = {}
-        for part in body.split(".") if body else ():
-            read = _setting(part)
-            if not read or read[0] in values:
-                raise _unreadable(text, f"cannot read {part[:80]!r}, want name=integer, once")
-            values[read[0]] = read[1]
-        return cls.make(family, values)
-
-
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_SETTING = re.compile(r"([a-z][a-z0-9_]*)=([0-9]{1,6})")
-
-
-@lru_cache(maxsize=4096)
-def _setting(text: str) -> tuple[str, int] | None:
-    """Read ``name=value``; thousands of configs are made of a few hundred."""
-    match = _SETTING.fullmatch(text)
-    return (match[1], int(match[2])) if match else None
-
-
-def _unreadable(text: object, why: str) -> ConfigError:
-    shown = repr(text) if len(repr(text)) <= 300 else repr(text)[:297] + "..."
-    return ConfigError(f"config {shown}: {why}")
+Values = dict[str, int]  # parameters of a config, by name
+MOST_PIXELS = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -126,87 +77,6 @@ class Rule:
         return self.holds(*(cf if name == "cf" else known[name] for name in self._takes))
 
 
-@dataclass(frozen=True)
-class Buffer:
-    """A workspace buffer of a Plan. ``zeroed``: must hold zeros before the *first* launch ever;
-    the kernels leave it zeroed behind them. One of 0 bytes is bound and never touched."""
-
-    name: str
-    nbytes: int
-    zeroed: bool = False
-
-
-Values = dict[str, int]  # parameters of a config, by name
-MOST_PIXELS = 1 << 30
-ZERO, CONSTANT = NO_KERNELS = ("zero", "constant")  # launches that a runtime carries out by itself
-EXTRAS = ("bias", "z")  # operands that kernels are given whether the problem has them or not
-UNUSED_BYTES = 64  # of what is bound and never touched
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Launch:
-    """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
-
-    Buffer names: x, w (packed), bias, z, scale, y, or a name in ``Blueprint.workspace``; something unused
-    is bound as a bias or z that the problem does not have. Two names are no kernels: a launch of
-    ``zero`` fills its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into
-    constant memory. A ``chained`` launch may take its place on the device while the kernel before it still
-    runs: its kernel waits (CHAIN). With ``image`` the first argument is no address but the tensor map of
-    what lies there (CUDA; elsewhere the address).
-    """
-
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    args: tuple[str, ...]
-    shared_bytes: int = 0
-    cluster: int = 1
-    chained: bool = False
-    image: TensorMap | PlanesMap | None = None
-
-    @cached_property
-    def work_items(self) -> tuple[int, ...]:
-        """Threads of all blocks along each axis, as OpenCL counts."""
-        return tuple(count * size for count, size in zip(self.grid, self.block, strict=True))
-
-
-@dataclass(frozen=True)
-class Blueprint:
-    """All that a runtime needs to build and run one Config: source, defines, launches, buffers.
-
-    Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
-    ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel of ``packer``;
-    None means that the filter is used as given (kcrs). ``packing`` says for the header of an exported kernel
-    what order that is, in lines of text; empty where only the packer's source says it. ``parts`` are further
-    programs whose kernels ``launches`` names: each is compiled by itself, from its own source and defines.
-    ``specific``: compile for sm_90a; the binary does not run on later GPUs. ``problem``: for the reference
-    kernels the layer that they compute, for NumPy, which compiles nothing.
-    """
-
-    source: str
-    defines: tuple[tuple[str, int], ...]
-    launches: tuple[Launch, ...]
-    packed_bytes: int
-    pack: tuple[tuple[str, int], ...] | None = None
-    workspace: tuple[Buffer, ...] = ()
-    max_registers: int = 0
-    parts: tuple[Blueprint, ...] = ()
-    specific: bool = False
-    packer: str = "pack.cu"
-    packing: str = ""
-    problem: str = ""
-
-    @property
-    def programs(self) -> tuple[Blueprint, ...]:
-        """All that is to be compiled."""
-        return (self, *self.parts)
-
-    def target(self, arch: str) -> str:
-        """Return what a compiler calls an architecture, with its own instructions where they are used."""
-        return f"{arch}a" if self.specific else arch
-
-
 def too_many(problem: Problem) -> str | None:
     """Refuse a layer whose pixel index, plus one tile, overflows 32 bits."""
     pixels = problem.n * max(problem.h * problem.w, problem.p * problem.q)
@@ -225,6 +95,9 @@ class Family:
     # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
     # or an infinity in x may reach outputs that it has no part in.
     plain: bool = True
+    # Problem strings, a small layer of each dtype that it takes, and of tf32 and accurate where it multiplies
+    # them. The tests of all families compile and run them, what is made for a GPU too (on a CPU).
+    examples: tuple[str, ...] = ()
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Say why the family cannot take the problem on the device; None if it can.

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import RESIDENT, fits_registers, fits_shared, no_kernels
+from tilewright.kernels.limits import (
+    RESIDENT,
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_kernels,
+    shared_rule,
+)
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
@@ -71,6 +80,7 @@ class Gemv(Family):
 
     name = "gemv"
     dtypes = ("f32", "f16", "bf16", "i8")
+    examples = tuple(f"n3c130h1w1k70r1s1-{dtype}+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of one output pixel and at most 64 images."""
@@ -92,8 +102,7 @@ class Gemv(Family):
             Param("rows", up_to(problem.k, (1, 2, 4, 8, 16)), "rows of the filter a thread"),
             Param("images", up_to(problem.n, (1, 2, 4, 8, 16)), "images a thread"),
             Param("unroll", (1, 2, 4, 8), "vectors of each row under way at once"),
-            Param("mb", (1, 2, 3, 4, 6, 8) if gpu else (1,),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8) if gpu else blocks_param(1),
             Param("x", (0, 1) if gpu else (0,), "input from global memory or held in shared memory",
                   ("global", "shared")),
             Param("sg", (1, 2, 3, 4, 6, 8, 16, 32) if gpu else (1,), "shares of a row across the grid"),
@@ -143,15 +152,13 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 
 RULES = (
     Rule("team", lambda threads, lanes: lanes <= threads, "a team lies in one block"),
-    Rule("block", lambda device, threads: threads <= device.max_threads,
-         "more threads than a block may have"),
+    block_rule(lambda device, threads: threads <= device.max_threads),
     Rule("rows", lambda problem, threads, lanes, rows:
          rows <= problem.k and (threads // lanes * rows < 2 * problem.k or (threads <= 32 and rows == 1)),
          "teams without rows"),
     Rule("lanes", lambda problem, device, lanes: lanes * vector(problem, device) < 2 * inputs(problem)
          or lanes <= 32, "lanes without numbers"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="threads rows images unroll mb"),
+    Rule("registers", _fits_registers, SPILLS, needs="threads rows images unroll mb"),
     RESIDENT,
     Rule("unroll", lambda problem, device, lanes, unroll:
          unroll == 1 or unroll * lanes * vector(problem, device) <= inputs(problem),
@@ -159,8 +166,7 @@ RULES = (
     Rule("pieces", lambda problem, device, lanes, sg: sg == 1 or share(
         problem, device, dict(lanes=lanes, sg=sg)) * (sg - 1) < inputs(problem),
         "shares of a row without numbers"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="threads lanes rows images mb x sg"),
+    shared_rule(_fits_shared, "threads lanes rows images mb x sg"),
     COMBINE_NONE,
     LAST_ORDER,
     ATOMIC_EPILOGUE,

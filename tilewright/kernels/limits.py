@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.device import Device
-from tilewright.kernels.family import Rule
+from tilewright.kernels.family import Param, Rule
 from tilewright.kernels.tile import ceil_div
 
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
@@ -12,10 +14,31 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
-RESIDENT = Rule(
-    "resident",
-    lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit,
-    "more threads than a unit holds at once",
+SPILLS = "more registers than a thread or a unit has: the compiler would spill"
+
+
+def blocks_param(*values: int) -> Param:
+    """The tunable that says how many blocks a unit is to hold at once: MIN_BLOCKS of the kernel."""
+    return Param("mb", values, "blocks that a unit holds at once (bounds the registers of a thread)")
+
+
+def block_rule(holds: Callable[..., bool]) -> Rule:
+    """The rule that a block has no more threads than it may."""
+    return Rule("block", holds, "more threads than a block may have")
+
+
+def resident_rule(holds: Callable[..., bool]) -> Rule:
+    """The rule that a unit has the threads of the blocks that it is to hold at once."""
+    return Rule("resident", holds, "more threads than a unit holds at once")
+
+
+def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
+    """The rule that a block has the shared memory of its tiles."""
+    return Rule("shared", holds, "more shared memory than a block may have", needs)
+
+
+RESIDENT = resident_rule(
+    lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit
 )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilewright.errors import ConfigError
-from tilewright.kernels.family import Config
+from tilewright.errors import ConfigError, shortened
+from tilewright.kernels.config import Config
 from tilewright.kernels.textbook.spec import ROLLED, UNROLLED, Textbook, steps
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
@@ -86,5 +86,4 @@ def find(text: str, problem: Problem) -> Config:
         return Config.parse(text)
     names = ", ".join(one.name for one in NAMED.values() if one.fits(problem))
     what = "is made for other layers" if text in NAMED else "must be family:name=value.name=value, or a name"
-    shown = repr(text) if len(text) <= 100 else repr(text[:97] + "...")
-    raise ConfigError(f"config {shown}: {what}; names that fit {problem}: {names or 'none'}")
+    raise ConfigError(f"config {shortened(text)!r}: {what}; names that fit {problem}: {names or 'none'}")

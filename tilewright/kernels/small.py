@@ -11,9 +11,26 @@ from functools import lru_cache
 
 from tilewright.device import Device
 from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    MOST_BODY,
+    RESIDENT,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    shared_rule,
+)
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    single_tile_defines,
+    up_to,
+)
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -97,6 +114,7 @@ class Small(Family):
     """Convolutions of at most 8 input channels, one group, on a GPU."""
 
     name = "small"
+    examples = ("n5c4h20w24k9r7s7-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels."""
@@ -121,8 +139,7 @@ class Small(Family):
             Param("tw", widths or up_to(q, (1, 2, 3, 4)), "output columns a thread"),
             Param("threads", (64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 416, 512, 544, 640),
                   "threads of a block"),
-            Param("mb", (1, 2, 3, 4, 6, 8),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8),
             Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
             Param("ni", up_to(problem.n, (1, 2, 3, 4, 5, 6, 8)), "images worked on at once"),
             Param("stages", (1, 2), "buffers of staged input"),
@@ -185,8 +202,7 @@ RULES = (
     RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
     Rule("busy", _busy, "threads without outputs"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="f tk th tw mb bands ni stages out"),
+    shared_rule(_fits_shared, "f tk th tw mb bands ni stages out"),
 )  # fmt: skip
 
 
@@ -211,7 +227,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, aligned: bool) -> Values:
     vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
-    body = _body(pr, cf["tk"], cf["th"], cf["tw"])
+    body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.whole(pr)
     return dict(
         VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], Q_PARTS=sz.q_parts, STAGES=cf["stages"],
@@ -223,11 +239,8 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, align
         Y_WORDS=_words(pr, cf, sz) if aligned else 1,
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
         COMBINE=pool_apart(pr),
-        N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=shared,
-        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
+        SHARED_BYTES=shared, SUM_THREADS=SUM_THREADS,
         OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
 

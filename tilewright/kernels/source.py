@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tilewright.errors import CompileError
-from tilewright.kernels.family import Blueprint
+from tilewright.kernels.blueprint import Blueprint
 
 _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([a-z][a-z0-9_]*\.(?:h|cu))"[^\n]*$', re.MULTILINE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import ceil_div as ceil_div  # specs have it from here
+from tilewright.arithmetic import round_up
 from tilewright.problem import Problem
 
 NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (shares.py)
@@ -12,14 +14,9 @@ COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 LINE = 32  # words: copies of 16 bytes keep sectors of 32 bytes whole, the copy engine fetches lines of 128
 
 
-def ceil_div(a: int, b: int) -> int:
-    """Smallest integer not below a / b."""
-    return -(-a // b)
-
-
 def lines(words: int) -> int:
     """Round up to whole lines of shared memory: what is staged next begins where one does."""
-    return ceil_div(words, LINE) * LINE
+    return round_up(words, LINE)
 
 
 def quad_pitch(channels: int) -> int:
@@ -51,10 +48,15 @@ class View:
         """Flatten the image where every output pixel needs just its own input pixel."""
         plain = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
         if not plain or pr.epilogue.pool:
-            return cls(pr.n, pr.h, pr.w, pr.p, pr.q)
+            return cls.whole(pr)
         if (pr.layout_in, pr.layout_out) == ("nhwc", "nhwc"):
             return cls(1, 1, pr.n * pr.h * pr.w, 1, pr.n * pr.p * pr.q)
         return cls(pr.n, 1, pr.h * pr.w, 1, pr.p * pr.q)
+
+    @classmethod
+    def whole(cls, pr: Problem) -> View:
+        """The image as it is."""
+        return cls(pr.n, pr.h, pr.w, pr.p, pr.q)
 
     def outputs(self, pr: Problem) -> tuple[int, int]:
         """Rows and columns of y: pooled, or those of the sum as it is walked."""
@@ -93,6 +95,28 @@ def image_defines(pr: Problem, view: View) -> dict[str, int]:
     )  # fmt: skip
 
 
+def layer_defines(
+    pr: Problem, view: View, channels: int | None = None, by_group: bool = True
+) -> dict[str, int]:
+    """The defines that spell out x and the filter: all of a layer but the images in it (N) and those of y.
+
+    Args:
+        channels: what a kernel counts as input channels, C, where these are no single ones (word.py).
+        by_group: a kernel walks one group's channels at a time; else it sees those of all groups as one.
+    """
+    c, k, groups = (pr.cg, pr.kg, pr.groups) if by_group else (pr.c, pr.k, 1)
+    return dict(
+        C=c if channels is None else channels, H=view.h, W=view.w, K=k, GROUPS_=groups, R=pr.r, S=pr.s,
+        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
+        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
+    )  # fmt: skip
+
+
+def single_tile_defines() -> dict[str, int]:
+    """The defines of tile.h where it has no part in who computes what: one tile, one step over C."""
+    return dict(STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0)
+
+
 def row_runs(
     pr: Problem, width: int, step: int, first: int, need: int, aligned: bool, most: int = 4,
     sectors: bool = False,
@@ -107,4 +131,4 @@ def row_runs(
     run = 1 if pr.dtype == "i8" or not aligned else run
     unit = 8 if sectors and run == 4 and width % 8 == step % 8 == 0 else run
     lead, whole = first % unit, max(4, unit)
-    return run, lead, ceil_div(lead + need, whole) * whole
+    return run, lead, round_up(lead + need, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.device.architectures import f64_slots
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -26,7 +27,7 @@ def word_channels(pr: Problem) -> int:
 
 def words(pr: Problem) -> int:
     """Words of the channels of one group, at one pixel."""
-    return -(-pr.cg // word_channels(pr))
+    return ceil_div(pr.cg, word_channels(pr))
 
 
 def filter_bytes(pr: Problem) -> int:

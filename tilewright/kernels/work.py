@@ -1,6 +1,7 @@
 """What the model reads of one Config: counts of its main kernel, and of how shares meet.
 
-A GPU and a CPU are bound by different things, so each has counts of its own: ``GpuWork`` and ``CpuWork``.
+A GPU and a CPU are bound by different things, so each has counts of its own: ``GpuWork`` and ``CpuWork``. The
+defaults are those of a kernel that stages nothing and whose shares of C, if there are any, meet nowhere.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Counts:
 
     blocks: int
     dram_bytes: float
-    combine: str
-    partial_bytes: float
+    combine: str = "none"
+    partial_bytes: float = 0.0
     useful: float
     register_intensity: float
     block_intensity: float
@@ -67,20 +68,20 @@ class GpuWork(Counts):
     threads: int
     registers: int
     resident: int
-    shared_bytes: int
-    steps: int
-    buffers: int
+    shared_bytes: int = 0
+    steps: int = 1
+    buffers: int = 0
     fma: float
-    shared_loads: float
+    shared_loads: float = 0.0
     global_loads: float
-    staging: float
+    staging: float = 0.0
     epilogue: float
-    wavefronts: float
+    wavefronts: float = 0.0
     load_bytes: float
     store_sectors: float
-    cluster: int
-    shares: int
-    tile_bytes: float
+    cluster: int = 1
+    shares: int = 1
+    tile_bytes: float = 0.0
     tensor_cycles: float = 0.0
     turn_cycles: float = 0.0
     gang: int = 1

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import PeerError, count
+from tilewright.errors import PeerError, count, shortened
 from tilewright.problem import DTYPE_BYTES, Problem
 
 Array = NDArray[Any]  # of a problem's dtypes
@@ -114,7 +114,7 @@ class Offer:
         """What stood in the way, the commonest reasons first."""
         reasons = Counter(self.skipped.values()).most_common()
         told = [f"{reason} ({ways} ways)" if ways > 1 else reason for reason, ways in reasons]
-        rest = [count(len(told) - _MOST_REASONS, 'more reason')] if len(told) > _MOST_REASONS else []
+        rest = [count(len(told) - _MOST_REASONS, "more reason")] if len(told) > _MOST_REASONS else []
         return "; ".join(told[:_MOST_REASONS] + rest) or "it offers no engine"
 
     def attempt_layouts(self, name: str, make: Callable[[str], Contestant]) -> None:
@@ -184,7 +184,7 @@ def load(module: str) -> Any:
 def one_line(error: BaseException, limit: int = 200) -> str:
     """Return an error's text as one line."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return shortened(text, limit, "…")
 
 
 def wall_us(run: Run) -> float:

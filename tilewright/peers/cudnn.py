@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arithmetic import round_up
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
@@ -90,7 +91,7 @@ def _channels(problem: Problem) -> list[int]:
     """List numbers of channels that x may be given with, as whoever uses cuDNN would pad it with zeros."""
     if problem.dtype not in ("i8", "q8") or problem.groups > 1:
         return [problem.c]
-    return sorted({problem.c} | {-(-problem.c // step) * step for step in _CHANNELS_AT_ONCE})
+    return sorted({problem.c} | {round_up(problem.c, step) for step in _CHANNELS_AT_ONCE})
 
 
 class _Layout:
@@ -212,9 +213,7 @@ def _padded(problem: Problem, inputs: Inputs, channels: int) -> Inputs:
     if not channels:
         return inputs
     x = [(0, channels) if axis == "c" else (0, 0) for axis in problem.layout_in]
-    return replace(
-        inputs, x=np.pad(inputs.x, x), w=np.pad(inputs.w, [(0, 0), (0, channels), (0, 0), (0, 0)])
-    )
+    return replace(inputs, x=np.pad(inputs.x, x), w=np.pad(inputs.w, [(0, 0), (0, channels), (0, 0), (0, 0)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,4 +302,3 @@ def _preload() -> None:
                 find(name)
         except Exception:
             return
-

@@ -8,17 +8,9 @@ from dataclasses import dataclass, replace
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels import family
-from tilewright.kernels.family import (
-    CONSTANT,
-    EXTRAS,
-    NO_KERNELS,
-    UNUSED_BYTES,
-    Blueprint,
-    Buffer,
-    Config,
-    Family,
-    Launch,
-)
+from tilewright.kernels.blueprint import CONSTANT, EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Buffer, Launch
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.kernels.untuned import pack
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
@@ -52,9 +44,7 @@ class Plan:
     one stream at a time.
     """
 
-    def __init__(
-        self, runtime: Runtime, problem: Problem, family: Family, config: Config, why: Why
-    ) -> None:
+    def __init__(self, runtime: Runtime, problem: Problem, family: Family, config: Config, why: Why) -> None:
         """Compile, load and allocate the workspace; see ``make``."""
         self.runtime, self.problem, self.family, self.config = runtime, problem, family, config
         slow = "" if why.note(problem) else runtime.note

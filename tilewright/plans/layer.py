@@ -22,7 +22,7 @@ from tilewright.arrays.use import (
 )
 from tilewright.device import Device
 from tilewright.errors import ArrayError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.plans.execution import Plan, unlike
 from tilewright.plans.kept import let_go_oldest, with_room
 from tilewright.problem import Problem

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.errors import ProblemError, shown
+from tilewright.errors import ProblemError, shortened, shown
 
 ACTIVATIONS = ("", "relu", "leaky", "silu", "clamp")
 POOLS = ("max", "avg")
@@ -233,7 +233,7 @@ def _is_infinite(word: str) -> bool:
 
 def _shown(word: str) -> str:
     """Return a word as part of one line of bearable length."""
-    return repr(word[:80])[1:-1]
+    return repr(shortened(word, 80))[1:-1]
 
 
 def finite(name: str, value: object) -> float:

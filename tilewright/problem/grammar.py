@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import permutations
 
-from tilewright.errors import ProblemError, count, shown
+from tilewright.errors import ProblemError, count, shortened, shown
 from tilewright.problem.epilogue import WORDS, Epilogue
 from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
 
@@ -91,8 +91,9 @@ def _numbers(text: str, letter: str, digits: str) -> list[int]:
 
 def _number(letter: str, digits: str) -> int:
     if len(digits) > 9:
-        given = digits if len(digits) <= 40 else digits[:37] + "..."
-        raise ProblemError(f"{letter}={given}: must be an integer no larger than {MAX_EXTENT}")
+        raise ProblemError(
+            f"{letter}={shortened(digits, 40)}: must be an integer no larger than {MAX_EXTENT}"
+        )
     return int(digits)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tilewright.errors import ProblemError
+from tilewright.errors import ProblemError, shortened
 from tilewright.problem import LAYOUTS, Problem
 
 SHAPES_DIR = Path(__file__).parents[1] / "data" / "shapes"
@@ -69,7 +69,7 @@ def resolve(spec: str) -> list[Layer]:
     """Return the layers of one spec; a layer given by its problem string is named by it."""
     spec = spec.strip()
     if len(spec) > MAX_SPEC:
-        raise ProblemError(f"layer {spec[:40] + '…'!r}: longer than {MAX_SPEC} characters")
+        raise ProblemError(f"layer {shortened(spec, 41, '…')!r}: longer than {MAX_SPEC} characters")
     suite, colon, name = spec.partition(":")
     suite = _FORMER.get(suite, suite)
     if suite in suites():
@@ -103,7 +103,7 @@ def read_file(path: Path) -> list[Layer]:
             continue
         where = f"shape file {path}, line {number}"
         if len(line) != 2:
-            raise ProblemError(f"{where}: expected 'NAME problem-string', got {raw.strip()[:80]!r}")
+            raise ProblemError(f"{where}: expected 'NAME problem-string', got {shortened(raw.strip(), 80)!r}")
         if any(layer.name == line[0] for layer in layers):
             raise ProblemError(f"{where}: the name {line[0]!r} is given twice")
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 from tilewright.profiling.figures import Figure, KernelProfile, Profile, mix

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.kernels.family import NO_KERNELS
+from tilewright.errors import shortened
+from tilewright.kernels.blueprint import NO_KERNELS
 from tilewright.plans.execution import Plan
 from tilewright.profiling.figures import Figure, KernelProfile, Profile, limiter
 
@@ -160,7 +161,7 @@ def _run(line: Sequence[str], timeout_s: float) -> str:
             line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoCounters(f"ncu: {error}".splitlines()[0][:200]) from error
+        raise NoCounters(shortened(f"ncu: {error}".splitlines()[0], 200)) from error
     return done.stdout + "\n" + done.stderr
 
 
@@ -168,7 +169,7 @@ def _reason(output: str) -> str:
     if "ERR_NVGPUCTRPERM" in output:
         return "the driver shows counters to administrators only (ERR_NVGPUCTRPERM)"
     found = _ERROR.search(output)
-    return f"ncu: {found[1][:200]}" if found else "ncu printed no counters"
+    return f"ncu: {shortened(found[1], 200)}" if found else "ncu printed no counters"
 
 
 def _number(text: str | None) -> float | None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.errors import count
 from tilewright.floor import floor, peak_tflops
-from tilewright.kernels.family import Blueprint, Config, Family
+from tilewright.kernels.blueprint import Blueprint
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Measurement, Record
 from tilewright.report.pooling import WAYS, apart, measured_otherwise, predicted_otherwise

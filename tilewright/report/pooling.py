@@ -8,7 +8,7 @@ from contextlib import suppress
 from tilewright.device import Device
 from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, family, pick
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.kernels.tile import NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Record

@@ -6,20 +6,20 @@ older version did not write have their defaults.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tilewright.arithmetic import geometric_mean
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import ProblemError, StoreError, shown
 from tilewright.files import read_json
 from tilewright.problem import Problem
+from tilewright.store.fields import HUGE
 
 F = TypeVar("F", OurFigure, PeerFigure)
 _KINDS = {"str": str, "bool": bool, "int": int, "Mapping[str, float | str]": dict}
-_HUGE = 1e15  # more than any time, rate or number of bytes
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Results:
     @property
     def geomean(self) -> float | None:
         """Geometric mean over layers of (fastest peer / ours); None if no layer has both."""
-        return geometric_mean([row.ratio for row in self.rows])
+        return mean_of_those([row.ratio for row in self.rows])
 
 
-def geometric_mean(values: list[float | None]) -> float | None:
+def mean_of_those(values: list[float | None]) -> float | None:
     """Geometric mean of what is there."""
     there = [value for value in values if value]
-    return math.exp(math.fsum(map(math.log, there)) / len(there)) if there else None
+    return geometric_mean(there) if there else None
 
 
 def load(path: Path) -> Results:
@@ -163,7 +163,7 @@ def _value(value: Any, want: str, where: str) -> Any:
 
 
 def _number(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= _HUGE:
+    if type(value) not in (int, float) or not 0 <= value <= HUGE:
         raise StoreError(f"{where} must be a number of 0 or more, not {shown(value)}")
     return float(value)
 

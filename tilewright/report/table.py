@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
-from tilewright.errors import count
+from tilewright.errors import count, shortened
 from tilewright.record import NOISY, STOLEN
 from tilewright.report.results import Results
 
@@ -219,7 +219,7 @@ def _absences(results: Results) -> Iterator[str]:
 
 
 def _short(why: str) -> str:
-    return why if len(why) <= _LONGEST_REASON else why[: _LONGEST_REASON - 1] + "…"
+    return shortened(why, _LONGEST_REASON, "…")
 
 
 def column_widths(table: Table) -> list[int]:

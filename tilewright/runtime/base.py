@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.blueprint import Blueprint, Launch
 
 Array = Any  # numpy.ndarray on the host; a torch.Tensor or cupy.ndarray on CUDA
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.device.architectures import CHAINED
 from tilewright.errors import DeviceError, OutOfMemory, RunError
-from tilewright.kernels.family import CONSTANT, ZERO, Blueprint, Launch
+from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.runtime import rates
 from tilewright.runtime.base import Array, Built, Loaded, Memory
 from tilewright.runtime.cuda_context import Context, Owned, in_context

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tilewright.kernels.untuned import tools
 
 if TYPE_CHECKING:
-    from tilewright.kernels.family import Launch
+    from tilewright.kernels.blueprint import Launch
     from tilewright.runtime.base import Loaded, Memory, Runtime
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.device import Device, Rates
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import CompileError, OutOfMemory, how_to_get
-from tilewright.kernels.family import ZERO, Blueprint, Launch
+from tilewright.kernels.blueprint import ZERO, Blueprint, Launch
 from tilewright.kernels.requant import numpy_scaled
 from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned.reference import numpy_pool, numpy_sums

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.device.architectures import capability
 from tilewright.errors import CompileError, DeviceError, first_error, how_to_get
-from tilewright.kernels.family import Blueprint
+from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache
 from tilewright.runtime.base import Built, Resources

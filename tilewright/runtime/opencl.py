@@ -22,7 +22,7 @@ from tilewright.errors import (
     first_error,
     how_to_get,
 )
-from tilewright.kernels.family import CONSTANT, ZERO, Blueprint, Launch
+from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, forked, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources

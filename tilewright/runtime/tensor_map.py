@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tilewright.errors import RunError
-from tilewright.kernels.family import Launch
+from tilewright.kernels.blueprint import Launch
 from tilewright.kernels.tensor_map import PlanesMap, TensorMap
 from tilewright.runtime.cuda_facts import check
 

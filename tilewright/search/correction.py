@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from tilewright.kernels.family import Config, Param
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Param
 
 Floats = NDArray[np.float64]
 

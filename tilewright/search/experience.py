@@ -22,9 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.errors import StoreError, warn_once
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import model, trials
@@ -143,7 +145,7 @@ def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[L
     for (problem, family), known in sorted(times.items()):
         order = sorted(known.items(), key=lambda item: (item[1], item[0].items))
         rest = order[kept // 2 :]
-        some = order[: kept // 2] + rest[:: max(1, -(-len(rest) // max(1, kept - kept // 2)))]
+        some = order[: kept // 2] + rest[:: max(1, ceil_div(len(rest), max(1, kept - kept // 2)))]
         lessons.append(Lesson(device, Problem.parse(problem), family, tuple(some)))
     return lessons
 

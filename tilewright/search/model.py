@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
 from tilewright.record import Estimate

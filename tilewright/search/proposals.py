@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Protocol
 
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 

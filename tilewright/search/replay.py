@@ -10,8 +10,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tilewright.arithmetic import geometric_mean
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import strategies as search
@@ -138,7 +140,7 @@ def mean_shares(replays: Iterable[Replay]) -> dict[int, float]:
     for each in replays:
         for count, share in each.shares:
             by_count.setdefault(count, []).append(share)
-    return {count: _geometric_mean(shares) for count, shares in by_count.items()}
+    return {count: geometric_mean(shares) for count, shares in by_count.items()}
 
 
 def _share(best_us: float, times: list[float], count: int) -> float:
@@ -147,9 +149,3 @@ def _share(best_us: float, times: list[float], count: int) -> float:
         first = next((time for time in times if math.isfinite(time)), math.inf)
         return best_us / first
     return best_us / min(times[:count], default=math.inf)
-
-
-def _geometric_mean(values: list[float]) -> float:
-    if min(values) <= 0.0:
-        return 0.0
-    return math.exp(sum(map(math.log, values)) / len(values))

@@ -16,7 +16,8 @@ from typing import Any
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError, EmptySpace
-from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family, Param, Rule
 from tilewright.problem import Problem
 
 Held = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only
@@ -79,9 +80,7 @@ class Space:
             return known
         base = config.values
         found = tuple(
-            self._config({**base, **step})
-            for step in self._steps(base)
-            if self._stays_legal(base, step)
+            self._config({**base, **step}) for step in self._steps(base) if self._stays_legal(base, step)
         )
         if len(self._neighbours) >= NEIGHBOURS:
             self._neighbours.clear()
@@ -248,8 +247,3 @@ def legal(text: str, families: Iterable[Family], problem: Problem, device: Devic
 def sample(family: Family, problem: Problem, device: Device, rng: random.Random) -> Config:
     """Draw one legal config."""
     return space(family, problem, device).sample(rng)
-
-
-def every(family: Family, problem: Problem, device: Device) -> Iterator[Config]:
-    """Yield every legal config."""
-    return space(family, problem, device).every()

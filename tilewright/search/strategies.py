@@ -13,7 +13,8 @@ from math import exp, inf
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import model

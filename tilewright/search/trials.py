@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tilewright.device import Device
 from tilewright.errors import StoreError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 from tilewright.record import OUTCOMES, Measurement, Record
 

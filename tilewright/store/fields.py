@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.errors import StoreError, shown
 
 LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
-_HUGE = 1e15
+HUGE = 1e15  # more than any time, rate or number of bytes
 
 
 class Fields:
@@ -45,7 +45,7 @@ class Fields:
             raise self.bad(name, f"an integer from {low} to {high}")
         return value
 
-    def number(self, name: str, low: float = 0.0, high: float = _HUGE) -> float:
+    def number(self, name: str, low: float = 0.0, high: float = HUGE) -> float:
         """Read a finite number in a range."""
         value: Any = self.data.get(name)
         if type(value) not in (int, float) or not low <= value <= high:

@@ -16,7 +16,7 @@ from tilewright.device import parse_selector
 from tilewright.dispatch.choices import REFERENCE
 from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import CompileError, ProblemError, RunError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.kernels.named import find
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
 from tilewright.plans.execution import Plan

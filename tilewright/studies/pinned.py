@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.search.space import Held
 from tilewright.search.strategies import rank

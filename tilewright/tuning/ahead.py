@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.worker import Worker

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tilewright.errors import shown
+from tilewright.errors import shortened, shown
 
 Json = dict[str, Any]
 
@@ -70,11 +70,6 @@ class Channel:
     def alive(self) -> bool:
         """Whether the child runs."""
         return self._child.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The child's process id."""
-        return self._child.pid
 
     def ask(self, request: Json, allowances_s: Mapping[str, float]) -> Any:
         """Send a request and return its result.
@@ -168,7 +163,7 @@ class Channel:
             lines = self._stderr.read().decode(errors="replace").split("\n")
         except ValueError:
             return ""  # closed: another thread killed the child
-        return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        return next((shortened(line.strip(), 200) for line in reversed(lines) if line.strip()), "")
 
 
 def signal_name(code: int) -> str:

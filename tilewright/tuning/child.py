@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.tuning.channel import Json
 from tilewright.tuning.job import Job, Stage
 from tilewright.tuning.measure import Limits

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tilewright.errors import RunError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.record import Record, Standing
 from tilewright.tuning.events import Comparing, Progress
 from tilewright.tuning.job import Final

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 
 from tilewright.device import Device
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import PASSING, Record
 from tilewright.search.proposals import Records

@@ -11,8 +11,9 @@ from dataclasses import replace
 from tilewright import kernels
 from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
-from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
-from tilewright.kernels.family import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Config
+from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
+from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint
+from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
@@ -192,4 +193,4 @@ def _rehearse(
 def _line(error: Exception) -> str:
     """Return an error's text as one line of bearable length."""
     text = str(error) if isinstance(error, (TilewrightError, TooSlow)) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:500]
+    return shortened(" ".join(text.split()), 500)

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from tilewright import kernels
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, how_to_get
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record, Standing
 from tilewright.runtime.base import Runtime

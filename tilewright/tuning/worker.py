@@ -14,7 +14,7 @@ from typing import Any
 from tilewright import errors
 from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
-from tilewright.kernels.family import Config
+from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store.exchange import record_from_dict
@@ -47,7 +47,7 @@ class Worker:
             children: whose child it takes where one rests, and where its own will rest; None: none does.
         """
         self.job = job
-        self.restarts = 0
+        self._restarts = 0
         self._allowances_s = {**_allowances_s(Problem.parse(job.problem)), **(allowances_s or {})}
         self._command, self._children = command, children
         self._channel: Channel | None = None
@@ -194,7 +194,7 @@ class Worker:
         """Take a child that rests, or start one, and give it the job, unless that is done."""
         if self._channel is not None and self._channel.alive:
             return
-        self.restarts += bool(self._facts)
+        self._restarts += bool(self._facts)
         resting = self._children.take(self._kind) if self._children else None
         self._channel = resting or self._start()
         try:

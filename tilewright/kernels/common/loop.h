@@ -1,5 +1,6 @@
 // Sharing `count` items over all threads of a launch, for the kernels that are not tuned.
 //
+// needs (from ``spread`` of kernels/untuned):
 //   THREADS_ALL  threads of the whole launch      MAX_THREADS  threads of a block
 //   CHUNKED 0    neighbouring threads take neighbouring items (GPU: coalesced)
 //   CHUNKED 1    a thread takes a run of items (CPU: no cache line is shared by two cores)

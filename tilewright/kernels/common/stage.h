@@ -7,6 +7,16 @@
 //               run does
 //   otherwise   a word a copy, addresses worked out at every step
 // The staged input has strides TX_C, TX_H, TX_W and rows of XW numbers; padding is staged as zeros.
+//
+// needs tile.h before it, and:
+//   THREADS                     of a block
+//   STAGES STAGE_FLOATS         buffers, and words of one: X_FLOATS + F_FLOATS
+//   X_SHARED F_SHARED           whether the input and the filter are staged (F_SHARED 2: by the copy engine)
+//   X_FLOATS F_FLOATS           words of the staged tiles of a step
+//   C_PADDED RS                 words of C that the packed filter has; its words of a channel and a filter: R * S
+//   R STR_H STR_W DIL_H PAD_T PAD_L      [layer_defines]
+//   TX_C TX_H TX_W XW CV        strides and row of the staged input, channels of a copy
+//   X_COPIES X_ITEMS X_RUN X_LEAD        copies of a thread and of a block; a run and what lies before it [row_runs]
 
 #include "word.h"
 #include "pipe.h"

@@ -2,6 +2,17 @@
 //
 // The grid is one row of blocks: C shares of a cluster fastest, then C shares of the grid, then
 // tiles. Neighbouring blocks share the larger of filter and input, so that it is read once.
+//
+// needs, before it is included (in brackets: from the function of kernels/tile.py that gives them):
+//   KB HB WB                    channels, rows and columns of a block's tile
+//   SC SG COMBINE               shares of C across a cluster and across the grid (1 and 1), and how they meet (below)
+//   STEPS CS                    steps of a share over C, channels of a step: c0 [single_tile_defines]
+//   K_TILES P_TILES Q_TILES K_FASTEST    tiles of the image, and whether those over K come first [single_tile_defines]
+//   C K H W GROUPS_ X_NHWC      x and the filter, of one group [layer_defines]; C_ALL where C counts no single channels
+//   P Q YP YQ Y_NHWC Y_FLOATS Z_FLOATS   the images of the sums and of y [image_defines]
+//   POOL POOL_SIZE POOL_STRIDE POOL_PAD  and the rest of epilogue.h [image_defines]
+//   THREADS                     of a block: for ATOMIC alone
+//   SUM_THREADS                 of a block of sum_shares: for TWO_PASS alone (kernels/shares.py)
 
 #include "epilogue.h"
 

@@ -9,6 +9,7 @@ from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, held_vectors, one_row
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
 from tilewright.kernels.shares import (
+    ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     COMBINE_NONE,
     SUM_THREADS,
@@ -26,6 +27,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    layer_defines,
     up_to,
 )
 from tilewright.kernels.word import as_words, in_tiles, word_registers, words
@@ -94,8 +96,7 @@ RULES = (
     COMBINE_NONE,
     Rule("pool_tile", _pools,
          "a register tile that pools is made of whole windows, and no tile lies over its neighbour"),
-    Rule("atomic_epilogue", lambda problem, combine: combine != ATOMIC or not problem.epilogue,
-         "with atomics no core sees the whole sum, which an epilogue needs"),
+    ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     Rule("shared", _fits_shared, "the copied input does not fit the local memory of a core",
          needs="v tk th tw nk nh nw sg cs x"),
@@ -141,10 +142,8 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip), COMBINE=cf["combine"],
         DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(dots_bytes(pr, device)),
-        C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_ALL=pr.n * pr.c * pr.h * pr.w,
-        X_NHWC=int(pr.layout_in == "nhwc"), **image_defines(pr, view),
+        CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
+        **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
         SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,

@@ -21,9 +21,14 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
+    SPILLS,
+    block_rule,
+    blocks_param,
     fits_registers,
     fits_shared,
     no_kernels,
+    resident_rule,
+    shared_rule,
 )
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
@@ -37,7 +42,18 @@ from tilewright.kernels.shares import (
     second_pass,
     zeros_before,
 )
-from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, windows
+from tilewright.kernels.tile import (
+    ATOMIC,
+    LAST,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    up_to,
+    windows,
+)
 from tilewright.kernels.word import as_words, in_tiles, word_bytes, word_channels, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
@@ -71,17 +87,12 @@ def _few_copies(problem: Problem, cf: Values) -> bool:
     return staging(problem, cf, geometry(problem, cf)).copies <= MOST_COPIES
 
 
-def _divisors(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
-    """The values up to the first that reaches ``limit``."""
-    kept = tuple(v for v in values if v <= limit)
-    return kept or values[:1]
-
-
 class Direct(Family):
     """Direct convolution on CUDA cores and CPU vectors."""
 
     name = "direct"
     dtypes = DTYPES
+    examples = tuple(f"n1c40h9w8k24r3s3p1-{dtype}+bias+relu" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take every problem of its dtypes, whatever its math, on a device with kernels."""
@@ -122,13 +133,13 @@ class Direct(Family):
 def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
     view = View.of(pr)
     powers = (1, 2, 4, 8, 16, 32)
-    clusters = tuple(c for c in (1, 2, 4, 8) if c <= device.max_cluster)
+    clusters = up_to(device.max_cluster, (1, 2, 4, 8))
     return (
         Param("v", (1, 2, 4)[: 3 - (pr.dtype == "f64")], "output channels of one vector load of the filter"),
-        Param("tk", _divisors(pr.kg, (1, 2, 4, 8)), "vectors of output channels a thread"),
-        Param("tw", _divisors(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17)),
+        Param("tk", up_to(pr.kg, (1, 2, 4, 8)), "vectors of output channels a thread"),
+        Param("tw", up_to(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17)),
               "output columns a thread"),
-        Param("th", _divisors(view.p, (1, 2, 3, 4, 6, 7, 8)), "output rows a thread"),
+        Param("th", up_to(view.p, (1, 2, 3, 4, 6, 7, 8)), "output rows a thread"),
         Param("bk", powers, "threads of a block over K"),
         Param("bw", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17, 32), "threads of a block over Q"),
         Param("bh", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17), "threads of a block over P"),
@@ -136,8 +147,7 @@ def _gpu_params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("sb", (1, 2, 4, 8), "shares of C inside a block, summed in shared memory"),
         Param("cv", (1, 4) if pr.layout_in == "nhwc" and pr.cg % (4 * word_channels(pr)) == 0 else (1,),
               "channels read at once (nhwc), or words of 4 (i8)"),
-        Param("mb", (1, 2, 3, 4, 6, 8),
-              "blocks that a unit holds at once (bounds the registers of a thread)"),
+        blocks_param(1, 2, 3, 4, 6, 8),
         Param("cs", (1, 2, 3, 4, 8, 16, 32, 64), "channels staged per step, or words of 4 (i8)"),
         Param("x", (0, 1), "input from global memory or staged in shared memory", ("global", "shared")),
         Param("f", (0, 1, 2), "filter from global memory, or staged by threads or by the copy engine",
@@ -163,19 +173,16 @@ RULES = (
          "threads along Q without outputs"),
     Rule("h_threads", lambda problem, th, bh: th * (bh - 1) < View.of(problem).p,
          "threads along P without outputs"),
-    Rule("block", lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(576, device.max_threads),
-         "more threads than a block may have"),
+    block_rule(lambda device, bk, bw, bh, sw, sb: bk * bw * bh * sw * sb <= min(576, device.max_threads)),
     Rule("whole_warps", lambda bk, bw, bh, sw, sb: bk * bw * bh * sw * sb % 32 == 0,
          "a block is made of whole warps"),
     Rule("warp_share", lambda bk, bw, bh, sw: sw == 1 or bk * bw * bh % (32 // sw) == 0,
          "lanes that split C must tile the warp"),
     Rule("warp_shuffles", lambda device, sw: sw == 1 or device.has_shuffles,
          "lanes that split C add up their sums by shuffles, which OpenCL C has not"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="v tk th tw bk bw bh sw sb cv mb"),
-    Rule("resident",
-         lambda device, bk, bw, bh, sw, sb, mb: bk * bw * bh * sw * sb * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    Rule("registers", _fits_registers, SPILLS, needs="v tk th tw bk bw bh sw sb cv mb"),
+    resident_rule(lambda device, bk, bw, bh, sw, sb, mb:
+                  bk * bw * bh * sw * sb * mb <= device.threads_per_unit),
     Rule("shares", lambda cs, sw, sb: cs % (sw * sb) == 0,
          "each share inside a block takes the same channels"),
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * words(problem)),
@@ -224,8 +231,7 @@ RULES = (
          not problem.epilogue.pool or combine == TWO_PASS or out == 1,
          "windows are taken from the tile in shared memory"),
     Rule("out_pad", lambda out, pad: out == 1 or pad == 0, "only the shared output tile is padded"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="v tk th tw bk bw bh sw sb cv mb cs x f stages sc sg combine out pad"),
+    shared_rule(_fits_shared, "v tk th tw bk bw bh sw sb cv mb cs x f stages sc sg combine out pad"),
 )  # fmt: skip
 
 
@@ -273,7 +279,7 @@ def _defines(
     pr: Problem, device: Device, cf: Values, geo: Geometry, c_padded: int, shared: int, aligned: bool
 ) -> dict[str, int]:
     view = geo.view
-    x_nhwc, y_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
+    y_nhwc = pr.layout_out == "nhwc"
     xs = staging(pr, cf, geo, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
@@ -288,9 +294,7 @@ def _defines(
         X_SHARED=cf["x"], F_SHARED=cf["f"], COMBINE=cf["combine"], OUT=cf["out"], OUT_PAD=cf["pad"],
         W_FASTEST=cf["wfast"], CLUSTER=cf["sc"],
         DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr, aligned)),
-        C=words(pr), CG=pr.cg, C_ALL=pr.c, H=view.h, W=view.w, K=pr.kg, R=pr.r, S=pr.s, GROUPS_=pr.groups,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(x_nhwc), **image_defines(pr, view),
+        CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), **image_defines(pr, view),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
         F_FLOATS=geo.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,

@@ -35,6 +35,7 @@ class Im2col(Gemm):
     """Convolution by im2col and the kernel of the gemm family; tunables and rules are the product's."""
 
     name = "im2col"
+    examples = ("n1c24h9w11k20r3s3p1u2-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what is no matrix product as it is, as long as the columns have room."""

@@ -18,7 +18,18 @@ from tilewright.kernels.gemm.product import (
     threads,
 )
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
-from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    MOST_BODY,
+    MOST_COPIES,
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    resident_rule,
+    shared_rule,
+)
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     LAST_ORDER,
@@ -43,6 +54,7 @@ class Gemm(Family):
     """Matrix products on CUDA cores."""
 
     name = "gemm"
+    examples = ("n1c42h9w8k38r1s1-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers that are matrix products as they are, on a GPU."""
@@ -64,8 +76,7 @@ class Gemm(Family):
             Param("wk", (1, 2, 4), "warps over K"),
             Param("wp", (1, 2, 3, 4, 8), "warps over pixels"),
             Param("sb", (1, 2, 4, 8), "shares of C inside a block, summed in shared memory"),
-            Param("mb", (1, 2, 3, 4, 6, 8),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8),
             Param("fd", (1, 2), "buffers of what a thread holds in registers of the staged tiles"),
             Param("cv", (1, 4) if quads else (1,), "channels read at once (nhwc)"),
             Param("cs", up_to(max(4, 2 * pd.c), (4, 8, 16, 32, 64)), "channels staged per step"),
@@ -135,19 +146,15 @@ RULES = (
          "warps along K without outputs"),
     Rule("p_warps", lambda problem, v, tp, lk, wp: v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
          "warps along pixels without outputs"),
-    Rule("block", lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads),
-         "more threads than a block may have"),
+    block_rule(lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads)),
     Rule("schedulers", lambda wk, wp, sb, mb: wk * wp * sb * mb >= 4,
          "a unit has four schedulers to keep busy"),
-    Rule("resident", lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    resident_rule(lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit),
     Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
-         "more registers than a thread or a unit has: the compiler would spill",
-         needs="tk v tp wk wp sb mb"),
+         SPILLS, needs="tk v tp wk wp sb mb"),
     Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
          "each share of a block finishes some outputs"),
-    Rule("fragments", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="tk v tp wk wp sb mb fd cv"),
+    Rule("fragments", _fits_registers, SPILLS, needs="tk v tp wk wp sb mb fd cv"),
     Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
          "four channels of one pixel are read at once, or one channel of several"),
     Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
@@ -158,8 +165,7 @@ RULES = (
         product(problem), cf | dict(stages=2)).x_copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers",
         needs="tk v tp lk wk wp sb fd cv cs"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="tk v tp lk wk wp sb mb fd cv cs stages"),
+    shared_rule(_fits_shared, "tk v tp lk wk wp sb mb fd cv cs stages"),
     Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).c, 1),
          "buffers without channels"),
     Rule("stream_order", lambda device, stream: not stream or device.orders_blocks,
@@ -221,7 +227,7 @@ def _defines(
     filter_bytes = 4 * c_padded * sz.k_tiles * sz.kb * pd.groups
     met = 4 * parts if cf["combine"] == LAST else 0
     largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
-    images = image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)) | dict(Y_NHWC=int(pd.y_nhwc))
+    images = image_defines(pr, View.whole(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], RUN=sz.run, MIN_BLOCKS=cf["mb"],

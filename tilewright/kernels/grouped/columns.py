@@ -6,7 +6,15 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    single_tile_defines,
+)
 from tilewright.kernels.word import filter_bytes, in_tiles, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import DTYPES, Problem
@@ -83,8 +91,7 @@ def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
     rows = pr.p
     alike = pr.n * pr.groups * ceil_div(pr.q, columns)
     while rows > th and (
-        copied_bytes(pr, v, rows, columns) > near
-        or alike * ceil_div(pr.p, rows) < ITEMS_EACH * device.units
+        copied_bytes(pr, v, rows, columns) > near or alike * ceil_div(pr.p, rows) < ITEMS_EACH * device.units
     ):
         rows = max(th, ceil_div(rows, 2 * th) * th)
     return rows, columns
@@ -98,19 +105,16 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     """Lay out one launch, two where there is a pool; ``rolled``: the filter's rows are a loop."""
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
-    combine = cf["combine"]
+    combine, view = cf["combine"], View.whole(pr)
     main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), operands(combine))
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
-        DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
-        H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=0,
-        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        DTYPE=DTYPES.index(pr.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
+        **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
+        SUM_THREADS=SUM_THREADS,
         OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 29),
     )  # fmt: skip
     return Blueprint(

@@ -8,9 +8,19 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, no_kernels
+from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels
 from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    single_tile_defines,
+    up_to,
+)
 from tilewright.kernels.word import (
     PACKED_FLAT,
     filter_bytes,
@@ -76,6 +86,7 @@ class Grouped(Family):
 
     name = "grouped"
     dtypes = DTYPES
+    examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of several groups of few channels."""
@@ -104,8 +115,7 @@ class Grouped(Family):
             Param("th", up_to(problem.p, (1, 2, 3, 4, 7, 8)), "output rows a thread"),
             Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), wide),
             Param("threads", (32, 64, 128, 256) if gpu else (1,), "threads of a block"),
-            Param("mb", (1, 2, 4, 8, 12, 16) if gpu else (1,),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 4, 8, 12, 16) if gpu else blocks_param(1),
             Param("combine", (NONE, TWO_PASS), "sums stored at once, or left to a second kernel that pools",
                   ("none", "two_pass")),
         )  # fmt: skip
@@ -212,7 +222,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool) -> Values:
-    wide = device.is_gpu and aligned
+    wide, view = device.is_gpu and aligned, View.whole(pr)
     return dict(
         ROLLED=int(rolled(pr, device, cf["v"], cf["th"], cf["tw"])),
         X_QUADS=int(wide and reads_quads(pr, cf)), Y_QUADS=int(wide and stores_quads(pr, cf)),
@@ -220,14 +230,11 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
         MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.is_gpu else 1,
         THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.is_gpu),
-        DTYPE=DTYPES.index(pr.dtype), N=pr.n, C=pr.c, CG=pr.cg, CW=words(pr), K=pr.k, KG=pr.kg,
-        H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
+        DTYPE=DTYPES.index(pr.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
+        **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
-        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        SUM_THREADS=SUM_THREADS,
         # An item and the next one of its thread, THREADS_ALL on, are counted in 32 bits below that.
         OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 29),
     )  # fmt: skip

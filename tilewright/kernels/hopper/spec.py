@@ -47,7 +47,7 @@ from tilewright.kernels.hopper.tile import Sizes, k_group, registers, registers_
 from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.shares import SUM_THREADS, combine_param, meeting_buffers, operands, second_pass
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, image_defines, up_to
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned.nhwc import (
     copied_bytes,
     copy,
@@ -73,6 +73,10 @@ class Hopper(Family):
     name = "hopper"
     widens = False
     dtypes = ("f16", "bf16", "i8", "f8")  # and f32 where its math is not strict
+    examples = (
+        *(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in ("f16", "bf16", "i8", "f8", *MATHS[1:])),
+        "n1c48h9w8k40r3s3p1-f16+bias", "n1c48h9w8k40r1s1-bf16+bias",
+    )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits the tensor cores of sm_90."""
@@ -176,7 +180,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
         parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
     elif cf["x"] == HALVED:
         layer = image_defines(pr, sz.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
-        layer |= _shape(pr, sz.view)
+        layer |= dict(N=sz.view.n) | layer_defines(pr, sz.view)
         last = fallback.program(layer, pr, sz.k_tiles * sz.kb, _tiles_bytes(pr, sz))
         parts = (*halves.programs(pr, held(pr, cf)), last)
     return Blueprint(
@@ -267,16 +271,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
         K_TILES=sz.k_tiles, K_GROUP=k_group(device, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
-        **_shape(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
+        N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
         Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
         OFFSET64=int(most_bytes >= 1 << 31), TIGHT=int(room < LEAST_ROOM[divides]),
-    )  # fmt: skip
-
-
-def _shape(pr: Problem, view: View) -> Values:
-    """Spell out x and the filter of a group."""
-    return dict(
-        N=view.n, H=view.h, W=view.w, K=pr.kg, GROUPS_=pr.groups, R=pr.r, S=pr.s,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PAD_T=pr.pad[0],
-        PAD_L=pr.pad[2], C=pr.cg, X_NHWC=int(pr.layout_in == "nhwc"),
     )  # fmt: skip

@@ -6,7 +6,15 @@ from tilewright.device import Device, architectures
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
-from tilewright.kernels.limits import fits_registers, fits_shared
+from tilewright.kernels.limits import (
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    resident_rule,
+    shared_rule,
+)
 from tilewright.kernels.mma.tile import (
     AS_IS,
     COPIED,
@@ -41,7 +49,7 @@ from tilewright.kernels.shares import (
     operands,
     second_pass,
 )
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned.nhwc import copied_bytes, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
@@ -57,6 +65,7 @@ class Mma(Family):
     name = "mma"
     widens = False
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
+    examples = tuple(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in (*dtypes, *MATHS[1:]))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits tensor cores, on a device that has them."""
@@ -83,7 +92,7 @@ class Mma(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         problem = folded(problem)
-        clusters = tuple(c for c in (1, 2, 4, 8) if c <= device.max_cluster)
+        clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         chunks = up_to(max(2, 2 * all_chunks(problem, GATHERED)), (2, 4, 8, 16))
         return (
             Param("x", ways(problem), "how the input is read", tuple(WAYS[way] for way in ways(problem))),
@@ -94,8 +103,7 @@ class Mma(Family):
             Param("wm", (1, 2, 3, 4, 8), "warps over rows"),
             Param("wn", (1, 2, 3, 4, 8), "warps over columns"),
             Param("sb", (1, 2, 4), "shares of the sum inside a block, added up in shared memory"),
-            Param("mb", (1, 2, 3, 4, 6, 8),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8),
             Param("fd", (1, 2), "buffers of what a thread holds in registers of the staged tiles"),
             Param("chunks", chunks, "chunks of 16 bytes of the sum staged per step"),
             Param("stages", (2, 3, 4, 5, 6, 8), "buffers of the staging pipeline"),
@@ -167,12 +175,10 @@ RULES = (
          "warps without outputs"),
     Rule("n_warps", lambda problem, nt, wn: 16 * nt * (wn - 1) < _outputs(problem)[1],
          "warps without outputs"),
-    Rule("block", lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads),
-         "more threads than a block may have"),
+    block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
     Rule("schedulers", lambda wm, wn, sb, mb: wm * wn * sb * mb >= 4,
          "a unit has four schedulers to keep busy"),
-    Rule("resident", lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
+    resident_rule(lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit),
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",
          needs="x mt nt wm wn sb"),
@@ -184,12 +190,10 @@ RULES = (
          "each share takes whole buffers of a step's fragments, of two chunks each"),
     Rule("copies", lambda problem, cf: copies(problem, cf) <= MOST_COPIES,
          "a thread keeps the places of at most 16 pixels in registers", needs="x mt nt wm wn sb chunks"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="x mt nt wm wn sb mb fd chunks"),
+    Rule("registers", _fits_registers, SPILLS, needs="x mt nt wm wn sb mb fd chunks"),
     Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
         problem, x), "buffers without channels"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="x mt nt wm wn sb mb chunks stages"),
+    shared_rule(_fits_shared, "x mt nt wm wn sb mb chunks stages"),
     Rule("cluster_meets", lambda problem, device, cf:
          2 * cf["mt"] * cf["nt"] % (cf["sb"] * cf["sc"]) == 0 and _fits_shared(problem, device, cf),
          "each share of a cluster finishes as many outputs, and they meet in shared memory",
@@ -278,10 +282,8 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
         CC=tap_chunks(pr, way), TURNS=sz.turns, STEPS=sz.turns,
         CLUSTER=cf["sc"], SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
-        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, C=pr.cg, H=view.h, W=view.w, K=pr.kg,
-        GROUPS_=pr.groups, R=pr.r, S=pr.s, STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0],
-        DIL_W=pr.dilation[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], PADDED=int(any(pr.pad)),
-        X_NHWC=int(pr.layout_in == "nhwc"),
+        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, **layer_defines(pr, view),
+        PADDED=int(any(pr.pad)),
         Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
         SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
     )  # fmt: skip

@@ -34,6 +34,7 @@ class Strassen(Family):
     """
 
     name = "strassen"
+    examples = ("n1c1024h32w32k1024r1s1-f32",)
     depth = 1
     plain = False
 

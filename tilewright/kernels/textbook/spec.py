@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import product
-from tilewright.kernels.limits import MOST_BODY, no_kernels
+from tilewright.kernels.limits import MOST_BODY, block_rule, no_kernels, shared_rule
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
@@ -52,6 +52,7 @@ class Textbook(Family):
     name = "textbook"
     races = False
     dtypes = ("f32", *HALVES)
+    examples = ("n1c6h14w13k5r3s3-f32+bias", *(f"n1c40h6w7k35r1s1-{dtype}+bias" for dtype in HALVES))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take f32 layers of one group, and matrix products of f16 on tensor cores."""
@@ -106,15 +107,14 @@ RULES = (
          "a block of tensor_naive is one warp"),
     Rule("staging", lambda step, bh: step != TENSOR_TILED or bh <= 16,
          "all threads copy as many words of either tile"),
-    Rule("block", lambda device, bw, bh, bk: bw * bh * bk <= min(1024, device.max_threads),
-         "more threads than a block may have"),
+    block_rule(lambda device, bw, bh, bk: bw * bh * bk <= min(1024, device.max_threads)),
     Rule("window", lambda problem, pool: side(problem, pool) ** 2 <= MOST_SUMS,
          "the sums of a window do not fit a thread's registers all at once"),
     Rule("body", lambda problem, step, pool: step != UNROLL
          or problem.r * problem.s * side(problem, pool) ** 2 <= MOST_BODY,
          "the unrolled loops overflow the instruction cache"),
-    Rule("shared", lambda problem, device, cf: shared_bytes(problem, cf) <= device.shared_per_block,
-         "more shared memory than a block may have", needs="step bw bh bk pool"),
+    shared_rule(lambda problem, device, cf: shared_bytes(problem, cf) <= device.shared_per_block,
+                "step bw bh bk pool"),
 )  # fmt: skip
 
 

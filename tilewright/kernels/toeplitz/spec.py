@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    SPILLS,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    resident_rule,
+    shared_rule,
+)
 from tilewright.kernels.shares import SUM_THREADS, combine_param, operands, pool_apart, second_pass
-from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
@@ -35,6 +43,7 @@ class Toeplitz(Family):
 
     name = "toeplitz"
     dtypes = ("f16", "bf16")
+    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{dtype}-nhwc+bias" for dtype in dtypes)
     widens = False
     plain = False  # a window's inputs that an output has no part in are multiplied by zeros
 
@@ -62,8 +71,7 @@ class Toeplitz(Family):
             Param("wb", up_to(ceil_div(problem.q, EIGHT), (1, 2, 3, 4, 6, 7, 8, 10, 14)),
                   "eights of output columns of a block"),
             Param("warps", (1, 2, 4, 8, 16), "warps of a block, which share its channels"),
-            Param("mb", (1, 2, 3, 4, 6, 8, 12, 16),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8, 12, 16),
             combine_param(NONE, TWO_PASS),
         )  # fmt: skip
 
@@ -107,30 +115,25 @@ RULES = (
     Rule("row", lambda problem, wb: (wb - 1) * problem.stride[1] + 2 * steps(problem) <= 32,
          "a row of the tile is more than a warp loads at once"),
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
-    Rule("resident", lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="th wb warps mb cb combine"),
-    Rule("shared", lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
-         "more shared memory than a block may have", needs="cb th wb mb combine"),
+    resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
+    Rule("registers", _fits_registers, SPILLS, needs="th wb warps mb cb combine"),
+    shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
+                "cb th wb mb combine"),
     Rule("pool", lambda problem, combine: combine == pool_apart(problem),
          "the second kernel is there to pool"),
 )  # fmt: skip
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
-    products = products_of_row(pr, cf)
+    products, view = products_of_row(pr, cf), View.whole(pr)
     return dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.dtype),
         CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile, TAPS=sz.taps,
         R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
         HELD=held(pr, sz, cf),
-        N=pr.n, C=pr.c, H=pr.h, W=pr.w, K=pr.k, R=pr.r, S=pr.s, GROUPS_=1,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], DIL_H=pr.dilation[0], DIL_W=pr.dilation[1],
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"),
+        N=pr.n, **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=int(pr.layout_in == "nhwc"),
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
         OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 30),
     )  # fmt: skip

@@ -5,8 +5,9 @@ Families launch such kernels too: their results depend on what this module names
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.problem import DTYPES, Problem
 
 _LARGE = 1 << 31
@@ -16,7 +17,7 @@ def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
     """Return how many blocks an untuned kernel gets, and the defines of ``loop.h``."""
     cpu = not device.is_gpu
     threads = 1 if cpu else 256
-    blocks = max(1, min(device.units * (8 if cpu else 16), -(-items // threads)))
+    blocks = max(1, min(device.units * (8 if cpu else 16), ceil_div(items, threads)))
     return blocks, dict(MAX_THREADS=threads, MIN_BLOCKS=1, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
 
 

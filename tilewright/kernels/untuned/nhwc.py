@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.kernels.family import Launch
+from tilewright.kernels.blueprint import Launch
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.untuned import sizes, spread
@@ -60,7 +61,7 @@ def reference_f64(problem: Problem, device: Device) -> Blueprint:
     Their buffers are x, w (kcrs), bias, z, ref, size; with a pool, what goes into it is workspace.
     """
     strip = 1 if device.is_gpu else 8
-    items = problem.n * problem.k * problem.p * -(-problem.q // strip)
+    items = problem.n * problem.k * problem.p * ceil_div(problem.q, strip)
     blocks, defines = spread(device, items)
     one = Launch("reference_f64", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), (*_INPUTS, "ref", "size"))
     full = Blueprint(

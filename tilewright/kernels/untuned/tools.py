@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.kernels.untuned import spread
 from tilewright.problem import DTYPES, Problem
 

@@ -59,6 +59,7 @@ class Winograd4(Family):
     """
 
     name = "winograd4"
+    examples = ("n1c24h12w13k20r3s3p1-f32+bias",)
     side = 6
     taps: tuple[int, ...] = (3, 5)
     growth = 100
@@ -136,6 +137,7 @@ class Winograd8(Winograd4):
     """The same with tiles of 8x8, for larger filters, on a GPU: 3x3 filters would have twice the error."""
 
     name = "winograd8"
+    examples = ("n1c17h15w14k18r7s7p3-f32+bias",)
     side = 8
     taps = (5, 7)
     growth = 400
@@ -195,8 +197,13 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
         OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
-    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1),
-                  ("products", "bias", "z", "y", "drawn"), chained=True)
+    last = Launch(
+        "transform_output",
+        (count_out, 1, 1),
+        (THREADS, 1, 1),
+        ("products", "bias", "z", "y", "drawn"),
+        chained=True,
+    )
     middle = between(inner, "tiles", "products")
     more = (replace(first, chained=True), *middle, last) * (slabs - 1)
     return Blueprint(

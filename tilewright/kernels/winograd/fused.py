@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_COPIES, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    MOST_COPIES,
+    SPILLS,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    resident_rule,
+    shared_rule,
+)
 from tilewright.kernels.shares import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
@@ -29,6 +38,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    layer_defines,
     lines,
     quad_pitch,
     row_runs,
@@ -104,6 +114,7 @@ class Winograd(Family):
     """Winograd's minimal filtering on CUDA cores."""
 
     name = "winograd"
+    examples = ("n1c24h9w10k20r3s3p1-f32+bias",)
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -128,7 +139,7 @@ class Winograd(Family):
             Param("eg", (4, 8, 16), "teams of threads that share out the 16 elements"),
             Param("bk", (2, 4, 8, 16), "threads of a team over K"),
             Param("bt", (1, 2, 4, 8), "threads of a team over tiles"),
-            Param("mb", (1, 2, 3, 4), "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4),
             Param("ht", up_to(ceil_div(problem.p, 2), (1, 2, 3, 4, 6, 8, 16)), "rows of tiles of a block"),
             Param("cs", (2, 4, 8, 16), "channels staged per step"),
             Param("cv", (1, 4) if quads else (1,), "channels copied at once (nhwc)"),
@@ -184,10 +195,8 @@ RULES = (
     Rule("threads", lambda device, eg, bk, bt: 64 <= eg * bk * bt <= min(512, device.max_threads),
          "a block has 64 to 512 threads"),
     Rule("whole_warps", lambda eg, bk, bt: eg * bk * bt % 32 == 0, "a block is made of whole warps"),
-    Rule("resident", lambda device, eg, bk, bt, mb: eg * bk * bt * mb <= device.threads_per_unit,
-         "more threads than a unit holds at once"),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has: the compiler would spill",
-         needs="v tk tt eg bk bt mb"),
+    resident_rule(lambda device, eg, bk, bt, mb: eg * bk * bt * mb <= device.threads_per_unit),
+    Rule("registers", _fits_registers, SPILLS, needs="v tk tt eg bk bt mb"),
     Rule("rows", lambda tt, bt, ht: tt * bt % ht == 0, "the tiles of a block form whole rows"),
     Rule("columns", lambda problem, tt, bt, ht: tt * bt // ht <= max(4, problem.q),
          "columns of tiles without outputs"),
@@ -197,8 +206,7 @@ RULES = (
     Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or sizes(
         problem, cf | dict(stages=1, sg=1)).x_copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="v tk tt eg bk bt mb ht cs cv stages"),
+    shared_rule(_fits_shared, "v tk tt eg bk bt mb ht cs cv stages"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
     COMBINE_NONE,
     Rule("pool_tile", lambda problem, combine: combine == TWO_PASS or _pools(problem),
@@ -224,16 +232,13 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int]:
-    body = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"]
+    body, view = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"], View.whole(pr)
     largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
         CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"],
         COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
-        C=pr.cg, H=pr.h, W=pr.w, K=pr.kg, R=3, S=3, GROUPS_=pr.groups,
-        STR_H=1, STR_W=1, DIL_H=1, DIL_W=1, PAD_T=pr.pad[0], PAD_L=pr.pad[2],
-        X_NHWC=int(pr.layout_in == "nhwc"),
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)), X_SHARED=1, F_SHARED=1,
+        **layer_defines(pr, view), **image_defines(pr, view), X_SHARED=1, F_SHARED=1,
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
         TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
         F_FLOATS=sz.f_floats, X_RUN=sz.x_run, X_LEAD=sz.x_lead, X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,

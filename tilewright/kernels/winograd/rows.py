@@ -11,9 +11,26 @@ from dataclasses import dataclass
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, fits_registers, fits_shared, no_gpu
+from tilewright.kernels.limits import (
+    MOST_BODY,
+    RESIDENT,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    shared_rule,
+)
 from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import (
+    COMBINE_NAMES,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    single_tile_defines,
+    up_to,
+)
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -68,6 +85,7 @@ class WinogradRows(Family):
     """Minimal filtering along rows, for at most 8 input channels, one group, on a GPU."""
 
     name = "winograd_rows"
+    examples = ("n5c4h18w18k16r5s5-f32+bias",)
     exact = False
     plain = False
 
@@ -93,8 +111,7 @@ class WinogradRows(Family):
             Param("th", up_to(problem.p, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20)),
                   "output rows a thread"),
             Param("threads", tuple(range(64, 449, 32)) + (512, 544, 576, 640), "threads of a block"),
-            Param("mb", (1, 2, 3, 4, 6, 8),
-                  "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3, 4, 6, 8),
             Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
             Param("ni", up_to(problem.n, (1, 2, 3, 4)), "images worked on at once"),
         )  # fmt: skip
@@ -155,8 +172,7 @@ RULES = (
     RESIDENT,
     Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
     Rule("busy", _busy, "threads without outputs", needs="points tk th threads bands ni"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="points tk th mb bands ni"),
+    shared_rule(_fits_shared, "points tk th mb bands ni"),
 )  # fmt: skip
 
 
@@ -167,9 +183,7 @@ def _grid(device: Device, sz: Sizes, cf: Values) -> int:
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
     sz, combine = sizes(pr, cf), pool_apart(pr)
     blocks = _grid(device, sz, cf)
-    main = Launch(
-        "winograd_rows", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), sz.shared_bytes
-    )
+    main = Launch("winograd_rows", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), sz.shared_bytes)
     return Blueprint(
         source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, blocks, aligned).items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=4 * sz.f_floats,
@@ -180,7 +194,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> Values:
-    vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
+    vector, nhwc, view = min(cf["tk"], 4), pr.layout_out == "nhwc", View.whole(pr)
     return dict(
         POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], TILES=sz.tiles, X_FLOATS=sz.x_floats,
@@ -190,11 +204,8 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> 
         Y_WORDS=_words(pr.layout_out, aligned, sz.side, pr.q),
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
         COMBINE=pool_apart(pr),
-        N=pr.n, C=pr.c, K=pr.k, H=pr.h, W=pr.w, R=pr.r, S=pr.s, GROUPS_=1,
-        STR_H=pr.stride[0], STR_W=1, DIL_H=pr.dilation[0], DIL_W=1,
-        PAD_T=pr.pad[0], PAD_L=pr.pad[2], X_NHWC=int(pr.layout_in == "nhwc"), SHARED_BYTES=sz.shared_bytes,
-        STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0, SUM_THREADS=SUM_THREADS,
-        **image_defines(pr, View(pr.n, pr.h, pr.w, pr.p, pr.q)),
+        N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
+        SHARED_BYTES=sz.shared_bytes, SUM_THREADS=SUM_THREADS,
         OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 
+from tilewright.errors import shortened
 from tilewright.report.html.svg import (
     LEFT,
     RIGHT,
@@ -139,4 +140,4 @@ def curve(series: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_t
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 38 else label[:37] + "…"
+    return shortened(label, 38, "…")

@@ -19,7 +19,7 @@ from pathlib import Path
 from tilewright.bench.rows import BenchRow
 from tilewright.errors import StoreError
 from tilewright.problem import Problem
-from tilewright.report.results import Results, geometric_mean, load
+from tilewright.report.results import Results, load, mean_of_those
 from tilewright.report.table import (
     NONE,
     Table,
@@ -127,6 +127,6 @@ def _duel(row: BenchRow) -> str:
 
 def _line(name: str, results: Results) -> tuple[str, ...]:
     ratios = [row.ratio for row in results.rows if row.ratio]
-    share = geometric_mean([row.floor_share for row in results.rows])
+    share = mean_of_those([row.floor_share for row in results.rows])
     lowest = ratio_text(min(ratios, default=None))
     return (name, str(len(results.rows)), ratio_text(results.geomean), lowest, f"{share or 0:.0%}")

@@ -1,4 +1,7 @@
-"""Arguments of the public functions, read into a Problem and a device; each error names its argument."""
+"""Arguments of the public functions, read into a Problem and a device; each error names its argument.
+
+Arrays and what goes with them are read here, what a user chooses beside them in ``choices.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,18 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.arithmetic import ceil_div
 from tilewright.arrays.seen import Seen
 from tilewright.arrays.use import same_home, typed
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
-from tilewright.kernels import family
-from tilewright.kernels.family import Config
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.epilogue import Epilogue, Pool, finite
 from tilewright.runtime import Runtime, open_runtime
-
-if TYPE_CHECKING:
-    from tilewright.tuning.budget import Budget
 
 ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
@@ -89,7 +87,7 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
         return 0, 0, 0, 0
     if isinstance(value, str) and value == "same":
         total = [
-            max((-(-e // u) - 1) * u + d * (t - 1) + 1 - e, 0)
+            max((ceil_div(e, u) - 1) * u + d * (t - 1) + 1 - e, 0)
             for e, t, u, d in zip(extent, taps, stride, dilation, strict=True)
         ]
         return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
@@ -137,9 +135,7 @@ def _read(
     return _layer(x, w, epilogue, stride, padding, dilation, groups, layout, math, scale)
 
 
-def _epilogue(
-    bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object
-) -> Epilogue:
+def _epilogue(bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object) -> Epilogue:
     """Read the arguments that make up the epilogue."""
     factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
     if not z and factors.beta != 1.0:
@@ -235,69 +231,3 @@ def runtime_for(x: Seen, device: object) -> Runtime:
             f"{x.name}: is on {x.place}, but device={device!r}; leave device out, or move the array"
         )
     return open_runtime("cuda", x.index)
-
-
-def as_config(config: Config | str, problem: Problem, deterministic: bool = False) -> Config:
-    """Take a Config, read its text, or look its name up.
-
-    Raises:
-        ConfigError: it is none of these; or it is not ``deterministic``, which was asked for.
-    """
-    from tilewright.kernels.named import find
-
-    if not isinstance(config, (Config, str)):
-        given = type(config).__name__
-        want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
-        raise ConfigError(f"config: a {given} was given; must be {want}")
-    found = find(config, problem) if isinstance(config, str) else config
-    if deterministic and not family(found.family).deterministic(found):
-        instead = "leave out deterministic, or the config"
-        raise ConfigError(f"config {found}: adds in an order that varies; {instead}")
-    return found
-
-
-def as_families(family: object) -> tuple[str, ...]:
-    """Take one name of a family, or several; None gives none. Whether they exist is checked later.
-
-    Raises:
-        ConfigError: something else than names was given.
-    """
-    if family is None:
-        return ()
-    several = family if isinstance(family, (list, tuple, set, frozenset)) else (family,)
-    if not all(isinstance(one, str) for one in several):
-        raise ConfigError(f"family={shown(family)}: must be the name of a family, e.g. 'direct', or several")
-    return tuple(several)
-
-
-def as_budget(budget: object) -> Budget:
-    """Take a Budget, read its text, or take a number of seconds.
-
-    Raises:
-        BudgetError: it is none of these, or is not above 0.
-    """
-    from tilewright.tuning.budget import Budget
-
-    if isinstance(budget, Budget):
-        return budget
-    if isinstance(budget, (int, float)) and not isinstance(budget, bool):
-        return Budget(seconds=float(budget))
-    return Budget.parse(budget)  # type: ignore[arg-type]  # it says what is no text
-
-
-def search_of(strategy: object, seed: object, progress: object) -> int:
-    """Check how to search; return the seed.
-
-    Raises:
-        ConfigError: there is no such strategy, the seed is out of range, or progress is no function.
-    """
-    from tilewright.search.strategies import STRATEGIES
-
-    if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise ConfigError(f"strategy={shown(strategy)}: must be one of {', '.join(STRATEGIES)}")
-    number = whole(seed)
-    if number is None or not 0 <= number < 1 << 31:
-        raise ConfigError(f"seed={shown(seed)}: must be an integer from 0 to {(1 << 31) - 1}")
-    if progress is not None and not callable(progress):
-        raise ConfigError(f"progress={shown(progress)}: must be a function that takes one event")
-    return number

@@ -1,0 +1,74 @@
+"""The family that newcomers begin from (examples/family.py, family.cu) is right, and compiles everywhere."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from every_family import compiles_unspilt, holds_together
+from here import agrees
+from test_gpu_path import _configs
+from test_gpu_path import runtime as gpu_facts
+
+from tilewright.device import for_architecture
+from tilewright.device.architectures import ARCHITECTURES
+from tilewright.kernels.family import Family
+from tilewright.plans.execution import Plan
+from tilewright.plans.why import UNSAID
+from tilewright.problem import Problem
+from tilewright.runtime import Runtime
+
+__all__ = ["gpu_facts"]  # a fixture
+
+FILE = Path(__file__).parents[2] / "examples" / "family.py"
+SHAPES = (
+    "n2c7h13w11k17r3s3p1-{}",
+    "n1c37h5w5k41r1s1-{}-nhwc2nchw+add+relu",  # pixels in one row
+    "n2c12h15w9k18r5s3p2x1u2x1d1x2g2-{}-nhwc+bias+relu+maxpool2",
+    "n1c8h6w40k8r3s3p1.0.0.2g8-{}-nchw2nhwc+avgpool2",
+)
+
+
+def _sketch() -> Family:
+    spec = importlib.util.spec_from_file_location("example_family", FILE)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Family = module.Sketch()
+    return found
+
+
+SKETCH = _sketch()
+CASES = [*SKETCH.examples, *(text.format(dtype) for text in SHAPES for dtype in SKETCH.dtypes)]
+
+
+def _check(problem: Problem, runtime: Runtime) -> None:
+    for config in _configs(SKETCH, problem, runtime):
+        SKETCH.check(problem, runtime.device, config)
+        plan = Plan(runtime, problem, SKETCH, config, UNSAID)
+        agrees(plan)
+    agrees(plan, shift=8 if problem.dtype == "f64" else 4)
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_on_a_cpu(text: str, runtime: Runtime) -> None:
+    _check(Problem.parse(text), runtime)
+    holds_together(SKETCH, Problem.parse(text), runtime.device)
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_for_a_gpu(text: str, gpu_facts: Runtime) -> None:
+    _check(Problem.parse(text), gpu_facts)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("text", SKETCH.examples)
+def test_it_compiles_for_every_architecture(text: str, arch: str, own_cache: None) -> None:
+    holds_together(SKETCH, Problem.parse(text), for_architecture(arch))
+    compiles_unspilt(SKETCH, Problem.parse(text), arch)
+
+
+def test_it_is_short() -> None:
+    assert len(FILE.read_text(encoding="utf-8").splitlines()) < 170
+    assert len(FILE.with_suffix(".cu").read_text(encoding="utf-8").splitlines()) < 60

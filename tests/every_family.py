@@ -1,0 +1,78 @@
+"""What each family shows of what it takes (``Family.examples``), and what is asked of every family."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import pytest
+
+from tilewright.device import Device, for_architecture
+from tilewright.errors import CompileError
+from tilewright.kernels import FAMILIES
+from tilewright.kernels.family import Config, Family
+from tilewright.problem import Problem
+from tilewright.search import model
+from tilewright.search.space import Space
+
+CASES = [(one.name, text) for one in FAMILIES for text in one.examples]
+TRIED = 12  # configs: one that spills is data, but all of them are not
+NAMES = {"x", "w", "bias", "z", "y", "scale"}  # that a launch may name beside workspace
+
+
+def examples(one: Family) -> list[Problem]:
+    """The layers that a family shows, whatever device they are for."""
+    return [Problem.parse(text) for name, text in CASES if name == one.name]
+
+
+def taken(one: Family, device: Device, more: Sequence[Problem] = ()) -> list[Problem]:
+    """Those that it takes on the device, its own first and then of ``more``."""
+    return [problem for problem in (*examples(one), *more) if one.refuses(problem, device) is None]
+
+
+def drawn(kind: Family, problem: Problem, device: Device) -> Iterator[Config]:
+    """Configs at random; of a family that nobody tunes the one that it has."""
+    if not kind.tunable:
+        yield Config.make(kind.name, {p.name: p.values[0] for p in kind.params(problem, device)})
+        return
+    space, rng = Space(kind, problem, device), random.Random(str(problem))
+    while True:
+        yield space.sample(rng)
+
+
+def holds_together(kind: Family, problem: Problem, device: Device) -> None:
+    """Ask of a few configs what a family promises to those who read it (``kernels/family.py``)."""
+    for config in islice(drawn(kind, problem, device), 5):
+        kind.check(problem, device, config)
+        assert Config.parse(str(config)) == config
+        here, off = (kind.blueprint(problem, device, config, aligned) for aligned in (True, False))
+        filters = [(one.packed_bytes, one.pack, one.packer) for one in (here, off)]
+        assert filters[0] == filters[1], "a filter packed once serves aligned tensors and others"
+        assert kind.chain(problem, device, config) >= 1
+        assert kind.deterministic(config) in (True, False)
+        if kind.tunable:
+            assert 0 < model.estimate(kind, problem, device, config).total_us < math.inf
+        for one in (here, off):
+            known = NAMES | {buffer.name for buffer in one.workspace}
+            assert {arg for launch in one.launches for arg in launch.args} <= known
+
+
+def compiles_unspilt(kind: Family, problem: Problem, arch: str) -> None:
+    """Compile one config of those drawn for a GPU, for tensors that are aligned and others."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    spilt, device = list[Config](), for_architecture(arch)
+    for config in islice(drawn(kind, problem, device), TRIED):
+        both = [kind.blueprint(problem, device, config, aligned) for aligned in (True, False)]
+        try:
+            built = [compile_cuda(program, arch) for program in {p for one in both for p in one.programs}]
+        except CompileError as error:
+            assert "spilled" in str(error), config
+            spilt.append(config)
+            continue
+        assert all(used.local_bytes == 0 for one in built for used in one.resources.values()), config
+        return
+    pytest.fail(f"all of {len(spilt)} configs spilt: say in a rule what does not fit")

@@ -1,0 +1,80 @@
+"""Every family in every dtype that it takes, by its own examples: a new one needs no line here.
+
+What a family promises to those who read it (``kernels/family.py``) is asked of configs drawn at random; its
+kernels are compiled for each of ARCHITECTURES. ``tests/device/test_every_family_runs.py`` runs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from every_family import CASES, compiles_unspilt, examples, holds_together
+from test_direct_cpu import CORES
+
+from tilewright.device import for_architecture
+from tilewright.device.architectures import ARCHITECTURES
+from tilewright.kernels import FAMILIES, family
+from tilewright.kernels.family import MOST_PIXELS, Family
+from tilewright.problem import MATHS, MAX_EXTENT, Problem
+
+DEVICES = {**{arch: for_architecture(arch) for arch in ARCHITECTURES}, "cpu": CORES}
+TAKEN = [
+    (name, text, where)
+    for name, text in CASES
+    for where, device in DEVICES.items()
+    if family(name).refuses(Problem.parse(text), device) is None
+]
+
+
+@pytest.mark.parametrize("kind", FAMILIES, ids=lambda kind: kind.name)
+def test_it_shows_a_layer_of_each_dtype(kind: Family) -> None:
+    shown = {problem.kind for problem in examples(kind)}
+    assert set(kind.dtypes) <= shown, (
+        f"give {type(kind).__name__} examples, one problem string for each dtype"
+    )
+    for problem in examples(kind):
+        assert any(kind.refuses(problem, device) is None for device in DEVICES.values()), problem
+        others = [problem.with_dtype(math_) for math_ in MATHS[1:]] if "f32" not in kind.dtypes else []
+        multiplied = {o.kind for o in others for d in DEVICES.values() if kind.refuses(o, d) is None}
+        assert multiplied <= shown, "it shows no layer of a math that it takes"
+
+
+@pytest.mark.parametrize(("name", "text", "where"), TAKEN)
+def test_what_it_says_of_a_config_holds_together(name: str, text: str, where: str) -> None:
+    holds_together(family(name), Problem.parse(text), DEVICES[where])
+
+
+@pytest.mark.parametrize("kind", [one for one in FAMILIES if one.tunable], ids=lambda kind: kind.name)
+def test_it_refuses_pixels_that_are_not_counted_in_32_bits(kind: Family) -> None:
+    for problem in examples(kind):
+        for device in DEVICES.values():
+            if kind.refuses(problem, device) is None:
+                said = kind.refuses(_large(problem), device) or ""
+                assert "more than 1,073,741,824 pixels" in said, "ask super().refuses first, or too_many"
+
+
+def _large(problem: Problem) -> Problem:
+    """The layer with a few pixels too many: of more images, or one that a filter of the same size is over."""
+    if (problem.r, problem.s) == (problem.h, problem.w):
+        return replace(problem, h=40_000, w=40_000, r=40_000, s=40_000)
+    images = MOST_PIXELS // max(problem.h * problem.w, problem.p * problem.q) + 1
+    if images <= MAX_EXTENT:
+        return replace(problem, n=images)
+    return replace(problem, n=MAX_EXTENT, h=64 * problem.h, w=64 * problem.w)
+
+
+@pytest.mark.parametrize(("name", "text", "arch"), [case for case in TAKEN if case[2] != "cpu"])
+def test_it_compiles_unspilt_for_every_architecture(
+    name: str, text: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    compiles_unspilt(family(name), Problem.parse(text), arch)
+
+
+def test_the_cases_are_those_of_every_family() -> None:
+    """Else the tests above would say nothing of it."""
+    assert {name for name, _ in CASES} == {name for name, *_ in TAKEN} == {one.name for one in FAMILIES}
+    for kind in FAMILIES:
+        assert examples(kind)

@@ -1,0 +1,129 @@
+"""What a user chooses beside the arrays: a layer, a config, families, a budget, how to search, a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tilewright.arguments import whole
+from tilewright.errors import ConfigError, ProblemError, StoreError, shown
+from tilewright.kernels import family
+from tilewright.kernels.config import Config
+from tilewright.problem import Problem, shapes
+from tilewright.store import Store
+
+if TYPE_CHECKING:
+    from tilewright.tuning.budget import Budget
+    from tilewright.tuning.events import Progress
+
+
+def as_problem(problem: Problem | str) -> Problem:
+    """Take a Problem, or read its string or the name of a shipped layer.
+
+    Raises:
+        ProblemError: it is none of these, or the name of a suite.
+    """
+    if not isinstance(problem, (Problem, str)):
+        given = type(problem).__name__
+        raise ProblemError(f"problem: a {given} was given; must be a Problem or a problem string")
+    if isinstance(problem, Problem):
+        return problem
+    if problem in shapes.suites():
+        names = ", ".join(one.name for one in shapes.resolve(problem))
+        raise ProblemError(f"problem {problem!r}: a suite of several layers; give one of them: {names}")
+    return shapes.shipped()[problem].problem if problem in shapes.shipped() else Problem.parse(problem)
+
+
+def as_store(store: Store | None) -> Store | None:
+    """Take a Store, or None for the user's own.
+
+    Raises:
+        StoreError: it is none.
+    """
+    if store is not None and not isinstance(store, Store):
+        given = type(store).__name__
+        raise StoreError(f"store: a {given} was given; must be a Store, e.g. tilewright.Store('my.sqlite')")
+    return store
+
+
+def as_config(config: Config | str, problem: Problem, deterministic: bool = False) -> Config:
+    """Take a Config, read its text, or look its name up.
+
+    Raises:
+        ConfigError: it is none of these; or it is not ``deterministic``, which was asked for.
+    """
+    from tilewright.kernels.named import find
+
+    if not isinstance(config, (Config, str)):
+        given = type(config).__name__
+        want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
+        raise ConfigError(f"config: a {given} was given; must be {want}")
+    found = find(config, problem) if isinstance(config, str) else config
+    if deterministic and not family(found.family).deterministic(found):
+        instead = "leave out deterministic, or the config"
+        raise ConfigError(f"config {found}: adds in an order that varies; {instead}")
+    return found
+
+
+def as_families(family: object) -> tuple[str, ...]:
+    """Take one name of a family, or several; None gives none. Whether they exist is checked later.
+
+    Raises:
+        ConfigError: something else than names was given.
+    """
+    if family is None:
+        return ()
+    several = family if isinstance(family, (list, tuple, set, frozenset)) else (family,)
+    if not all(isinstance(one, str) for one in several):
+        raise ConfigError(f"family={shown(family)}: must be the name of a family, e.g. 'direct', or several")
+    return tuple(several)
+
+
+def as_budget(budget: object) -> Budget:
+    """Take a Budget, read its text, or take a number of seconds.
+
+    Raises:
+        BudgetError: it is none of these, or is not above 0.
+    """
+    from tilewright.tuning.budget import Budget
+
+    if isinstance(budget, Budget):
+        return budget
+    if isinstance(budget, (int, float)) and not isinstance(budget, bool):
+        return Budget(seconds=float(budget))
+    return Budget.parse(budget)  # type: ignore[arg-type]  # it says what is no text
+
+
+def as_strategy(strategy: object) -> str:
+    """Take the name of a strategy.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    from tilewright.search.strategies import STRATEGIES
+
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
+        raise ConfigError(f"strategy={shown(strategy)}: must be one of {', '.join(STRATEGIES)}")
+    return strategy
+
+
+def as_seed(seed: object) -> int:
+    """Take a seed: an integer of 31 bits.
+
+    Raises:
+        ConfigError: it is no integer, or out of range.
+    """
+    number = whole(seed)
+    if number is None or not 0 <= number < 1 << 31:
+        raise ConfigError(f"seed={shown(seed)}: must be an integer from 0 to {(1 << 31) - 1}")
+    return number
+
+
+def as_progress(progress: object) -> Progress | None:
+    """Take a function to be told of progress, or None.
+
+    Raises:
+        ConfigError: it is no function.
+    """
+    if progress is not None and not callable(progress):
+        raise ConfigError(f"progress={shown(progress)}: must be a function that takes one event")
+    return cast("Progress | None", progress)

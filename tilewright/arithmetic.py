@@ -1,0 +1,23 @@
+"""What every room works out: whole numbers rounded up, means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Smallest integer not below a / b."""
+    return -(-a // b)
+
+
+def round_up(a: int, step: int) -> int:
+    """Smallest multiple of ``step`` not below a."""
+    return ceil_div(a, step) * step
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean of some values; 0 where one is 0."""
+    if min(values) <= 0.0:
+        return 0.0
+    return math.exp(math.fsum(map(math.log, values)) / len(values))

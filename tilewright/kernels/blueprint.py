@@ -1,0 +1,87 @@
+"""All that a runtime needs to build and run one config: programs, launches, buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.hashed import hashed_once
+from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+
+ZERO, CONSTANT = NO_KERNELS = ("zero", "constant")  # launches that a runtime carries out by itself
+EXTRAS = ("bias", "z")  # operands that kernels are given whether the problem has them or not
+UNUSED_BYTES = 64  # of what is bound and never touched
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A workspace buffer of a Plan. ``zeroed``: must hold zeros before the *first* launch ever;
+    the kernels leave it zeroed behind them. One of 0 bytes is bound and never touched."""
+
+    name: str
+    nbytes: int
+    zeroed: bool = False
+
+
+@hashed_once
+@dataclass(frozen=True)
+class Launch:
+    """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
+
+    Buffer names: x, w (packed), bias, z, scale, y, or a name in ``Blueprint.workspace``; something unused
+    is bound as a bias or z that the problem does not have. Two names are no kernels: a launch of
+    ``zero`` fills its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into
+    constant memory. A ``chained`` launch may take its place on the device while the kernel before it still
+    runs: its kernel waits (CHAIN). With ``image`` the first argument is no address but the tensor map of
+    what lies there (CUDA; elsewhere the address).
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: tuple[str, ...]
+    shared_bytes: int = 0
+    cluster: int = 1
+    chained: bool = False
+    image: TensorMap | PlanesMap | None = None
+
+    @cached_property
+    def work_items(self) -> tuple[int, ...]:
+        """Threads of all blocks along each axis, as OpenCL counts."""
+        return tuple(count * size for count, size in zip(self.grid, self.block, strict=True))
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All that a runtime needs to build and run one Config: source, defines, launches, buffers.
+
+    Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
+    ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel of ``packer``;
+    None means that the filter is used as given (kcrs). ``packing`` says for the header of an exported kernel
+    what order that is, in lines of text; empty where only the packer's source says it. ``parts`` are further
+    programs whose kernels ``launches`` names: each is compiled by itself, from its own source and defines.
+    ``specific``: compile for sm_90a; the binary does not run on later GPUs. ``problem``: for the reference
+    kernels the layer that they compute, for NumPy, which compiles nothing.
+    """
+
+    source: str
+    defines: tuple[tuple[str, int], ...]
+    launches: tuple[Launch, ...]
+    packed_bytes: int
+    pack: tuple[tuple[str, int], ...] | None = None
+    workspace: tuple[Buffer, ...] = ()
+    max_registers: int = 0
+    parts: tuple[Blueprint, ...] = ()
+    specific: bool = False
+    packer: str = "pack.cu"
+    packing: str = ""
+    problem: str = ""
+
+    @property
+    def programs(self) -> tuple[Blueprint, ...]:
+        """All that is to be compiled."""
+        return (self, *self.parts)
+
+    def target(self, arch: str) -> str:
+        """Return what a compiler calls an architecture, with its own instructions where they are used."""
+        return f"{arch}a" if self.specific else arch
