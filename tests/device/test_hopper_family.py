@@ -111,7 +111,6 @@ CASES = (
     ("n1c72h4w64k140r1s1-f16+bias", PLANES | dict(chunks=8, bn=64, wn=2)),
     ("n1c16h9w32k24r5s1p2.2.0.0u2x1-f16", PLANES | dict(bn=32, wn=3, batch=5)),
     ("n2c33h5w16k9r2s1-bf16+add", PLANES | dict(chunks=4, batch=2)),
-    ("n2c24h3w40k70r1s3p0x8d1x8-f16", PLANES | dict(bn=40, batch=3)),
     ("n2c32h6w48k40r3s1p1x0g2-f16", PLANES | dict(bn=48, batch=3)),
     ("n2c64h4w24k71r3s1p1x0-f16-nchw2nhwc+bias", PLANES | dict(bn=24, chunks=4)),
     ("n2c48h8w16k36r1s1-f16+avgpool2", PLANES | dict(bn=96, sg=2, combine=TWO_PASS)),
@@ -120,6 +119,7 @@ CASES = (
     ("n3c32h5w16k70r3s1p1x0-f16", PLANES | dict(bn=112, sg=3, combine=LAST)),
     ("n2c136h7w8k70r1s1-f16+bias+silu", PLANES | dict(chunks=8, bn=24, wn=2)),
     ("n2c64h4w14k40r1s1-bf16", PLANES | dict(chunks=4, bn=112, batch=2)),
+    ("n2c24h3w40k70r1s3p0x8d1x8-f16", PLANES | dict(bn=40, batch=3)),
     # and by threads: pieces apart and swizzled, channels left over, every kind of numbers
     ("n2c40h9w7k70r3s3p1u2-f16+bias+relu", TURNED | dict(wm=2, chunks=4)),
     ("n2c37h8w8k70r3s3p1-bf16", TURNED | dict(pieces=1, chunks=4, batch=3)),

@@ -100,7 +100,7 @@ def test_a_filter_over_the_whole_image_is_a_row_of_channels() -> None:
     (config, took), *_ = search.rank(image, CORES, DIRECT, 1)
     assert search.rank(row, CORES, DIRECT, 1)[0] == (config, took) and config["tw"] > 1
     ours, plain = (DIRECT.blueprint(problem, CORES, config) for problem in (image, row))
-    assert replace(ours, pack=plain.pack) == plain
+    assert replace(ours, pack=plain.pack, packing=plain.packing) == plain
     assert dict(ours.pack or ()).items() >= dict(plain.pack or ()).items() | {("CG", 3136), ("SIZE_R", 1)}
 
 
