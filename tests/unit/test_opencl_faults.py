@@ -19,6 +19,7 @@ from tilewright.problem import Problem
 from tilewright.runtime import opencl
 from tilewright.runtime.base import Memory
 from tilewright.runtime.opencl_facts import facts
+from tilewright.runtime.pending import Pending
 from tilewright.search import model
 from tilewright.search.space import sample
 
@@ -48,7 +49,7 @@ def broken(error: Exception, unified: bool = False) -> Any:
         mem_flags=flags,
     )  # fmt: skip
     made._queue = SimpleNamespace(finish=lambda: None)
-    made._context, made._pending, made._events, made._lock = None, [], [], threading.Lock()
+    made._context, made._pending, made._events, made._lock = None, Pending(), [], threading.Lock()
     made.device, made.unified = SimpleNamespace(name="a device"), unified
     return made
 

@@ -23,6 +23,7 @@ from tilewright.kernels.untuned import pack
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
+from tilewright.runtime.pending import settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +137,14 @@ class Plan:
         if self.blueprint.pack is None:
             return w
         packed = self.runtime.alloc(self.blueprint.packed_bytes)
-        self.pack_into(w, packed, stream)
-        if stream is None:
-            self.runtime.synchronize()
+        try:
+            self.pack_into(w, packed, stream)
+            if stream is None:
+                self.runtime.synchronize()
+        except BaseException:
+            if stream is None:
+                settle(self.runtime)
+            raise
         return packed
 
     def pack_into(self, w: Memory, packed: Memory, stream: int | None = None) -> None:

@@ -32,6 +32,7 @@ from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_errors import in_our_words, in_words
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.opencl_vectors import PRELUDE
+from tilewright.runtime.pending import Pending
 
 OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 # On CPUs whose last-level cache is in slices OpenCL reports one of them: flush enough to cover all.
@@ -109,7 +110,7 @@ class OpenclRuntime:
         self.quick = self._device.platform.name == "Portable Computing Language"  # until one needs the header
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
-        self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
+        self._pending = Pending()
         self._lock = threading.Lock()  # of what is pending, all was enqueued
         self._flusher = Flusher(self, max(2 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
@@ -220,7 +221,7 @@ class OpenclRuntime:
             return
         pattern = np.full(1, byte, np.uint8)
         with self._lock:
-            self._pending.append((memory,))
+            self._pending.add((memory,))
             event = self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)
             self._events.append(event)
 
@@ -238,7 +239,7 @@ class OpenclRuntime:
             kernel, work_items = loaded.kernels[launch.kernel], launch.work_items
             kernel.set_args(*[memory.handle for memory in memories])
             with self._lock:
-                self._pending.append(memories)
+                self._pending.add(memories)
                 self._events.append(self._enqueue(self._queue, kernel, work_items, launch.block))
         except self.cl.Error as error:
             raise in_words(self, launch.kernel, error) from error
@@ -246,12 +247,13 @@ class OpenclRuntime:
     def synchronize(self) -> None:
         """Wait for all that was enqueued; what another thread enqueues meanwhile stays pending."""
         with self._lock:
-            done, self._pending, self._events = self._pending, [], []
+            done, self._events = self._pending.all(), []
         try:
             self._queue.finish()
-            del done
         except self.cl.Error as error:
+            self._pending.drop(done)
             raise in_words(self, "what was enqueued", error) from error
+        self._pending.drop(done)
 
     @in_our_words
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
