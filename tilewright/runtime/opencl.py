@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,12 @@ from tilewright.errors import (
     CompileError,
     DeviceError,
     OutOfMemory,
-    StoreError,
     first_error,
     how_to_get,
 )
 from tilewright.kernels.family import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, forked, rates
+from tilewright.runtime import cache, forked, opencl_cache, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.capacity import cores
 from tilewright.runtime.flusher import Flusher
@@ -39,6 +37,7 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
+_DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
 
 def import_opencl() -> Any:
@@ -107,7 +106,8 @@ class OpenclRuntime:
         self._enqueue = self.cl.enqueue_nd_range_kernel
         self._events: list[Any] = []  # of the run that is being timed
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
-        self.quick = self._device.platform.name == "Portable Computing Language"  # until one needs the header
+        self._pocl = self._device.platform.name == "Portable Computing Language"
+        self.quick = self._pocl  # until one needs the header
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self._pending = Pending()
@@ -149,14 +149,25 @@ class OpenclRuntime:
         return program
 
     def _built(self, source: str, options: tuple[str, ...]) -> Any:
-        _keep_folder()
-        return self.cl.Program(self._context, source).build(options=list(options))
+        """Build; what lacks its kernels comes of a damaged file in PoCL's cache: once more without that."""
+        for _ in range(2):
+            if self._pocl:
+                opencl_cache.ready()
+            program = self.cl.Program(self._context, source).build(options=list(options))
+            if not self._pocl or program.all_kernels():
+                return program
+            if not opencl_cache.drop(program.get_info(self.cl.program_info.BINARIES)[0]):
+                break
+        raise CompileError(f"{self.device.name}: a compiled program has no kernels; {_DAMAGED}")
 
     @in_our_words
     def load(self, built: Built) -> Loaded:
         """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
         program = self._program(built.binary.decode(), OPTIONS)
-        return Loaded(program, {k.function_name: k for k in program.all_kernels()})
+        kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
+        if missing := ", ".join(sorted(built.resources.keys() - kernels)):
+            raise CompileError(f"{self.device.name}: a compiled program lacks {missing}; {_DAMAGED}")
+        return Loaded(program, kernels)
 
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; on a CPU the bytes are a NumPy array's, 128-byte aligned."""
@@ -298,14 +309,6 @@ class OpenclRuntime:
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }
-
-
-def _keep_folder() -> None:
-    """Make PoCL's part of our cache again: whoever removed it, PoCL would fail and not say why."""
-    place = Path(os.environ.get("POCL_CACHE_DIR", ""))
-    with suppress(StoreError, OSError):
-        if not place.is_dir() and place.parent == cache.folder():
-            place.mkdir(mode=0o700)
 
 
 def _bytes_of(array: Any) -> Any:
