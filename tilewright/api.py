@@ -166,7 +166,8 @@ def plan(
         A plan, to be called with arrays. If the layer was never tuned, its ``note`` says so.
 
     Raises:
-        ProblemError: the problem string is malformed; the error names the part.
+        ProblemError: the problem string is malformed, or an array is larger than the device takes; the error
+            names the part.
         ConfigError: the config is malformed, breaks a rule or is not deterministic, which was asked for; or
             there is no such family.
         DeviceError: there is no such device.

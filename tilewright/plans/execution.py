@@ -23,6 +23,7 @@ from tilewright.kernels.untuned import pack
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
+from tilewright.runtime.capacity import require_arrays
 from tilewright.runtime.pending import settle
 
 
@@ -77,10 +78,12 @@ class Plan:
         """Check a config against its rules, compile it, and allocate its workspace once.
 
         Raises:
+            ProblemError: an array of the problem is larger than the device takes.
             ConfigError: the config breaks a rule, or its family does not take the problem.
             CompileError: the compiler refused it, or it spilled registers.
             OutOfMemory: says how much workspace was needed.
         """
+        require_arrays(problem, runtime)
         kind = family(config.family)
         kind.check(problem, runtime.device, config)
         return cls(runtime, problem, kind, config, why)

@@ -110,6 +110,7 @@ class OpenclRuntime:
         self.quick = self._pocl  # until one needs the header
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
+        self.array_bytes = int(self._device.max_mem_alloc_size)
         self._pending = Pending()
         self._lock = threading.Lock()  # of what is pending, all was enqueued
         self._flusher = Flusher(self, max(2 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
