@@ -153,7 +153,7 @@ def plan(
     """Prepare a layer to run: choose and compile its kernel, and allocate the workspace.
 
     Args:
-        problem: the layer: a Problem, a problem string, or the name of a shipped layer such as "R12".
+        problem: the layer: a Problem, a problem string, or the name of a shipped layer: "R12", "resnet:R12".
         device: "cpu", "cuda", "cuda:1", "opencl:0" or "numpy"; None: the first NVIDIA GPU, else the CPU.
         deterministic: use only kernels that give the same bits each time.
         config: a kernel of your choice: a Config, its text ``"direct:..."``, or a name that
@@ -211,7 +211,7 @@ def tune(
     worker processes; a script that tunes needs no ``if __name__ == "__main__"``.
 
     Args:
-        problem: the layer: a Problem, a problem string, or the name of a shipped layer such as "R12".
+        problem: the layer: a Problem, a problem string, or the name of a shipped layer: "R12", "resnet:R12".
         device: as for ``plan``.
         budget: a number of seconds, or "20s", "2m", "50trials" or "all"; None: a default for the device,
             under a minute.
@@ -287,10 +287,11 @@ def as_problem(problem: Problem | str) -> Problem:
         raise ProblemError(f"problem: a {given} was given; must be a Problem or a problem string")
     if isinstance(problem, Problem):
         return problem
-    if problem in shapes.suites():
-        names = ", ".join(one.name for one in shapes.resolve(problem))
+    found = shapes.resolve(problem)
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
         raise ProblemError(f"problem {problem!r}: a suite of several layers; give one of them: {names}")
-    return shapes.shipped()[problem].problem if problem in shapes.shipped() else Problem.parse(problem)
+    return found[0].problem
 
 
 def as_store(store: Store | None) -> Store | None:
