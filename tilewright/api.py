@@ -153,7 +153,7 @@ def plan(
     """Prepare a layer to run: choose and compile its kernel, and allocate the workspace.
 
     Args:
-        problem: the layer: a Problem, a problem string, or the name of a shipped layer such as "R12".
+        problem: the layer: a Problem, a problem string, or the name of a shipped layer: "R12", "resnet:R12".
         device: "cpu", "cuda", "cuda:1", "opencl:0" or "numpy"; None: the first NVIDIA GPU, else the CPU.
         deterministic: use only kernels that give the same bits each time.
         config: a kernel of your choice: a Config, its text ``"direct:..."``, or a name that
@@ -166,7 +166,8 @@ def plan(
         A plan, to be called with arrays. If the layer was never tuned, its ``note`` says so.
 
     Raises:
-        ProblemError: the problem string is malformed; the error names the part.
+        ProblemError: the problem string is malformed, or an array is larger than the device takes; the error
+            names the part.
         ConfigError: the config is malformed, breaks a rule or is not deterministic, which was asked for; or
             there is no such family.
         DeviceError: there is no such device.
@@ -205,12 +206,13 @@ def tune(
 ) -> TuneResult:
     """Search for the fastest kernel of a layer, verify it, and remember it.
 
-    A layer that was already tuned on this device is not searched again unless ``again`` is set. Each result
-    is stored as soon as it is known, so after Ctrl-C the next call continues from there. Candidates run in
-    worker processes; a script that tunes needs no ``if __name__ == "__main__"``.
+    A layer that was already tuned on this device is not searched again unless ``again`` is set, or a budget
+    is given that is larger than the one that ended its search. Each result is stored as soon as it is known,
+    so after Ctrl-C the next call continues from there. Candidates run in worker processes; a script that
+    tunes needs no ``if __name__ == "__main__"``.
 
     Args:
-        problem: the layer: a Problem, a problem string, or the name of a shipped layer such as "R12".
+        problem: the layer: a Problem, a problem string, or the name of a shipped layer: "R12", "resnet:R12".
         device: as for ``plan``.
         budget: a number of seconds, or "20s", "2m", "50trials" or "all"; None: a default for the device,
             under a minute.

@@ -149,6 +149,19 @@ class Record:
         """The families that were searched together; None where that was not written down."""
         return frozenset(self.context["raced"].split()) if "raced" in self.context else None
 
+    @property
+    def cut(self) -> tuple[float, int] | None:
+        """Where its budget ended the search that it won: how many seconds and trials those were, at least."""
+        if not {"cut_s", "cut_trials"} <= self.context.keys():
+            return None
+        return float(self.context["cut_s"]), int(self.context["cut_trials"])
+
+    def cut_at(self, cut: tuple[float, int] | None) -> Record:
+        """Return the record with what its search was given, if that ended it; None: it came to its end."""
+        context = {name: text for name, text in self.context.items() if not name.startswith("cut_")}
+        said = {} if cut is None else {"cut_s": f"{cut[0]:.6g}", "cut_trials": str(cut[1])}
+        return replace(self, context=context | said)
+
     def placed(self, standing: Standing) -> Record:
         """Return the record with how far its config came."""
         return replace(self, context={**self.context, "stage": standing.value})

@@ -356,8 +356,23 @@ def test_no_room_for_the_output(library: str, filters: int, needed: str) -> None
         tw.conv2d(x, w, padding=4_000_000, device="numpy")
 
 
+def test_no_room_for_a_copy_of_an_input() -> None:
+    x, w = np.broadcast_to(F(0), (1, 1, 1 << 20, 1 << 24)), np.ones((1, 1, 1, 1), F)
+    with pytest.raises(OutOfMemory, match="^no room for a copy of x of 70,368,744,177,664 bytes on cpu, "):
+        tw.conv2d(x, w, stride=1 << 20, device="numpy")
+
+
 def test_a_shipped_layer_has_a_name() -> None:
+    """As on the command line, whose words are said where there is none."""
     assert choices.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
+    assert choices.as_problem("resnet:R3") == choices.as_problem(" R3 ") == choices.as_problem("R3")
+    for given, told in [
+        ("resnet:R10x", "suite resnet has no such layer; it has R1, "), ("r12", "did you mean R12[?]$"),
+        ("R99", "not a suite, layer, shape file or problem string; suite resnet has R1, "),
+        ("resnet", "a suite of several layers; give one of them: R1, "), ("n1c8h6", "missing k, r"),
+    ]:  # fmt: skip
+        with pytest.raises(tw.ProblemError, match=told):
+            tw.plan(given, device="numpy")
     assert str(choices.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
 
 

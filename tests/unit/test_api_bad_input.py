@@ -245,7 +245,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "device number": (conv(device=0), DeviceError, "device=0: must be text"),
     "device array": (conv(device=np.eye(2)), DeviceError, "device=array.*: must be text"),
     "device none such": (conv(device="opencl:99"), DeviceError, "99"),
-    "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*write it like n1c64"),
+    "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*not a suite.*did you mean resnet"),
     "plan type": (lambda: tw.plan(X), ProblemError, "problem: a ndarray was given"),
     "plan device": (lambda: tw.plan("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
     "plan config": (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import tilewright
 from tilewright.errors import ProblemError
 from tilewright.problem import Problem
 from tilewright.runtime import capacity
@@ -15,9 +16,11 @@ from tilewright.runtime import capacity
 LAYER = Problem.parse("n1c1024h32w32k1024r1s1-f32")  # x, w and y of 4 MiB
 
 
-def runtime(unified: bool, nbytes: int) -> Any:
+def runtime(unified: bool, nbytes: int, array_bytes: int = 1 << 62) -> Any:
     device = SimpleNamespace(name="the device")
-    return SimpleNamespace(device=device, unified=unified, memory_bytes=lambda: nbytes)
+    return SimpleNamespace(
+        device=device, unified=unified, array_bytes=array_bytes, memory_bytes=lambda: nbytes
+    )
 
 
 def test_the_host_is_known_and_a_container_is_smaller(
@@ -74,3 +77,23 @@ def test_a_cpu_has_the_host_s_copies_too(monkeypatch: pytest.MonkeyPatch) -> Non
     capacity.require_room(LAYER)
     with pytest.raises(ProblemError, match="this machine has 64.0 MiB of memory"):
         capacity.require_room(LAYER, runtime(True, 0))
+
+
+def test_an_array_larger_than_a_device_takes_is_named() -> None:
+    layer = Problem.parse("n1c16h64w64k8r1s1-f32")
+    assert layer.operands["x"].nbytes == 256 << 10
+    capacity.require_room(layer, runtime(True, 0, 256 << 10))
+    told = r"x of shape \(1, 16, 64, 64\) has 262,144 bytes; the device takes at most 262,143 in one array"
+    with pytest.raises(ProblemError, match=told):
+        capacity.require_room(layer, runtime(True, 0, (256 << 10) - 1))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_it_is_refused_when_the_layer_is_planned(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when it is called, where all that OpenCL says is that a buffer size is wrong."""
+    assert cpu.array_bytes >= 128 << 20
+    monkeypatch.setattr(cpu, "array_bytes", 1000)
+    with pytest.raises(ProblemError, match="too large: w of shape .* at most 1,000 in one array"):
+        tilewright.plan("n1c4h4w4k16r3s3p1-f32", device="cpu")
+    with pytest.raises(ProblemError, match="too large: w of shape"):
+        tilewright.tune("n1c4h4w4k16r3s3p1-f32", device="cpu", budget="1trials")

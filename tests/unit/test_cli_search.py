@@ -65,7 +65,8 @@ class Tuner:
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     """A device that is not there, and a tuner that needs none."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, memory_bytes=lambda: 80 << 30)
+    runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, array_bytes=1 << 62,
+                              memory_bytes=lambda: 80 << 30)  # fmt: skip
     monkeypatch.setattr(options, "open_device", lambda device: runtime)
     monkeypatch.setattr(options, "measure_once", lambda runtime: None)
     fake = Tuner()

@@ -28,6 +28,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
+from tilewright.tuning.budget import Budget
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -585,6 +586,19 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     assert choices.settled(Request(LAYER), RUNTIME, box) == faster
     box.add(replace(slab(4, 0.5), outcome="correctness", context={"compiler": "c1"}))
     assert choices.settled(Request(LAYER), RUNTIME, box).config == "slabs:t=6"
+
+
+def test_a_search_that_its_budget_ended_settles_no_larger_one(box: Store, two: None) -> None:
+    def known(budget: str | None) -> bool:
+        given = budget if budget is None else Budget.parse(budget)
+        return choices.settled(Request(LAYER), RUNTIME, box, given) is not None
+
+    won = replace(record(4, 5.0), context={"compiler": "c1", "stage": "final", "raced": "tiles slabs"})
+    box.add(won.cut_at((10.0, 7)))
+    assert all(map(known, (None, "10s", "3s", "7trials", "1trials")))
+    assert not any(map(known, ("10.1s", "2m", "8trials", "all")))
+    box.add(won)
+    assert known("all") and known("8trials"), "that search came to its end"
 
 
 def test_the_race_of_the_families(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,13 @@ import pytest
 
 from tilewright import runtime
 from tilewright.device import Device
-from tilewright.errors import DeviceError, OutOfMemory, RunError
+from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels import family
 from tilewright.problem import Problem
-from tilewright.runtime import opencl
-from tilewright.runtime.base import Memory
+from tilewright.runtime import opencl, opencl_cache
+from tilewright.runtime.base import Built, Memory, Resources
 from tilewright.runtime.opencl_facts import facts
+from tilewright.runtime.pending import Pending
 from tilewright.search import model
 from tilewright.search.space import sample
 
@@ -48,7 +49,7 @@ def broken(error: Exception, unified: bool = False) -> Any:
         mem_flags=flags,
     )  # fmt: skip
     made._queue = SimpleNamespace(finish=lambda: None)
-    made._context, made._pending, made._events, made._lock = None, [], [], threading.Lock()
+    made._context, made._pending, made._events, made._lock = None, Pending(), [], threading.Lock()
     made.device, made.unified = SimpleNamespace(name="a device"), unified
     return made
 
@@ -115,6 +116,38 @@ def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatc
     fake.get_platforms = failing(Error("PLATFORM_NOT_FOUND_KHR"))
     with pytest.raises(DeviceError, match="no OpenCL driver: PLATFORM_NOT_FOUND_KHR; "):
         opencl.devices()
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_program_without_its_kernels(removed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came of a damaged file in PoCL's cache: built again without that, where that can be told."""
+    its, built, kernels = broken(Error()), list[object](), [SimpleNamespace(function_name="x")]
+
+    class Program:
+        def __init__(self, context: object, source: str) -> None:
+            built.append(self)
+
+        def build(self, options: list[str]) -> Any:
+            return self
+
+        def all_kernels(self) -> list[Any]:
+            return kernels if len(built) > 1 else []
+
+        def get_info(self, what: object) -> list[bytes]:
+            return [b"poclbin\0AB/CDE" + b"P" * 40]
+
+    its.cl.Program, its.cl.program_info, its._pocl = Program, SimpleNamespace(BINARIES=1), True
+    monkeypatch.setattr(opencl_cache, "ready", lambda: None)
+    monkeypatch.setattr(opencl_cache, "drop", lambda binary: removed)
+    if removed:
+        assert its._built("source", ()) is built[1]
+    else:
+        with pytest.raises(CompileError, match="no kernels.*run tilewright cache clear"):
+            its._built("source", ())
+    its._program = lambda source, options: Program(None, source)
+    with pytest.raises(CompileError, match="program lacks y; .*run tilewright cache clear"):
+        its.load(Built("key", b"source", {"x": Resources(), "y": Resources()}, 0.0))
+    assert its.load(Built("key", b"source", {}, 0.0)).kernels.keys() == {"x"}
 
 
 @pytest.mark.parametrize("cpu", [True, False])

@@ -77,6 +77,15 @@ assert os.stat(os.environ["TILEWRIGHT_CACHE"]).st_mode & 0o777 == 0o700
     )
 
 
+@pytest.mark.parametrize("nbytes", [0, 1000])
+def test_what_pocl_keeps_may_be_cut_short(nbytes: int, tmp_path: Path) -> None:
+    """Its programs lack their kernels then; they are made again."""
+    run("", tmp_path)
+    for path in (tmp_path / "cache" / "pocl").rglob("*.bc"):
+        os.truncate(path, nbytes)
+    run("", tmp_path)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_is_refused_and_does_not_hang(tmp_path: Path) -> None:
     run(

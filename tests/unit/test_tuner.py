@@ -90,6 +90,21 @@ def test_a_search_that_promises_nothing_ends(monkeypatch: pytest.MonkeyPatch) ->
         assert result.stopped == why and len(result.records) == trials
 
 
+def test_a_winner_says_what_ended_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    assert go("40trials", store=store).winner.cut is not None
+    result = go("5trials", store=store)
+    assert result.winner.cut == (pytest.approx(result.searched_s, abs=0.1), 45), "with those of the first"
+    assert "the budget ended the search" in repr(result)
+    assert go("100trials", store=store).winner.cut is None, "all were tried"
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(tuner.time, "monotonic", lambda: next(ticks) * 0.1)
+    result = go("20s")
+    assert result.winner.cut == (20.0, len(result.records))
+    monkeypatch.setattr(RowStrategy, "gains", [0.2, *[0.0] * 30])
+    assert go("600s").winner.cut is None and "ended" not in repr(go())
+
+
 def takes(worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     """Let the clock go on with what a worker does alone, by so many seconds a call."""
     clock = [0.0]

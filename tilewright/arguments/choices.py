@@ -27,10 +27,11 @@ def as_problem(problem: Problem | str) -> Problem:
         raise ProblemError(f"problem: a {given} was given; must be a Problem or a problem string")
     if isinstance(problem, Problem):
         return problem
-    if problem in shapes.suites():
-        names = ", ".join(one.name for one in shapes.resolve(problem))
+    found = shapes.resolve(problem)
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
         raise ProblemError(f"problem {problem!r}: a suite of several layers; give one of them: {names}")
-    return shapes.shipped()[problem].problem if problem in shapes.shipped() else Problem.parse(problem)
+    return found[0].problem
 
 
 def as_store(store: Store | None) -> Store | None:

@@ -51,10 +51,17 @@ def in_place(seen: Seen, advice: str = "") -> Array:
 
     Raises:
         ArrayError: it cannot be used in place on a GPU; says what to call.
+        OutOfMemory: there is no room for the copy: a broadcast array may be small, and its copy is not.
     """
     if seen.place == "cpu":
         host = on_host(seen.array)
-        return host if seen.contiguous and seen.aligned else host.copy(order="C")
+        if seen.contiguous and seen.aligned:
+            return host
+        try:
+            return host.copy(order="C")
+        except MemoryError as error:
+            wanted = f"{host.nbytes:,} bytes on cpu, which is made where its rows have gaps"
+            raise OutOfMemory(f"no room for a copy of {seen.name} of {wanted}") from error
     if seen.contiguous:
         return seen.array
     call = _COPY[seen.library].format(seen.name)

@@ -80,8 +80,9 @@ def _peers(device: Device | None) -> dict[str, str]:
 
 
 def _cache() -> str:
-    """Where the cache is; or why nothing can be remembered in it."""
+    """Where the cache is; or why nothing can be remembered in it, or what of it is damaged."""
     from tilewright.runtime.cache import folder
+    from tilewright.runtime.opencl_cache import damaged
     from tilewright.store import Store
 
     try:
@@ -90,6 +91,9 @@ def _cache() -> str:
         return f"not usable: {error}"
     if not os.access(folder(), os.W_OK):
         return f"not usable: cache folder {folder()}: no permission to write; nothing can be stored"
+    if short := damaged():
+        files = count(len(short), "damaged file")
+        return f"{folder()}: {files} of compiled kernels: run tilewright cache clear"
     return str(folder())
 
 

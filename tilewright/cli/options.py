@@ -262,7 +262,7 @@ def store_and_device(found: list[shapes.Layer], device: str | None, wanted: Want
     own, refused = _store_to_tune(found, wanted.again)
     runtime = open_device(device)
     if refused is not None:
-        if any(settled(wanted.of(one.problem), runtime, own) is None for one in found):
+        if any(settled(wanted.of(one.problem), runtime, own, wanted.budget) is None for one in found):
             raise refused
         cache.forgets(refused.__context__)  # why it cannot be written
     return own, runtime

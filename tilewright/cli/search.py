@@ -82,7 +82,7 @@ class Search:
 
         if self.wanted.again:
             return None
-        return settled(self.wanted.of(problem), self.runtime, self.store)
+        return settled(self.wanted.of(problem), self.runtime, self.store, self.wanted.budget)
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""

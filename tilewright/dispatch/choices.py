@@ -19,6 +19,7 @@ from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal, usable
 from tilewright.store import Store
 from tilewright.store.sources import source_keys
+from tilewright.tuning.budget import Budget
 
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
@@ -170,16 +171,20 @@ def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
     return store.best(request.problem, runtime.device.key, request.deterministic, keys)
 
 
-def settled(request: Request, runtime: Runtime, store: Store) -> Record | None:
+def settled(
+    request: Request, runtime: Runtime, store: Store, budget: Budget | None = None
+) -> Record | None:
     """Return the winner, if a tuning raced all that may win to the end, with these very kernels.
 
-    A later search of some of them may have found a faster one, or the same again.
+    One that its budget ended counts for no larger ``budget``; for None, any counts. A later search of some of
+    them may have found a faster one, or the same again.
     """
     best = stored(request, runtime, store)
     if best is None or not best.won:
         return None
     wanted = _keys(request, runtime)
     won = [r for r in store.records(request.problem, runtime.device.key, wanted) if r.won]
+    won = [r for r in won if budget is None or budget.within(r.cut)]
     may_answer = [r for r in won if r.deterministic >= request.deterministic]
     return best if any(r.raced is None or r.raced >= wanted.keys() for r in may_answer) else None
 

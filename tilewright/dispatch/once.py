@@ -35,7 +35,7 @@ def tune_once(
         ProblemError: there is nothing to compute, no room for the arrays, or no family takes the problem.
     """
     if not wanted.again:
-        known = settled(wanted.of(problem), runtime, store)
+        known = settled(wanted.of(problem), runtime, store, wanted.budget)
         if known is not None:
             return TuneResult(known, (), (known,), seconds=0.0, resumed=0, stopped=KNOWN)
     store.require_writable()

@@ -15,6 +15,8 @@ from tilewright.kernels.untuned import pack
 from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
+from tilewright.runtime.capacity import require_arrays
+from tilewright.runtime.pending import settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +68,12 @@ class Plan:
         """Check a config against its rules, compile it, and allocate its workspace once.
 
         Raises:
+            ProblemError: an array of the problem is larger than the device takes.
             ConfigError: the config breaks a rule, or its family does not take the problem.
             CompileError: the compiler refused it, or it spilled registers.
             OutOfMemory: says how much workspace was needed.
         """
+        require_arrays(problem, runtime)
         kind = family(config.family)
         kind.check(problem, runtime.device, config)
         return cls(runtime, problem, kind, config, why)
@@ -126,9 +130,14 @@ class Plan:
         if self.blueprint.pack is None:
             return w
         packed = self.runtime.alloc(self.blueprint.packed_bytes)
-        self.pack_into(w, packed, stream)
-        if stream is None:
-            self.runtime.synchronize()
+        try:
+            self.pack_into(w, packed, stream)
+            if stream is None:
+                self.runtime.synchronize()
+        except BaseException:
+            if stream is None:
+                settle(self.runtime)
+            raise
         return packed
 
     def pack_into(self, w: Memory, packed: Memory, stream: int | None = None) -> None:

@@ -27,6 +27,7 @@ from tilewright.plans.execution import Plan, unlike
 from tilewright.plans.kept import let_go_oldest, with_room
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
+from tilewright.runtime.pending import settle
 
 _TURNED = "channels_last, as x is"
 MOST_FITTING = 64  # kinds of arrays that a layer remembers
@@ -258,17 +259,22 @@ class LayerPlan:
         return arrays, result
 
     def _launch(self, arrays: Mapping[str, Array], w: Seen | Memory, stream: int | None) -> None:
-        """Run the kernel on a stream; on a CPU wait for it."""
+        """Run the kernel on a stream; on a CPU wait for it, however the call ends: it has callers' arrays."""
         runtime = self.plan.runtime
         with self._lock:
             lane = self._lane(stream)
-            memories = {name: runtime.wrap(array) for name, array in arrays.items()}
-            memories["w"] = self._repack(lane, w, stream) if isinstance(w, Seen) else w
-            lane.plan.run(memories, stream)
-            if self._home == "cpu":
-                runtime.synchronize()
-                if not runtime.unified:
-                    runtime.download(memories["y"], arrays["y"])
+            try:
+                memories = {name: runtime.wrap(array) for name, array in arrays.items()}
+                memories["w"] = self._repack(lane, w, stream) if isinstance(w, Seen) else w
+                lane.plan.run(memories, stream)
+                if self._home == "cpu":
+                    runtime.synchronize()
+                    if not runtime.unified:
+                        runtime.download(memories["y"], arrays["y"])
+            except BaseException:
+                if self._home == "cpu":
+                    settle(runtime)
+                raise
             before, lane.counted_bytes = lane.counted_bytes, lane.held_bytes
         if lane.counted_bytes > before:
             let_go_oldest(runtime, self.plan)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
 
+ANY_BYTES = 1 << 128  # where nobody limits the size of one array
 Array = Any  # numpy.ndarray on the host; a torch.Tensor or cupy.ndarray on CUDA
 
 
@@ -106,12 +107,14 @@ class Runtime(Protocol):
         device: facts and rates; calibrated rates if there are any in the cache.
         compiler: name and version of the compiler, part of every key.
         unified: whether a caller's NumPy array is used in place.
+        array_bytes: most bytes that one array may have.
         note: what a user should know of whatever runs there; empty: nothing.
     """
 
     device: Device
     compiler: str
     unified: bool
+    array_bytes: int
     note: str
 
     def memory_bytes(self) -> int:

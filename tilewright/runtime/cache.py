@@ -26,7 +26,7 @@ _FIX = "set TILEWRIGHT_CACHE to a folder of your own"
 _MAX_BYTES = 64 << 20
 _LIMIT_MIB = 1024  # of compiled kernels, unless TILEWRIGHT_CACHE_MIB says otherwise
 _TRIMS = "00"  # what a key ends in, a hash: one kernel in 256 trims, so that few writes look at every file
-_LEAST_FREE = 1 << 20  # bytes: drivers keep kernels there too, and say little where they cannot
+LEAST_FREE = 4 << 20  # bytes: drivers keep kernels there too, and say little where they cannot, or abort
 
 
 def folder() -> Path:
@@ -56,7 +56,10 @@ def writable_folder() -> Path:
     try:
         path = folder()
         if os.access(path, os.W_OK):
-            return path
+            if not (why := full(path)):
+                return path
+            forgets(why.removeprefix("; "))
+            return scratch()
         forgets(f"cache folder {path}: no permission to write; {_FIX}")
     except StoreError as error:
         forgets(error)
@@ -80,9 +83,16 @@ def scratch() -> Path:
 
 def no_room() -> str:
     """Say, behind an error, that the disk of the cache folder is full; empty where it is not."""
-    with contextlib.suppress(StoreError, OSError):
-        if shutil.disk_usage(path := folder()).free < _LEAST_FREE:
-            return f"; the disk of the cache folder {path} is full"
+    with contextlib.suppress(StoreError):
+        return full(folder())
+    return ""
+
+
+def full(path: Path) -> str:
+    """Say, behind an error, that the disk of a folder for compiled kernels is full; empty where it is not."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(path).free < LEAST_FREE:
+            return f"; the disk of the cache folder {path} is full; {_FIX} on another disk"
     return ""
 
 

@@ -62,6 +62,23 @@ def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
     _compare(problem, 2 * inputs + checked * unified, "this machine", host_bytes())
     if runtime is not None and not unified:
         _compare(problem, checked, runtime.device.name, runtime.memory_bytes())
+    if runtime is not None:
+        require_arrays(problem, runtime)
+
+
+def require_arrays(problem: Problem, runtime: Runtime) -> None:
+    """Refuse a problem of which an array is larger than a device takes: OpenCL devices limit each one.
+
+    Raises:
+        ProblemError: names the array, its size and the limit.
+    """
+    for operand in problem.operands.values():
+        if operand.nbytes > runtime.array_bytes:
+            raise ProblemError(
+                f"{problem}: too large: {operand.name} of shape {operand.shape} has {operand.nbytes:,} "
+                f"bytes; {runtime.device.name} takes at most {runtime.array_bytes:,} in one array; "
+                "make the layer or its batch smaller"
+            )
 
 
 def _compare(problem: Problem, wanted: int, where: str, there: int) -> None:

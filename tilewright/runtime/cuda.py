@@ -11,7 +11,7 @@ from tilewright.device.architectures import CHAINED
 from tilewright.errors import DeviceError, OutOfMemory, RunError
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.runtime import rates
-from tilewright.runtime.base import Array, Built, Loaded, Memory
+from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory
 from tilewright.runtime.cuda_context import Context, Owned, in_context
 from tilewright.runtime.cuda_facts import check, clocks, facts
 from tilewright.runtime.flusher import Flusher
@@ -56,6 +56,7 @@ class CudaRuntime:
     """
 
     unified = False
+    array_bytes = ANY_BYTES
     note = ""
 
     def __init__(self, index: int = 0) -> None:

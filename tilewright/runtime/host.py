@@ -20,7 +20,7 @@ from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned.reference import numpy_pool, numpy_sums
 from tilewright.problem import Problem
 from tilewright.runtime import cache
-from tilewright.runtime.base import Array, Built, Loaded, Memory, Resources
+from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory, Resources
 from tilewright.runtime.capacity import host_bytes
 
 CONVERSIONS = ("widen", "requant")  # kernels of adapted.cu
@@ -30,6 +30,7 @@ NOTE = f"slow: NumPy only; {how_to_get('opencl')}, or '.[cuda]' for a GPU"
 class NumpyRuntime:
     """The last fallback: a Blueprint of reference.cu, done by NumPy in f64. ``note`` says it is slow."""
 
+    array_bytes = ANY_BYTES
     note = NOTE
 
     def __init__(self) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,12 @@ from tilewright.errors import (
     CompileError,
     DeviceError,
     OutOfMemory,
-    StoreError,
     first_error,
     how_to_get,
 )
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, forked, rates
+from tilewright.runtime import cache, forked, opencl_cache, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.capacity import cores
 from tilewright.runtime.flusher import Flusher
@@ -32,12 +30,14 @@ from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_errors import in_our_words, in_words
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.opencl_vectors import PRELUDE
+from tilewright.runtime.pending import Pending
 
 OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 # On CPUs whose last-level cache is in slices OpenCL reports one of them: flush enough to cover all.
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
+_DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
 
 def import_opencl() -> Any:
@@ -106,10 +106,12 @@ class OpenclRuntime:
         self._enqueue = self.cl.enqueue_nd_range_kernel
         self._events: list[Any] = []  # of the run that is being timed
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
-        self.quick = self._device.platform.name == "Portable Computing Language"  # until one needs the header
+        self._pocl = self._device.platform.name == "Portable Computing Language"
+        self.quick = self._pocl  # until one needs the header
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))
-        self._pending: list[Sequence[Memory]] = []  # kept alive until the device is done with them
+        self.array_bytes = int(self._device.max_mem_alloc_size)
+        self._pending = Pending()
         self._lock = threading.Lock()  # of what is pending, all was enqueued
         self._flusher = Flusher(self, max(2 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
@@ -148,14 +150,25 @@ class OpenclRuntime:
         return program
 
     def _built(self, source: str, options: tuple[str, ...]) -> Any:
-        _keep_folder()
-        return self.cl.Program(self._context, source).build(options=list(options))
+        """Build; what lacks its kernels comes of a damaged file in PoCL's cache: once more without that."""
+        for _ in range(2):
+            if self._pocl:
+                opencl_cache.ready()
+            program = self.cl.Program(self._context, source).build(options=list(options))
+            if not self._pocl or program.all_kernels():
+                return program
+            if not opencl_cache.drop(program.get_info(self.cl.program_info.BINARIES)[0]):
+                break
+        raise CompileError(f"{self.device.name}: a compiled program has no kernels; {_DAMAGED}")
 
     @in_our_words
     def load(self, built: Built) -> Loaded:
         """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
         program = self._program(built.binary.decode(), OPTIONS)
-        return Loaded(program, {k.function_name: k for k in program.all_kernels()})
+        kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
+        if missing := ", ".join(sorted(built.resources.keys() - kernels)):
+            raise CompileError(f"{self.device.name}: a compiled program lacks {missing}; {_DAMAGED}")
+        return Loaded(program, kernels)
 
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; on a CPU the bytes are a NumPy array's, 128-byte aligned."""
@@ -220,7 +233,7 @@ class OpenclRuntime:
             return
         pattern = np.full(1, byte, np.uint8)
         with self._lock:
-            self._pending.append((memory,))
+            self._pending.add((memory,))
             event = self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)
             self._events.append(event)
 
@@ -238,7 +251,7 @@ class OpenclRuntime:
             kernel, work_items = loaded.kernels[launch.kernel], launch.work_items
             kernel.set_args(*[memory.handle for memory in memories])
             with self._lock:
-                self._pending.append(memories)
+                self._pending.add(memories)
                 self._events.append(self._enqueue(self._queue, kernel, work_items, launch.block))
         except self.cl.Error as error:
             raise in_words(self, launch.kernel, error) from error
@@ -246,12 +259,13 @@ class OpenclRuntime:
     def synchronize(self) -> None:
         """Wait for all that was enqueued; what another thread enqueues meanwhile stays pending."""
         with self._lock:
-            done, self._pending, self._events = self._pending, [], []
+            done, self._events = self._pending.all(), []
         try:
             self._queue.finish()
-            del done
         except self.cl.Error as error:
+            self._pending.drop(done)
             raise in_words(self, "what was enqueued", error) from error
+        self._pending.drop(done)
 
     @in_our_words
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
@@ -296,14 +310,6 @@ class OpenclRuntime:
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }
-
-
-def _keep_folder() -> None:
-    """Make PoCL's part of our cache again: whoever removed it, PoCL would fail and not say why."""
-    place = Path(os.environ.get("POCL_CACHE_DIR", ""))
-    with suppress(StoreError, OSError):
-        if not place.is_dir() and place.parent == cache.folder():
-            place.mkdir(mode=0o700)
 
 
 def _bytes_of(array: Any) -> Any:

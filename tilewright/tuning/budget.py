@@ -61,6 +61,12 @@ class Budget:
             raise BudgetError(f"budget {text!r}: trials are whole, e.g. {max(1, int(float(number)))}trials")
         return cls(trials=int(number))
 
+    def within(self, given: tuple[float, int] | None) -> bool:
+        """Whether a search that ended by itself (None), or after so many seconds and trials, had as much."""
+        if given is None:
+            return True
+        return self.trials <= given[1] if self.trials is not None else self.seconds <= given[0]
+
     def __str__(self) -> str:
         if self.trials is not None:
             return f"{self.trials}trials"

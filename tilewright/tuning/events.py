@@ -55,7 +55,8 @@ class TuneResult:
         finalists: the re-measured finalists, fastest first.
         seconds: everything, from the start of the workers to the last measurement.
         resumed: outcomes taken from the store, not run again.
-        stopped: why the search ended, or that the store had its winner and none began.
+        stopped: why the search ended, or that the store had its winner and none began. One that its budget
+            ended goes on at the next call that names a larger budget.
         ready_s: when processes had started and references were computed.
         searched_s: when the search was over; the finalists have the rest of the seconds.
     """
@@ -75,6 +76,7 @@ class TuneResult:
         if not (self.best and figure):
             return f"<tuned in vain: {self.failure}>"
         took = KNOWN if self.known else f"{len(self.records)} tried in {self.seconds:.1f} s"
+        took += "; the budget ended the search: a larger one goes on" if self.best.cut else ""
         return f"<tuned {self.best.problem}: {self.best.config}, {figure.cold_us:.1f} us; {took}>"
 
     @property

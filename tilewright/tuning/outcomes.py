@@ -34,6 +34,7 @@ class Outcomes:
         self._problem, self._device, self._compiler = problem, device, compiler
         self._families, self._deterministic, self._store = families, deterministic, store
         self._newest: dict[str, Record] = {}
+        self.cut: tuple[float, int] | None = None  # seconds and trials of a search that its budget has ended
 
     @property
     def may_win(self) -> list[Record]:
@@ -75,7 +76,7 @@ class Outcomes:
 
     def keep(self, record: Record) -> Record:
         """Store an outcome at once."""
-        kept = record.among(self._families)
+        kept = record.among(self._families).cut_at(self.cut)
         self._newest[kept.config] = kept
         if self._store:
             self._store.add(kept)

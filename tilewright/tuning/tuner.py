@@ -42,6 +42,7 @@ GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
 _MOST_COMPILERS = 15
 _GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
+TIME_USED, TRIALS_DONE = "the time was used up", "all trials done"  # the budget has ended the search
 _TRIAL_S = 0.4  # of one trial on a CPU
 # A search that expects less than this share of the best time to be gained, so many times on end, is over.
 ENOUGH, ENOUGH_TIMES = 0.001, 3
@@ -171,6 +172,9 @@ class _Run:
             self.ahead.close()
             side.shutdown(wait=False)
         spent, searched_s = self.spending, self.spending.elapsed_s
+        if self.stopped in (TIME_USED, TRIALS_DONE):
+            given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
+            self.outcomes.cut = given_s, len(self.records) + len(known)
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         done = tuple(self.records), tuple(finalists)
@@ -206,14 +210,14 @@ class _Run:
                         break
                     batches.append(_Batch(batch, self.ahead.submit(batch)))
                 if not batches:
-                    self.stopped = "all configs tried" if self._room() > 0 else "all trials done"
+                    self.stopped = "all configs tried" if self._room() > 0 else TRIALS_DONE
                     return
                 if self.idle >= ENOUGH_TIMES:
                     self.stopped = f"no config is expected to be {ENOUGH:.1%} faster"
                     return
                 ready.result()
                 self._try_batch(batches.popleft(), proposals)
-            self.stopped = "the time was used up"
+            self.stopped = TIME_USED
         finally:
             self.ahead.close()
 

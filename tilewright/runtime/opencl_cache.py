@@ -1,0 +1,72 @@
+"""PoCL's cache of machine code, below ours: a place for it, room in it, and what of it is damaged."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from tilewright.errors import CompileError, StoreError
+from tilewright.runtime import cache
+
+# The folder of a program, as the binary that PoCL makes of it names it near its start.
+_FOLDER = re.compile(rb"[A-P]{2}/[A-P]{30,60}")
+_HEAD_BYTES = 4096
+_ELF = struct.Struct("<40xQ10xHH")  # a 64-bit one: where its table of sections is, bytes of each, how many
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")  # what LLVM's files begin with
+
+
+def ready() -> None:
+    """See to it that PoCL can write what it compiles; where it cannot, it ends the process.
+
+    Its part of our cache is made again: whoever removed it, PoCL would fail and not say why.
+
+    Raises:
+        CompileError: the disk is full.
+    """
+    place = Path(os.environ.get("POCL_CACHE_DIR", ""))
+    with suppress(StoreError, OSError):
+        if not place.is_dir() and place.parent == cache.folder():
+            place.mkdir(mode=0o700)
+    if why := cache.full(place):
+        raise CompileError(f"PoCL cannot keep what it compiles{why}")
+
+
+def drop(binary: bytes) -> bool:
+    """Remove a program from PoCL's cache, by its binary; return whether it was there."""
+    found = _FOLDER.search(binary[:_HEAD_BYTES])
+    if found is None:
+        return False
+    folder = Path(os.environ.get("POCL_CACHE_DIR", "")) / found[0].decode("ascii")
+    with suppress(OSError):
+        shutil.rmtree(folder)
+        return True
+    return False
+
+
+def damaged() -> list[Path]:
+    """Return the files of PoCL's below our folder that are cut short, after a crash or on a full disk.
+
+    PoCL does not check them: a program may miss its kernels, or end the process.
+    """
+    return [path for path in cache.of_pocl() if _is_short(path)]
+
+
+def _is_short(path: Path) -> bool:
+    """Whether a file is shorter than it says, or empty where it must not be."""
+    if path.suffix not in (".so", ".bc"):
+        return False
+    with suppress(OSError):
+        size = path.lstat().st_size
+        with path.open("rb") as file:
+            head = file.read(64)
+        if path.suffix == ".bc":
+            return not head.startswith(_BITCODE)
+        if len(head) < 64 or not head.startswith(b"\x7fELF"):
+            return True
+        at, each, count = _ELF.unpack(head[: _ELF.size])
+        return bool(head[4] == 2 and head[5] == 1 and at + each * count > size)
+    return False
