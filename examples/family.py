@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
-from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     TWO_PASS,
@@ -142,7 +142,7 @@ def main() -> None:
     from tilewright.kernels.untuned.reference import numpy_conv
     from tilewright.plans.execution import Plan
     from tilewright.plans.layer import LayerPlan
-    from tilewright.plans.why import UNSAID
+    from tilewright.plans.provenance import UNSAID
     from tilewright.runtime import open_runtime
     from tilewright.search.space import sample
 

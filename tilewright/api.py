@@ -21,17 +21,17 @@ from tilewright.arguments.choices import (
     as_strategy,
 )
 from tilewright.arrays.look import look, look_at
-from tilewright.arrays.seen import Array
+from tilewright.arrays.view import Array
 from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
 from tilewright.errors import ConfigError, DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans.execution import Plan
-from tilewright.plans.kept import Entry
-from tilewright.plans.kept import forget as look_up_again
 from tilewright.plans.layer import LayerPlan, Packed
+from tilewright.plans.plan_cache import CacheEntry
+from tilewright.plans.plan_cache import forget as look_up_again
+from tilewright.plans.provenance import Origin, Provenance
 from tilewright.plans.request import Request
-from tilewright.plans.why import Origin, Why
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Pool
 from tilewright.runtime import Runtime, instead_of_numpy, open_runtime
@@ -184,7 +184,7 @@ def plan(
     if config is not None:
         if family is not None:
             raise ConfigError("config and family: give only one of them; a config names its family")
-        why = Why(Origin.BY_HAND, verified=False)
+        why = Provenance(Origin.BY_HAND, verified=False)
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, repeats), why))
     named = as_families(family)
     kept = as_store(store) or default_store()
@@ -245,7 +245,7 @@ def tune(
         'correct'
     """
     from tilewright.dispatch.once import tune_once
-    from tilewright.tuning.wanted import Wanted
+    from tilewright.tuning.options import TuneOptions
 
     layer, named = as_problem(problem), as_families(family)
     if parse_selector(device)[0] == "numpy":
@@ -253,7 +253,7 @@ def tune(
     way, number, told = as_strategy(strategy), as_seed(seed), as_progress(progress)
     limit = None if budget is None else as_budget(budget)
     repeats, anew = as_flag("deterministic", deterministic), as_flag("again", again)
-    wanted = Wanted(limit, way, number, repeats, named, anew)
+    wanted = TuneOptions(limit, way, number, repeats, named, anew)
     kept = as_store(store) or Store()
     return tune_once(layer, _open(device), kept, wanted, told)
 
@@ -285,7 +285,7 @@ def _open(device: str | None) -> Runtime:
     return open_runtime(*parse_selector(device))
 
 
-def _layer(found: Entry) -> LayerPlan:
+def _layer(found: CacheEntry) -> LayerPlan:
     """Return the LayerPlan of a Plan, the same one until the Plan is forgotten."""
     with found.lock:
         if found.layer is None:

@@ -15,7 +15,7 @@ from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.kernels.family import Family
 from tilewright.plans.execution import Plan
-from tilewright.plans.why import UNSAID
+from tilewright.plans.provenance import UNSAID
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime
 

@@ -21,8 +21,8 @@ from tilewright.runtime import list_devices, open_runtime
 from tilewright.store import Store
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.job import Job
+from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
-from tilewright.tuning.wanted import Wanted
 from tilewright.tuning.worker import Worker
 
 PROBLEM = Problem.parse("n1c8h10w10k16r3s3p1-f32+bias+relu")
@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.mark.long
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_layer_is_tuned_and_resumed(backend: str, store: Store) -> None:
-    first = tune(PROBLEM, backend, Wanted(Budget(trials=4), "random", seed=1), store=store)
+    first = tune(PROBLEM, backend, TuneOptions(Budget(trials=4), "random", seed=1), store=store)
     assert len(first.records) == 4
     assert not {r.outcome for r in first.records} & {"correctness", "runtime"}  # a slow machine may time out
     best = first.best
@@ -47,7 +47,8 @@ def test_a_layer_is_tuned_and_resumed(backend: str, store: Store) -> None:
     assert first.finalists[0] == best
     assert store.best(PROBLEM, best.device) == best
 
-    second = tune(PROBLEM, open_runtime(backend), Wanted(Budget(trials=2), "random", seed=1), store=store)
+    wanted = TuneOptions(Budget(trials=2), "random", seed=1)
+    second = tune(PROBLEM, open_runtime(backend), wanted, store=store)
     assert second.resumed == 4
     assert not {r.config for r in first.records} & {r.config for r in second.records}
 
@@ -55,10 +56,10 @@ def test_a_layer_is_tuned_and_resumed(backend: str, store: Store) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_seconds_are_kept(backend: str) -> None:
     start = time.monotonic()
-    assert tune(PROBLEM, backend, Wanted(Budget(trials=1), "random")).best
+    assert tune(PROBLEM, backend, TuneOptions(Budget(trials=1), "random")).best
     least = time.monotonic() - start  # processes, references, a compilation: what no budget can save
     start = time.monotonic()
-    result = tune(PROBLEM, backend, Wanted(Budget(seconds=6), "random"))
+    result = tune(PROBLEM, backend, TuneOptions(Budget(seconds=6), "random"))
     took = time.monotonic() - start
     assert result.best and result.stopped == "the time was used up"
     assert took < 6 + 2 * least  # as wide as the machine is busy
@@ -67,7 +68,7 @@ def test_seconds_are_kept(backend: str) -> None:
 _SCRIPT = """
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.tuner import tune
-from tilewright.tuning.wanted import Wanted
+from tilewright.tuning.options import Wanted
 from tilewright.problem import Problem
 from tilewright.store import Store
 tune(Problem.parse("{problem}"), "{backend}", Wanted(Budget(seconds=60), "random"),

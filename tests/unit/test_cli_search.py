@@ -21,9 +21,9 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store
 from tilewright.store.sources import source_key
-from tilewright.tuning.children import Children
 from tilewright.tuning.events import Comparing, Tried, TuneResult
-from tilewright.tuning.wanted import Wanted
+from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.worker_pool import WorkerPool
 
 DEVICE = for_architecture("sm_90")
 A, B = "n1c8h8w8k8r3s3p1-f32", "n1c8h8w8k8r1s1-f32"
@@ -47,8 +47,8 @@ class Tuner:
         self.instead: dict[str, Callable[[], Any]] = {}
 
     def __call__(
-        self, problem: Problem, runtime: Any, wanted: Wanted, *, store: Store,
-        progress: Callable[[Any], None], children: Children | None = None,
+        self, problem: Problem, runtime: Any, wanted: TuneOptions, *, store: Store,
+        progress: Callable[[Any], None], children: WorkerPool | None = None,
     ) -> TuneResult:  # fmt: skip
         self.asked.append(str(problem))
         self.families.append(wanted.families)

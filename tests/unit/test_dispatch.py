@@ -22,8 +22,8 @@ from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
 from tilewright.plans import kept
+from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.request import Request
-from tilewright.plans.why import UNSAID, Why
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.search import strategies as search
@@ -62,11 +62,11 @@ class FakePlan:
     fails: dict[str, Exception] = {}
     needs = 0
 
-    def __init__(self, config: Config, why: Why) -> None:
+    def __init__(self, config: Config, why: Provenance) -> None:
         self.config, self.why, self.note, self.held_bytes = config, why, why.note(LAYER), self.needs
 
     @classmethod
-    def make(cls, runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
+    def make(cls, runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
         cls.made.append(str(config))
         if str(config) in cls.fails:
             raise cls.fails[str(config)]
@@ -229,7 +229,7 @@ def test_what_a_failed_plan_holds_is_let_go_before_the_next_is_made(monkeypatch:
         except RunError as error:
             raise OutOfMemory("no room for the second buffer") from error
 
-    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
         if not held:
             workspace = FakePlan(config, UNSAID)
             held.append(weakref.ref(workspace))
@@ -300,7 +300,7 @@ def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatc
     began, go_on = threading.Event(), threading.Event()
     first = dispatch.dispatch(known, RUNTIME)
 
-    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
         if problem == slow:
             began.set()
             assert go_on.wait(20)
@@ -323,7 +323,7 @@ def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatc
 def test_a_plan_forgotten_while_it_is_made_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was looked up before the store changed."""
 
-    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
         pool.submit(kept.forget, LAYER).result(20)
         return FakePlan(config, why)
 
@@ -379,7 +379,7 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     before = weakref.ref(dispatch.dispatch(Problem.parse("c1h8k8r1"), RUNTIME))
     tries = []
 
-    def make(runtime: Any, problem: Problem, config: Config, why: Why = UNSAID) -> FakePlan:
+    def make(runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
         tries.append(str(config))
         if before() is not None or problem != LAYER:
             raise OutOfMemory("5 GB needed")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tilewright import runtime as runtimes
-from tilewright.arrays.seen import Kind, Seen
+from tilewright.arrays.view import ArrayView, Kind
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
@@ -132,10 +132,10 @@ def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
     """Without PyTorch, which need not be here; test_api has the whole of it."""
     plan = _made(Problem.parse("n2c1h5w6k3r1s1-f32-nhwc"))
 
-    def given(library: str, *shape: int) -> Seen:
+    def given(library: str, *shape: int) -> ArrayView:
         array = np.zeros(shape, np.float32)
         strides = tuple(stride // 4 for stride in array.strides)
-        return Seen("x", array, Kind(library, "cpu", "f32", shape, strides), array.ctypes.data)
+        return ArrayView("x", array, Kind(library, "cpu", "f32", shape, strides), array.ctypes.data)
 
     for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
         array, seen_as_nchw = plan._input(given("torch", *shape), True)

@@ -126,7 +126,7 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     """A config that was three times slower than estimated on a like layer falls behind."""
     bad = configs[0]
     slow = Lesson(DEVICE, HERE, "direct", ((bad, 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us),))
-    ranked = search.Ranked(DIRECT, HERE, DEVICE, random.Random(0), configs, Experience([slow]))
+    ranked = search.ModelRanking(DIRECT, HERE, DEVICE, random.Random(0), configs, Experience([slow]))
     assert ranked.order()[0] != bad
     assert ranked.seen[bad] > model.estimate(DIRECT, HERE, DEVICE, bad).total_us
 

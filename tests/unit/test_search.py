@@ -236,7 +236,7 @@ def test_after_failures_only_the_search_goes_elsewhere() -> None:
         strategy.tell(outcome(config, None, LAYER))
     (found,) = strategy.propose(1)
     assert found != ranked[8]
-    params = search.Ranked(Direct(), LAYER, DEVICE, random.Random(0), ranked).space.params
+    params = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0), ranked).space.params
     places = coordinates(params, [found, ranked[8], *ranked[:8]])
     apart = [abs(places[2:] - place).sum(axis=1).min() for place in places[:2]]
     assert apart[0] > apart[1]

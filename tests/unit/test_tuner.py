@@ -20,15 +20,15 @@ from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
 from tilewright.tuning.job import Final
+from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
-from tilewright.tuning.wanted import Wanted
 
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeWorker]]:
     kind = type("Worker", (FakeWorker,), {"runs": [], "outcomes": {}, "fail_full": set(), "open_workers": 0})
     monkeypatch.setattr(tuner, "Worker", kind)
-    monkeypatch.setattr(tuner, "Ahead", FakeAhead)
+    monkeypatch.setattr(tuner, "CompileAhead", FakeAhead)
     monkeypatch.setattr(kernels, "FAMILIES", (Row(),))
     monkeypatch.setattr(RowStrategy, "made", [])
     monkeypatch.setattr(RowStrategy, "gains", [])
@@ -43,7 +43,7 @@ def go(
     progress: Progress | None = None,
     **settings: Any,
 ) -> TuneResult:
-    wanted = Wanted(Budget.parse(budget), strategy, **settings)
+    wanted = TuneOptions(Budget.parse(budget), strategy, **settings)
     return tune(PROBLEM, "cuda", wanted, store=store, progress=progress, make=RowStrategy)
 
 
@@ -318,9 +318,9 @@ def test_events() -> None:
 
 def test_bad_requests() -> None:
     with pytest.raises(ProblemError, match="0 images"):
-        tune(Problem.parse("n0c2h4w4k3r1s1-f32"), "cuda", Wanted())
+        tune(Problem.parse("n0c2h4w4k3r1s1-f32"), "cuda", TuneOptions())
     with pytest.raises(DeviceError):
-        tune(PROBLEM, "gpu7", Wanted())
+        tune(PROBLEM, "gpu7", TuneOptions())
 
 
 def test_numpy_cannot_be_tuned(worker: type[FakeWorker]) -> None:
@@ -370,4 +370,4 @@ def test_only_the_named_families_are_searched(
 
 def test_unknown_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="strategy 'magic'"):
-        tune(PROBLEM, "cuda", Wanted(Budget(trials=5), "magic"))
+        tune(PROBLEM, "cuda", TuneOptions(Budget(trials=5), "magic"))

@@ -17,11 +17,11 @@ from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, signal_name
-from tilewright.tuning.child import Desk
-from tilewright.tuning.children import Children
+from tilewright.tuning.child import RequestHandler
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
 from tilewright.tuning.worker import ALLOWANCES_S, Worker, _advice, _allowances_s
+from tilewright.tuning.worker_pool import WorkerPool
 
 CONFIG = Config.parse("reference:v=1")
 PROBLEM = "n1c1h2w2k1r1s1-f32"
@@ -293,7 +293,7 @@ def test_the_real_child_ends_with_its_parent() -> None:
 
 def test_a_child_rests_and_takes_the_next_job(tmp_path: Path) -> None:
     other, command = "n1c2h4w4k3r1s1-f32", [sys.executable, "-c", "raise SystemExit(4)"]
-    with Children() as children:
+    with WorkerPool() as children:
         pids = []
         for problem in (PROBLEM, other):
             with Worker(Job(problem, "numpy"), children=children) as worker:
@@ -313,7 +313,7 @@ def test_a_child_rests_and_takes_the_next_job(tmp_path: Path) -> None:
 
 def test_only_a_child_that_is_well_rests(worker: Worker) -> None:
     pids = []
-    with Children() as children:
+    with WorkerPool() as children:
         for kind in (0, 2, 1, 5, 0):  # answers, crashes, hangs, spoils the device, answers
             command = worker._command
             with Worker(worker.job, {"run": 0.5}, command, children) as one:
@@ -325,7 +325,7 @@ def test_only_a_child_that_is_well_rests(worker: Worker) -> None:
 
 
 def test_what_comes_to_rest_too_late_ends() -> None:
-    children = Children()
+    children = WorkerPool()
     children.close()
     with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
         pid = _pid(worker)
@@ -342,7 +342,7 @@ def _pid(worker: Worker) -> int:
 def test_a_request_has_no_modules_imported() -> None:
     job = {**asdict(Job(PROBLEM, "numpy")), "families": "no_such_module"}
     with pytest.raises(TypeError, match="families"):
-        Desk(lambda stage: None).handle({"do": "open", **job})
+        RequestHandler(lambda stage: None).handle({"do": "open", **job})
 
 
 def test_refused_keeps_the_name() -> None:

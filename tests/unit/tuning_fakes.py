@@ -13,9 +13,9 @@ from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store.sources import source_keys
-from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.worker_pool import WorkerPool
 
 PROBLEM = Problem.parse("n1c2h4w4k3r1s1-f32")
 GOOD = Check(ok=True, max_error=0.0, bound=1.0, worst=0.0, exact=True, repeatable=True)
@@ -89,7 +89,7 @@ class FakeWorker:
     runs: list[int] = []
     open_workers = 0
 
-    def __init__(self, job: Job, children: Children | None = None) -> None:
+    def __init__(self, job: Job, children: WorkerPool | None = None) -> None:
         self.job = job
         type(self).open_workers += 1
 
@@ -135,7 +135,7 @@ class FakeWorker:
 class FakeAhead:
     """Compiles nothing, at once; place 13 does not compile."""
 
-    def __init__(self, job: Job, processes: int, children: Children | None = None) -> None:
+    def __init__(self, job: Job, processes: int, children: WorkerPool | None = None) -> None:
         self.job = job
 
     def start(self) -> None:

@@ -13,8 +13,8 @@ from types import NoneType
 import numpy as np
 
 from tilewright.arithmetic import ceil_div
-from tilewright.arrays.seen import Seen
 from tilewright.arrays.use import same_home, typed
+from tilewright.arrays.view import ArrayView
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
@@ -99,7 +99,7 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
     return numbers[0], numbers[0], numbers[-1], numbers[-1]
 
 
-def problem_of(x: Seen, w: Seen, beside: Mapping[str, Seen], **words: object) -> Problem:
+def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **words: object) -> Problem:
     """Read a layer from its arrays (``beside``: bias, z, out, scale) and the arguments of ``conv2d``.
 
     The result is remembered, so that a later call with the same kinds of arguments skips the checks.
@@ -125,9 +125,9 @@ def problem_of(x: Seen, w: Seen, beside: Mapping[str, Seen], **words: object) ->
 
 
 def _read(
-    x: Seen, w: Seen, beside: Mapping[str, Seen], *, alpha: object, beta: object, activation: object,
-    pool: object, stride: object, padding: object, dilation: object, groups: object, layout: object,
-    math: object,
+    x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], *, alpha: object, beta: object,
+    activation: object, pool: object, stride: object, padding: object, dilation: object, groups: object,
+    layout: object, math: object,
 ) -> Problem:  # fmt: skip
     same_home(x, w, *beside.values())
     bias, z, scale = (name in beside for name in ("bias", "z", "scale"))
@@ -165,8 +165,8 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
 
 
 def _layer(
-    x: Seen, w: Seen, epilogue: Epilogue, stride: object, padding: object, dilation: object, groups: object,
-    layout: object, math: object, requantised: bool,
+    x: ArrayView, w: ArrayView, epilogue: Epilogue, stride: object, padding: object, dilation: object,
+    groups: object, layout: object, math: object, requantised: bool,
 ) -> Problem:  # fmt: skip
     """Read the layer itself."""
     _one_of("layout", layout, LAYOUTS)
@@ -205,14 +205,14 @@ def _one_of(name: str, value: object, known: Sequence[str]) -> None:
         raise ProblemError(f"{name}={shown(value)}: must be one of {', '.join(known)}")
 
 
-def _four(seen: Seen, meaning: str) -> tuple[int, int, int, int]:
+def _four(seen: ArrayView, meaning: str) -> tuple[int, int, int, int]:
     if len(seen.shape) != 4:
         raise ArrayError(f"{seen.name}: shape {seen.shape} was given; must have 4 dimensions, {meaning}")
     a, b, c, d = seen.shape
     return a, b, c, d
 
 
-def runtime_for(x: Seen, device: object) -> Runtime:
+def runtime_for(x: ArrayView, device: object) -> Runtime:
     """Open the chosen device, or by default the one that the array is on.
 
     Raises:

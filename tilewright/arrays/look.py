@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.arrays.seen import Array, Kind, Seen, Shape
+from tilewright.arrays.view import Array, ArrayView, Kind, Shape
 from tilewright.dtypes import FULL, SHORT, name_of
 from tilewright.errors import ArrayError
 from tilewright.problem import DTYPE_BYTES, STORED
@@ -18,10 +18,10 @@ _LIBRARIES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"))
 _CAST = {"numpy": "{}.astype(np.{})", "torch": "{}.to(torch.{})", "cupy": "{}.astype(cupy.{})"}
 _MOST_KINDS, _MOST_TYPES = 4096, 64  # that are remembered
 _kinds: dict[tuple[Any, ...], Kind] = {}
-_looks: dict[type, Callable[[str, Array], Seen]] = {}  # by the types of arrays that were met
+_looks: dict[type, Callable[[str, Array], ArrayView]] = {}  # by the types of arrays that were met
 
 
-def look(name: str, array: Array) -> Seen:
+def look(name: str, array: Array) -> ArrayView:
     """Find out what an argument is, without importing anything.
 
     Raises:
@@ -40,7 +40,7 @@ def look(name: str, array: Array) -> Seen:
     raise ArrayError(f"{name}: a {what} was given; must be an array, e.g. np.asarray({name}, np.float32)")
 
 
-def _look_for(array: Array) -> Callable[[str, Array], Seen] | None:
+def _look_for(array: Array) -> Callable[[str, Array], ArrayView] | None:
     """Return what looks at arrays of its library; None: it is none that we know."""
     for library, kind in _LIBRARIES:
         module = sys.modules.get(library)
@@ -52,7 +52,7 @@ def _look_for(array: Array) -> Callable[[str, Array], Seen] | None:
     return None
 
 
-def look_at(**arrays: Array) -> dict[str, Seen]:
+def look_at(**arrays: Array) -> dict[str, ArrayView]:
     """Look at arguments by their names, but for those that are None."""
     return {name: look(name, array) for name, array in arrays.items() if array is not None}
 
@@ -71,7 +71,7 @@ def _known(key: tuple[Any, ...], make: Callable[[], Kind]) -> Kind:
     return found
 
 
-def _numpy(name: str, array: Array) -> Seen:
+def _numpy(name: str, array: Array) -> ArrayView:
     if hasattr(array, "mask"):
         raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
 
@@ -83,7 +83,7 @@ def _numpy(name: str, array: Array) -> Seen:
         return Kind("numpy", "cpu", dtype, tuple(array.shape), _in_elements(name, array, dtype))
 
     kind = _known(("numpy", array.dtype, array.shape, array.strides), make)
-    return Seen(name, array, kind, array.__array_interface__["data"][0])
+    return ArrayView(name, array, kind, array.__array_interface__["data"][0])
 
 
 def _in_elements(name: str, array: Array, dtype: str) -> Shape:
@@ -94,7 +94,7 @@ def _in_elements(name: str, array: Array, dtype: str) -> Shape:
     return tuple(stride // size for stride in array.strides)
 
 
-def _torch(name: str, tensor: Array) -> Seen:
+def _torch(name: str, tensor: Array) -> ArrayView:
     try:
         key = (tensor.dtype, tensor.layout, tensor.device, tensor.shape, tensor.stride())
         address = int(tensor.data_ptr())  # int: else torch.compile looks into this, once for each shape
@@ -112,7 +112,7 @@ def _torch(name: str, tensor: Array) -> Seen:
         tensor = tensor.detach()
     if not address and 0 not in kind.shape:
         raise _odd(name, tensor)
-    return Seen(name, tensor, kind, address)
+    return ArrayView(name, tensor, kind, address)
 
 
 def _kind_of_tensor(name: str, tensor: Array) -> Kind:
@@ -146,7 +146,7 @@ def _odd(name: str, tensor: Array) -> ArrayError:
     return ArrayError(f"{name}: {what}; must be a plain tensor")
 
 
-def _cupy(name: str, array: Array) -> Seen:
+def _cupy(name: str, array: Array) -> ArrayView:
     index = int(array.device.id)
 
     def make() -> Kind:
@@ -155,7 +155,7 @@ def _cupy(name: str, array: Array) -> Seen:
         return Kind("cupy", f"cuda:{index}", dtype, tuple(array.shape), strides)
 
     kind = _known(("cupy", array.dtype, tuple(array.shape), tuple(array.strides), index), make)
-    return Seen(name, array, kind, int(array.data.ptr))
+    return ArrayView(name, array, kind, int(array.data.ptr))
 
 
 def _dtype(name: str, array: Array, library: str) -> str:

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from tilewright.arrays.look import cast
-from tilewright.arrays.seen import Array, Seen, Shape
+from tilewright.arrays.view import Array, ArrayView, Shape
 from tilewright.dtypes import FULL, name_of, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory
 from tilewright.problem import DTYPE_BYTES
@@ -20,14 +20,14 @@ _COPY = {
 }
 
 
-def typed(seen: Seen, dtype: str, why: str) -> None:
+def typed(seen: ArrayView, dtype: str, why: str) -> None:
     """Refuse an array of another dtype than the problem's or that of its output."""
     if seen.dtype != dtype:
         given, call = FULL[seen.dtype], cast(seen.name, seen.library, dtype)
         raise ArrayError(f"{seen.name}: dtype {given} was given; must be {FULL[dtype]}{why}: call {call}")
 
 
-def same_home(x: Seen, *others: Seen) -> None:
+def same_home(x: ArrayView, *others: ArrayView) -> None:
     """Refuse arrays of several libraries or devices.
 
     Raises:
@@ -40,13 +40,13 @@ def same_home(x: Seen, *others: Seen) -> None:
             )
 
 
-def shaped(seen: Seen, shape: Shape, why: str) -> None:
+def shaped(seen: ArrayView, shape: Shape, why: str) -> None:
     """Refuse an array of another shape."""
     if seen.shape != shape:
         raise ArrayError(f"{seen.name}: shape {seen.shape} was given; must be {shape} for {why}")
 
 
-def in_place(seen: Seen, advice: str = "") -> Array:
+def in_place(seen: ArrayView, advice: str = "") -> Array:
     """Return the array if its rows lie one after the other; on a CPU an input that does not, is copied.
 
     Raises:
@@ -92,7 +92,7 @@ def to_nchw(array: Array) -> Array:
     return array.permute(0, 3, 1, 2) if hasattr(array, "permute") else array.transpose(0, 3, 1, 2)
 
 
-def empty(like: Seen, shape: Shape, dtype: str) -> Array:
+def empty(like: ArrayView, shape: Shape, dtype: str) -> Array:
     """Return a new contiguous array of the caller's library, where ``like`` is.
 
     Raises:
@@ -107,7 +107,7 @@ def empty(like: Seen, shape: Shape, dtype: str) -> Array:
         raise OutOfMemory(f"no room for an output of {nbytes:,} bytes on {like.place}") from error
 
 
-def _empty(like: Seen, shape: Shape, dtype: str) -> Array:
+def _empty(like: ArrayView, shape: Shape, dtype: str) -> Array:
     module = sys.modules[like.library]
     if like.library == "torch":
         return like.array.new_empty(shape, dtype=getattr(module, FULL[dtype]))
@@ -117,7 +117,7 @@ def _empty(like: Seen, shape: Shape, dtype: str) -> Array:
     return module.empty(shape, numpy_dtype(dtype))
 
 
-def writable(seen: Seen, *inputs: Seen | None) -> None:
+def writable(seen: ArrayView, *inputs: ArrayView | None) -> None:
     """Refuse an output that is read-only, has gaps, or lies over an input.
 
     Raises:
@@ -135,7 +135,7 @@ def writable(seen: Seen, *inputs: Seen | None) -> None:
             raise ArrayError(f"{seen.name}: overlaps {other.name} in memory; must be an array of its own")
 
 
-def current_stream(x: Seen) -> int | None:
+def current_stream(x: ArrayView) -> int | None:
     """Return the handle of the caller's current stream on the array's device; None on a CPU."""
     if x.place == "cpu":
         return None

@@ -16,7 +16,7 @@ _STEP = 128  # slices of memory start at multiples of this
 
 
 @dataclass(frozen=True, eq=False)
-class _Plot:
+class _GuardedAllocation:
     """One allocation: guard, what the user sees, guard."""
 
     name: str
@@ -30,7 +30,7 @@ class Fence:
     def __init__(self, runtime: Runtime) -> None:
         """Guard allocations of ``runtime``."""
         self._runtime = runtime
-        self._plots: list[_Plot] = []
+        self._plots: list[_GuardedAllocation] = []
 
     @property
     def guarded(self) -> Runtime:
@@ -44,7 +44,7 @@ class Fence:
         inside = self._runtime.slice(whole, GUARD_BYTES, nbytes)
         self._runtime.fill(whole, CANARY)
         self._runtime.fill(inside, POISON)
-        self._plots.append(_Plot(name, whole, inside))
+        self._plots.append(_GuardedAllocation(name, whole, inside))
         return inside
 
     def damage(self) -> str:
@@ -52,7 +52,7 @@ class Fence:
         found = [text for plot in self._plots for text in self._damage(plot)]
         return "; ".join(found)
 
-    def _damage(self, plot: _Plot) -> list[str]:
+    def _damage(self, plot: _GuardedAllocation) -> list[str]:
         import numpy as np
 
         stop = (GUARD_BYTES + plot.inside.nbytes) // _STEP * _STEP

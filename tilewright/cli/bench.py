@@ -18,7 +18,7 @@ from tilewright.report.plot import draw, drawable
 from tilewright.report.results import Results, held, parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
-from tilewright.tuning.wanted import Wanted
+from tilewright.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
     from tilewright.bench.bench import Bench
@@ -81,7 +81,8 @@ def bench(
     the same inputs. Ctrl-C keeps the layers that are done; --json FILE --resume continues, or adds layers.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
-    wanted = Wanted(options.budget(budget), options.strategy(strategy), seed, deterministic, families, again)
+    limit, way = options.budget(budget), options.strategy(strategy)
+    wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     _check(files)
     _not_both(no_tune, again, budget)

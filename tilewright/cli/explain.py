@@ -12,7 +12,7 @@ from tilewright.problem import Problem
 
 if TYPE_CHECKING:
     from tilewright.device import Device
-    from tilewright.plans.why import Why
+    from tilewright.plans.provenance import Provenance
     from tilewright.record import Record
     from tilewright.report.explanation import Subject
 
@@ -65,19 +65,19 @@ def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -
     """The likeliest winner on a GPU that is not here, and what was measured on its like."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates
+    from tilewright.plans.provenance import Origin, Provenance
     from tilewright.plans.request import Request
-    from tilewright.plans.why import Origin, Why
 
     device, store = for_architecture(arch), options.store(remembers=False)
     if isinstance(given, Config):
-        config, why = given, Why(Origin.NAMED)
+        config, why = given, Provenance(Origin.NAMED)
     else:
         config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
     return _subject(problem, device, config, why, store.hints(problem, device.key, deterministic))
 
 
 def _subject(
-    problem: Problem, device: Device, config: Config, why: Why, history: Sequence[Record]
+    problem: Problem, device: Device, config: Config, why: Provenance, history: Sequence[Record]
 ) -> Subject:
     from tilewright.kernels import family
     from tilewright.report.explanation import Subject

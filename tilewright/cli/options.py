@@ -14,10 +14,10 @@ import typer
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError, TilewrightError
 from tilewright.kernels.config import Config
-from tilewright.plans.why import Origin, Why
+from tilewright.plans.provenance import Origin, Provenance
 from tilewright.problem import LAYOUTS, NAMES, Problem, shapes
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.wanted import Wanted
+from tilewright.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -222,10 +222,10 @@ def measure_once(runtime: Runtime) -> None:
 
 def chosen(
     problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | tuple[str, ...] = ()
-) -> tuple[Config, Why]:
+) -> tuple[Config, Provenance]:
     """The config that is given, else what a user of the library would run, of given families; and why."""
     if isinstance(given, Config):
-        return given, Why(Origin.NAMED)
+        return given, Provenance(Origin.NAMED)
     from tilewright.dispatch.dispatch import dispatch
 
     plan = dispatch(problem, runtime, store(remembers=False), deterministic, given)
@@ -248,7 +248,9 @@ def store(remembers: bool) -> Store:
     return own
 
 
-def store_and_device(found: list[shapes.Layer], device: str | None, wanted: Wanted) -> tuple[Store, Runtime]:
+def store_and_device(
+    found: list[shapes.Layer], device: str | None, wanted: TuneOptions
+) -> tuple[Store, Runtime]:
     """Open the user's store and the device for a command that tunes.
 
     A store that cannot be written is only warned of where every layer's winner is in it: none is tuned then.

@@ -10,8 +10,8 @@ from tilewright.errors import count
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.report.table import time_text
-from tilewright.tuning.children import Children
-from tilewright.tuning.wanted import Wanted
+from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -54,9 +54,9 @@ class Search:
     runtime: Runtime
     store: Store
     progress: Progress
-    wanted: Wanted
+    wanted: TuneOptions
     share: float = 1.0
-    children: Children = field(default_factory=Children)
+    children: WorkerPool = field(default_factory=WorkerPool)
 
     def winner(self, problem: Problem, name: str) -> Winner:
         """Take the stored winner, or tune and store.

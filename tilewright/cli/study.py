@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.studies.standing import Standing
     from tilewright.studies.study import PartResult
     from tilewright.tuning.budget import Budget as Limit
-    from tilewright.tuning.children import Children
+    from tilewright.tuning.worker_pool import WorkerPool
 
 Name = Annotated[
     str,
@@ -74,7 +74,7 @@ def study(
     from tilewright.report.plot import drawable
     from tilewright.studies import engine
     from tilewright.studies.standing import Standing, chosen, held
-    from tilewright.tuning.children import Children
+    from tilewright.tuning.worker_pool import WorkerPool
 
     found = engine.study(name)
     wanted, limit = chosen(found, _numbers(part)), options.budget(budget)
@@ -86,7 +86,7 @@ def study(
     store = options.store(remembers=limit is not None)
     runtime = options.open_device(device)
     options.needs_kernels(runtime, "study")
-    children = Children()
+    children = WorkerPool()
     lab = _lab(runtime, store, quick, found.rounds, limit, children)
     standing = Standing(found, wanted, held(source, found, lab) if source else None)
     options.measure_once(runtime)
@@ -135,15 +135,15 @@ def _numbers(given: list[str] | None) -> list[int]:
 
 
 def _lab(
-    runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: Children
+    runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: WorkerPool
 ) -> Lab:  # fmt: skip
     from tilewright.dispatch.once import tune_once
     from tilewright.runtime.capacity import cores
     from tilewright.studies.lab import Lab
-    from tilewright.tuning.wanted import Wanted
+    from tilewright.tuning.options import TuneOptions
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
-        tune_once(problem, runtime, store, Wanted(limit, families=families), children=children)
+        tune_once(problem, runtime, store, TuneOptions(limit, families=families), children=children)
 
     threads = min(runtime.device.units, cores())
     return Lab(runtime, store, quick, rounds, threads, tune if limit else None, say=remark)

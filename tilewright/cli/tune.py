@@ -22,7 +22,7 @@ from tilewright.report.table import (
     noisy_notes,
     time_text,
 )
-from tilewright.tuning.wanted import Wanted
+from tilewright.tuning.options import TuneOptions
 
 Row = dict[str, Any]
 
@@ -47,7 +47,8 @@ def tune(
     --again is given. Ctrl-C keeps all trials so far.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
-    wanted = Wanted(options.budget(budget), options.strategy(strategy), seed, deterministic, families, again)
+    limit, way = options.budget(budget), options.strategy(strategy)
+    wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     outputs.check({"--json": json_file})
     store, runtime = options.store_and_device(found, device, wanted)
     options.needs_kernels(runtime, "tune")

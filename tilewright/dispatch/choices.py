@@ -11,8 +11,8 @@ from tilewright.device import Device
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.family import Config, Family
+from tilewright.plans.provenance import UNSAID, Origin, Provenance
 from tilewright.plans.request import Request
-from tilewright.plans.why import UNSAID, Origin, Why
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
@@ -32,7 +32,7 @@ Verify = Callable[[Config], Record | None]
 _verifying = threading.Lock()  # one worker at a time: it measures too
 
 
-def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator[tuple[Config, Why]]:
+def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator[tuple[Config, Provenance]]:
     """Yield configs to try on a device that is here, best first, each with why."""
 
     def verify(config: Config) -> Record | None:
@@ -43,7 +43,7 @@ def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator
 
 def candidates(
     request: Request, device: Device, compiler: str, store: Store | None, verify: Verify | None = None
-) -> Iterator[tuple[Config, Why]]:
+) -> Iterator[tuple[Config, Provenance]]:
     """Yield configs to try, best first, each with why.
 
     Args:
@@ -63,10 +63,10 @@ def candidates(
         yield REFERENCE, UNSAID
         return
     families, passed = usable(pick(FAMILIES, names), problem, device)
-    guess = Why(Origin.UNTUNED if verify else Origin.MODEL, verified=False)
+    guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False)
     if store is not None and families:
         for found in _stored(request, device, compiler, store, families, verify):
-            guess = Why(Origin.MODEL, verified=False)
+            guess = Provenance(Origin.MODEL, verified=False)
             yield found
     for config in ranked_for(problem, device, families, request.deterministic):
         yield config, guess
@@ -75,19 +75,19 @@ def candidates(
         if not families:
             raise ProblemError(f"{problem}: {reasons}")
         return
-    yield REFERENCE, Why(Origin.REFERENCE, passed=reasons)
+    yield REFERENCE, Provenance(Origin.REFERENCE, passed=reasons)
 
 
 def _stored(
     request: Request, device: Device, compiler: str, store: Store, families: list[Family],
     verify: Verify | None,
-) -> Iterator[tuple[Config, Why]]:  # fmt: skip
+) -> Iterator[tuple[Config, Provenance]]:  # fmt: skip
     """Yield the store's winner, and hints: those that were right when verified, or all where nobody can."""
     tried = 0
     try:
         for config, origin in _known(request, device, compiler, store, families):
             if origin is Origin.STORED or verify is None:
-                yield config, Why(origin, verified=origin is Origin.STORED)
+                yield config, Provenance(origin, verified=origin is Origin.STORED)
                 continue
             if (tried := tried + 1) > MOST_HINTS:
                 return
@@ -97,7 +97,7 @@ def _stored(
                 return
             _remember(store, record)
             if record.outcome == "correct" and record.deterministic >= request.deterministic:
-                yield config, Why(origin)
+                yield config, Provenance(origin)
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
 

@@ -1,5 +1,5 @@
 """From a Problem to a Plan: the first of ``choices`` that compiles and finds room, kept for its next use
-(``plans/kept.py``). The Plan says why it is that one."""
+(``plans/plan_cache.py``). The Plan says why it is that one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, 
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
-from tilewright.plans.kept import Entry, let_go_oldest, place, with_room
+from tilewright.plans.plan_cache import CacheEntry, let_go_oldest, place, with_room
+from tilewright.plans.provenance import Origin, Provenance, Replaced
 from tilewright.plans.request import Request
-from tilewright.plans.why import Missed, Origin, Why
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
@@ -50,7 +50,7 @@ def dispatch(
     return found
 
 
-def entry(request: Request, runtime: Runtime, store: Store | None) -> Entry:
+def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry:
     """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
     found = place((request, id(runtime), store.key if store else None))
     with found.lock:
@@ -75,7 +75,7 @@ def _had_no_room(plan: Plan) -> bool:
 def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -> Plan:
     problem = request.problem
     last: TilewrightError | None = None
-    missed: Missed | None = None
+    missed: Replaced | None = None
     for config, why in choices(request, runtime, store):
         try:
             why = replace(why, missed=missed, remark=_instead(problem, config))
@@ -85,7 +85,7 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
             last = last if isinstance(last, OutOfMemory) else error
             clear_frames(error.__traceback__)  # they hold what the failed plan allocated: room for the next
             if missed is None and why.verified:
-                missed = Missed(config, isinstance(error, OutOfMemory), str(error))
+                missed = Replaced(config, isinstance(error, OutOfMemory), str(error))
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
 
 
@@ -94,7 +94,8 @@ def _winner(request: Request, runtime: Runtime, store: Store) -> Plan | None:
     with suppress(TilewrightError):
         if best := stored(request, runtime, store):
             problem, config = request.problem, Config.parse(best.config)
-            return Plan.make(runtime, problem, config, Why(Origin.STORED, remark=_instead(problem, config)))
+            why = Provenance(Origin.STORED, remark=_instead(problem, config))
+            return Plan.make(runtime, problem, config, why)
     return None
 
 

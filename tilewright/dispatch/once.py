@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from tilewright.dispatch.choices import settled
-from tilewright.plans.kept import forget
+from tilewright.plans.plan_cache import forget
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import require_room
 from tilewright.store import Store
-from tilewright.tuning.children import Children
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
+from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
-from tilewright.tuning.wanted import Wanted
+from tilewright.tuning.worker_pool import WorkerPool
 
 
 def tune_once(
     problem: Problem,
     runtime: Runtime,
     store: Store,
-    wanted: Wanted,
+    wanted: TuneOptions,
     progress: Progress | None = None,
-    children: Children | None = None,
+    children: WorkerPool | None = None,
 ) -> TuneResult:
     """Return what a layer's tuning came to, or comes to now; plans of the layer are made anew then.
 

@@ -18,7 +18,7 @@ from tilewright.kernels.limits import (
     no_kernels,
     shared_rule,
 )
-from tilewright.kernels.shares import (
+from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     COMBINE_NONE,
@@ -26,8 +26,8 @@ from tilewright.kernels.shares import (
     SECOND_POOLS,
     SUM_THREADS,
     combine_param,
-    meeting_buffers,
     operands,
+    reduction_buffers,
     second_pass,
     zeros_before,
 )
@@ -185,7 +185,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     return Blueprint(
         source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
         launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)), packed_bytes=pr.w_bytes,
-        workspace=meeting_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
+        workspace=reduction_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tilewright.kernels.limits import (
     no_gpu,
     shared_rule,
 )
-from tilewright.kernels.shares import SUM_THREADS, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, pool_apart, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     TWO_PASS,

@@ -8,7 +8,7 @@ from tilewright.arithmetic import ceil_div as ceil_div  # specs have it from her
 from tilewright.arithmetic import round_up
 from tilewright.problem import Problem
 
-NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (shares.py)
+NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (split_k.py)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 
 LINE = 32  # words: copies of 16 bytes keep sectors of 32 bytes whole, the copy engine fetches lines of 128

@@ -12,7 +12,7 @@ from tilewright.kernels.blueprint import CONSTANT, EXTRAS, NO_KERNELS, UNUSED_BY
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.kernels.untuned import pack
-from tilewright.plans.why import UNSAID, Why
+from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
 from tilewright.runtime.capacity import require_arrays
@@ -46,7 +46,9 @@ class Plan:
     one stream at a time.
     """
 
-    def __init__(self, runtime: Runtime, problem: Problem, family: Family, config: Config, why: Why) -> None:
+    def __init__(
+        self, runtime: Runtime, problem: Problem, family: Family, config: Config, why: Provenance
+    ) -> None:
         """Compile, load and allocate the workspace; see ``make``."""
         self.runtime, self.problem, self.family, self.config = runtime, problem, family, config
         slow = "" if why.note(problem) else runtime.note
@@ -64,7 +66,7 @@ class Plan:
         self.built = self._aligned.built
 
     @classmethod
-    def make(cls, runtime: Runtime, problem: Problem, config: Config, why: Why = UNSAID) -> Plan:
+    def make(cls, runtime: Runtime, problem: Problem, config: Config, why: Provenance = UNSAID) -> Plan:
         """Check a config against its rules, compile it, and allocate its workspace once.
 
         Raises:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.arrays.look import look, look_at
-from tilewright.arrays.seen import Array, Kind, Seen
 from tilewright.arrays.use import (
     current_stream,
     empty,
@@ -20,11 +19,12 @@ from tilewright.arrays.use import (
     typed,
     writable,
 )
+from tilewright.arrays.view import Array, ArrayView, Kind
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels.config import Config
 from tilewright.plans.execution import Plan, unlike
-from tilewright.plans.kept import let_go_oldest, with_room
+from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
@@ -209,7 +209,9 @@ class LayerPlan:
         beside = look_at(bias=bias, z=z, out=out, scale=scale)
         return self.run(look("x", x), packed_w.memory, beside)
 
-    def run(self, x: Seen, w: Seen | Memory, beside: Mapping[str, Seen], layout: str = "nchw") -> Array:
+    def run(
+        self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str = "nchw"
+    ) -> Array:
         """Run on arrays that were looked at; a filter that is not packed yet is packed on the way.
 
         ``beside``: what is given of bias, z, out, scale. ``layout``: how the caller reads shapes; only by
@@ -218,15 +220,17 @@ class LayerPlan:
         """
         return with_room(self.plan.runtime, self.plan, self._run, x, w, beside, layout)
 
-    def _run(self, x: Seen, w: Seen | Memory, beside: Mapping[str, Seen], layout: str) -> Array:
-        filters = {"w": w} if isinstance(w, Seen) else {}
+    def _run(
+        self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str
+    ) -> Array:
+        filters = {"w": w} if isinstance(w, ArrayView) else {}
         self._check({"x": x, **filters, **beside})
         arrays, result = self._arrays(x, beside, layout)
         if self.problem.n:
             self._launch(arrays, w, current_stream(x))
         return result
 
-    def _check(self, given: Mapping[str, Seen]) -> None:
+    def _check(self, given: Mapping[str, ArrayView]) -> None:
         """Refuse what the layer does not take; arrays of kinds that it has taken before are not looked at."""
         kinds: tuple[str | Kind, ...] = (*given, *(seen.kind for seen in given.values()))
         if kinds not in self._fitting:
@@ -235,7 +239,7 @@ class LayerPlan:
         if "out" in given:
             writable(given["out"], *(seen for name, seen in given.items() if name != "out"))
 
-    def _fit(self, given: Mapping[str, Seen]) -> None:
+    def _fit(self, given: Mapping[str, ArrayView]) -> None:
         """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
         if (names := {"w", "y", *given} - {"out"}) != self._operands.keys():
             raise unlike(self.problem, names)
@@ -247,7 +251,9 @@ class LayerPlan:
             if name in given:
                 shaped(given[name], self._operands[name].shape, f"{self._name}: one for each filter")
 
-    def _arrays(self, x: Seen, beside: Mapping[str, Seen], layout: str) -> tuple[dict[str, Array], Array]:
+    def _arrays(
+        self, x: ArrayView, beside: Mapping[str, ArrayView], layout: str
+    ) -> tuple[dict[str, Array], Array]:
         """Return what the kernel reads and writes beside the filter; and the output as the caller gets it."""
         source, seen_as_nchw = self._input(x, layout == "nchw")
         turned = seen_as_nchw and self.problem.layout_out == "nhwc"
@@ -258,14 +264,14 @@ class LayerPlan:
                 arrays[name] = self._residual(seen, turned) if name == "z" else in_place(seen)
         return arrays, result
 
-    def _launch(self, arrays: Mapping[str, Array], w: Seen | Memory, stream: int | None) -> None:
+    def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:
         """Run the kernel on a stream; on a CPU wait for it, however the call ends: it has callers' arrays."""
         runtime = self.plan.runtime
         with self._lock:
             lane = self._lane(stream)
             try:
                 memories = {name: runtime.wrap(array) for name, array in arrays.items()}
-                memories["w"] = self._repack(lane, w, stream) if isinstance(w, Seen) else w
+                memories["w"] = self._repack(lane, w, stream) if isinstance(w, ArrayView) else w
                 lane.plan.run(memories, stream)
                 if self._home == "cpu":
                     runtime.synchronize()
@@ -279,11 +285,11 @@ class LayerPlan:
         if lane.counted_bytes > before:
             let_go_oldest(runtime, self.plan)
 
-    def _at_home(self, seen: Seen) -> None:
+    def _at_home(self, seen: ArrayView) -> None:
         if seen.place != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
-    def _input(self, x: Seen, may_turn: bool) -> tuple[Array, bool]:
+    def _input(self, x: ArrayView, may_turn: bool) -> tuple[Array, bool]:
         """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
         pr = self.problem
         if pr.layout_in == "nhwc" and may_turn and self._in_channels_last(x):
@@ -293,13 +299,13 @@ class LayerPlan:
         shaped(x, pr.x_shape, self._name)
         return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
 
-    def _in_channels_last(self, x: Seen) -> bool:
+    def _in_channels_last(self, x: ArrayView) -> bool:
         """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
         pr = self.problem
         by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
         return x.kind.channels_last or (by_shape and x.kind.both_ways)
 
-    def _residual(self, z: Seen, turned: bool) -> Array:
+    def _residual(self, z: ArrayView, turned: bool) -> Array:
         """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
         pr = self.problem
         if not turned:
@@ -311,7 +317,7 @@ class LayerPlan:
             raise ArrayError(f"z: strides {z.strides} of shape {z.shape} were given; must be {_TURNED}")
         return in_place(view)
 
-    def _output(self, x: Seen, out: Seen | None, turned: bool) -> tuple[Array, Array]:
+    def _output(self, x: ArrayView, out: ArrayView | None, turned: bool) -> tuple[Array, Array]:
         """Return what the kernel writes, and the same as the caller gets it."""
         pr = self.problem
         if out is None:
@@ -339,7 +345,7 @@ class LayerPlan:
             self._lanes[stream] = _Lane(plan)
         return self._lanes[stream]
 
-    def _repack(self, lane: _Lane, w: Seen, stream: int | None) -> Memory:
+    def _repack(self, lane: _Lane, w: ArrayView, stream: int | None) -> Memory:
         """Pack a filter into the lane's own room, in order with what the stream did before."""
         plan, runtime = lane.plan, lane.plan.runtime
         given = runtime.wrap(in_place(w))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from tilewright.plans.why import Origin
+from tilewright.plans.provenance import Origin
 from tilewright.record import is_noisy
 from tilewright.report.table import (
     BEATS_NOTE,

@@ -35,7 +35,7 @@ POOL = 60  # configs of the model's order that are looked at for each one to cho
 FAILED = 2.0  # a config that failed counts as this many times slower than estimated
 
 
-class Ranked:
+class ModelRanking:
     """Expected times of one space's configs, found by sampling and climbing from the best of the sample:
     a few when it is asked what the family promises, the others when it is asked for configs.
 
@@ -107,7 +107,7 @@ def rank(
     problem: Problem, device: Device, family: Family, count: int, seed: int = 0, held: Held | None = None
 ) -> list[tuple[Config, float]]:
     """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
-    ranked = Ranked(family, problem, device, random.Random(seed), held=held)
+    ranked = ModelRanking(family, problem, device, random.Random(seed), held=held)
     ranked.deepen()
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
@@ -177,7 +177,7 @@ class Model:
         self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
         experience: Experience | None = None,
     ) -> None:  # fmt: skip
-        self._ranked = Ranked(family, problem, device, rng, among, experience)
+        self._ranked = ModelRanking(family, problem, device, rng, among, experience)
         self._correction = Correction(self._ranked.space.params)
         self._times: dict[Config, float] = {}
         self._failed: dict[Config, None] = {}  # in their order: where two are as good, the first is taken

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.device import chip
-from tilewright.plans.why import Origin
+from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
 from tilewright.record import PASSING, Record
 from tilewright.store.database import Database
@@ -59,7 +59,7 @@ def _failed(database: Database, problem: Problem | str, device_key: str, wanted:
 
 
 def _origin(record: Record, origin: str, device_key: str) -> Origin:
-    """Say in the words of ``Why`` where a hint for a device comes from."""
+    """Say in the words of ``Provenance`` where a hint for a device comes from."""
     if origin == "imported":
         return Origin.IMPORTED
     return Origin.OLDER if record.device == device_key else Origin.KIN

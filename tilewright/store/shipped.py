@@ -10,7 +10,7 @@ from importlib import resources
 from tilewright.device import chip
 from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.family import Family
-from tilewright.plans.why import Origin
+from tilewright.plans.provenance import Origin
 from tilewright.record import Record
 from tilewright.store.exchange import read_row, rows_of
 

@@ -12,8 +12,8 @@ from tilewright.studies.lab import Lab
 from tilewright.studies.study import Column, Layer, PartResult, Search, Value, to_do
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Event, Tried
+from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
-from tilewright.tuning.wanted import Wanted
 
 COLUMNS = (
     Column("layer", "layer"), Column("strategy", "strategy"), Column("elapsed_s", "after s"),
@@ -47,7 +47,7 @@ def _curve(part: Search, layer: Layer, strategy: str, lab: Lab) -> list[dict[str
     with tempfile.TemporaryDirectory() as folder:  # what is known already must not help
         store = Store(Path(folder) / "records.sqlite", shipped=False)
         try:
-            wanted = Wanted(budget, strategy, families=(part.family,))
+            wanted = TuneOptions(budget, strategy, families=(part.family,))
             result = tune(layer.at(lab.quick), lab.runtime, wanted, store=store, progress=tell)
         except TilewrightError as error:
             return [{**head, "reason": str(error)}]

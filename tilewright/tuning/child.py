@@ -33,7 +33,7 @@ def main() -> None:
     def say(line: Json) -> None:
         answers.write(json.dumps(line) + "\n")
 
-    desk = Desk(lambda stage: say({"stage": stage}))
+    desk = RequestHandler(lambda stage: say({"stage": stage}))
     requests = _requests()
     while True:
         request = json.loads(requests.get())
@@ -56,7 +56,7 @@ def _requests() -> queue.SimpleQueue[str]:
     return lines
 
 
-class Desk:
+class RequestHandler:
     """Takes the child's requests: opens a job, answers for its configs, and rests until the next."""
 
     def __init__(self, stage: Stage) -> None:

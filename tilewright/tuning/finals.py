@@ -8,11 +8,11 @@ from dataclasses import replace
 from tilewright.errors import RunError
 from tilewright.kernels.config import Config
 from tilewright.record import Record, Standing
+from tilewright.tuning.budget_clock import BudgetClock
 from tilewright.tuning.events import Comparing, Progress
 from tilewright.tuning.job import Final
 from tilewright.tuning.measure import FEWEST, Limits, ranking
 from tilewright.tuning.outcomes import Outcomes
-from tilewright.tuning.spending import Spending
 from tilewright.tuning.worker import Worker
 
 FINALISTS = 5
@@ -21,7 +21,7 @@ ROUNDS = 4  # of comparisons, should every finalist fail the full check
 _PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
 
 
-def decide(worker: Worker, outcomes: Outcomes, spending: Spending, say: Progress) -> list[Record]:
+def decide(worker: Worker, outcomes: Outcomes, spending: BudgetClock, say: Progress) -> list[Record]:
     """Compare the best few; again with the next best should none of them be right in full.
 
     Returns:

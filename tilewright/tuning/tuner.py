@@ -27,16 +27,16 @@ from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
 from tilewright.search.proposals import MakeStrategy, Proposals, Records, batch_size
 from tilewright.search.space import usable
-from tilewright.tuning.ahead import Ahead
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.children import Children
+from tilewright.tuning.budget_clock import BudgetClock
+from tilewright.tuning.compile_ahead import CompileAhead
 from tilewright.tuning.events import Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import decide
 from tilewright.tuning.job import Compiled, Job
+from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.outcomes import Outcomes
-from tilewright.tuning.spending import Spending
-from tilewright.tuning.wanted import Wanted
 from tilewright.tuning.worker import Worker
+from tilewright.tuning.worker_pool import WorkerPool
 
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
@@ -51,12 +51,12 @@ ENOUGH, ENOUGH_TIMES = 0.001, 3
 def tune(
     problem: Problem,
     device: str | Runtime | None,
-    wanted: Wanted,
+    wanted: TuneOptions,
     *,
     store: Records | None = None,
     progress: Progress | None = None,
     make: MakeStrategy | None = None,
-    children: Children | None = None,
+    children: WorkerPool | None = None,
 ) -> TuneResult:
     """Find the fastest right config of a problem on a device.
 
@@ -114,8 +114,8 @@ class _Run:
     """The state of tuning one problem."""
 
     def __init__(
-        self, problem: Problem, worker: Worker, wanted: Wanted, named: Sequence[Family],
-        store: Records | None, progress: Progress | None, children: Children | None,
+        self, problem: Problem, worker: Worker, wanted: TuneOptions, named: Sequence[Family],
+        store: Records | None, progress: Progress | None, children: WorkerPool | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
         self.problem, self.worker, self.wanted, self.children = problem, worker, wanted, children
@@ -127,7 +127,7 @@ class _Run:
         if self.gpu:
             worker.allow("run", _GPU_RUN_S)
         self.budget = wanted.budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
-        self.spending = Spending(self.budget, self.gpu, start)
+        self.spending = BudgetClock(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)
         if not families:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
@@ -151,7 +151,7 @@ class _Run:
         here = cores()
         job = replace(self.worker.job, facts=asdict(self.device))
         most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
-        self.ahead = Ahead(job, min(most, max(1, here - self.gpu)), self.children)
+        self.ahead = CompileAhead(job, min(most, max(1, here - self.gpu)), self.children)
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think

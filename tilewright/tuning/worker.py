@@ -19,9 +19,9 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store.exchange import record_from_dict
 from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Lost, Refused, python_child
-from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.worker_pool import WorkerPool
 
 # Seconds that each stage of a request may take.
 ALLOWANCES_S = {"start": 60.0, "open": 120.0, "reference": 120.0, "compile": 60.0, "run": 30.0, "time": 30.0}
@@ -36,7 +36,7 @@ class Worker:
         job: Job,
         allowances_s: Mapping[str, float] | None = None,
         command: Sequence[str] | None = None,
-        children: Children | None = None,
+        children: WorkerPool | None = None,
     ) -> None:
         """Prepare a worker; nothing starts yet.
 

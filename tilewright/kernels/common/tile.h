@@ -12,7 +12,7 @@
 //   P Q YP YQ Y_NHWC Y_FLOATS Z_FLOATS   the images of the sums and of y [image_defines]
 //   POOL POOL_SIZE POOL_STRIDE POOL_PAD  and the rest of epilogue.h [image_defines]
 //   THREADS                     of a block: for ATOMIC alone
-//   SUM_THREADS                 of a block of sum_shares: for TWO_PASS alone (kernels/shares.py)
+//   SUM_THREADS                 of a block of sum_shares: for TWO_PASS alone (kernels/split_k.py)
 
 #include "epilogue.h"
 

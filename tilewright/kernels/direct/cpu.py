@@ -8,14 +8,14 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, held_vectors, one_row
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
-from tilewright.kernels.shares import (
+from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     COMBINE_NONE,
     SUM_THREADS,
     combine_param,
-    meeting_buffers,
     operands,
+    reduction_buffers,
     second_pass,
     zeros_before,
 )
@@ -127,7 +127,7 @@ def _launches(
     combine, parts = cf["combine"], geo.blocks * geo.kb * geo.hb * geo.wb
     tiles = geo.blocks // cf["sg"] if combine == LAST else 0
     main = Launch("direct", (workers, 1, 1), (1, 1, 1), (*operands(combine), "partial", "arrived"))
-    workspace = meeting_buffers(pr, cf, parts, tiles, geo.word, more=2)  # 2: the workers take tiles in turn
+    workspace = reduction_buffers(pr, cf, parts, tiles, geo.word, more=2)  # 2: the workers take tiles in turn
     return (*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)), workspace
 
 

@@ -30,15 +30,15 @@ from tilewright.kernels.limits import (
     resident_rule,
     shared_rule,
 )
-from tilewright.kernels.shares import (
+from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     COMBINE_NONE,
     LAST_ORDER,
     SUM_THREADS,
     combine_param,
-    meeting_buffers,
     operands,
+    reduction_buffers,
     second_pass,
     zeros_before,
 )
@@ -271,7 +271,7 @@ def _launches(
         "direct", (blocks, 1, 1), (geo.threads, 1, 1), (*operands(combine), "partial", "arrived"),
         shared_bytes=shared, cluster=cf["sc"],
     )  # fmt: skip
-    workspace = meeting_buffers(pr, cf, all_tiles * cf["sg"] * tile, all_tiles, word_bytes(pr))
+    workspace = reduction_buffers(pr, cf, all_tiles * cf["sg"] * tile, all_tiles, word_bytes(pr))
     return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 

@@ -30,15 +30,15 @@ from tilewright.kernels.limits import (
     resident_rule,
     shared_rule,
 )
-from tilewright.kernels.shares import (
+from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     LAST_ORDER,
     SECOND_POOLS,
     SUM_THREADS,
     combine_param,
     may_combine,
-    meeting_buffers,
     operands,
+    reduction_buffers,
     second_pass,
     zeros_before,
 )
@@ -213,7 +213,7 @@ def _launches(
     combine = cf["combine"]
     args = (*operands(combine, "columns" if pd.columns else "x"), "partial", "arrived")
     main = Launch("gemm", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
-    workspace = meeting_buffers(pr, cf, parts, sz.tiles)
+    workspace = reduction_buffers(pr, cf, parts, sz.tiles)
     return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 

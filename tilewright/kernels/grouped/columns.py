@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
-from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     TWO_PASS,

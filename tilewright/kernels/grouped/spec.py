@@ -9,7 +9,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels
-from tilewright.kernels.shares import SUM_THREADS, operands, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     NONE,

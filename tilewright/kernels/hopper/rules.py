@@ -29,7 +29,7 @@ from tilewright.kernels.hopper.tile import (
     tiles_ahead,
 )
 from tilewright.kernels.limits import fits_shared
-from tilewright.kernels.shares import COMBINE_NONE
+from tilewright.kernels.split_k import COMBINE_NONE
 from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, up_to
 from tilewright.problem import Problem
 

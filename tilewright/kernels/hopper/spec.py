@@ -46,7 +46,7 @@ from tilewright.kernels.hopper.sum import (
 from tilewright.kernels.hopper.tile import Sizes, k_group, registers, registers_at_most, sizes
 from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
-from tilewright.kernels.shares import SUM_THREADS, combine_param, meeting_buffers, operands, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, reduction_buffers, second_pass
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned.nhwc import (
     copied_bytes,
@@ -238,7 +238,7 @@ def _launches(
         shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied, image=sz.image,
     )  # fmt: skip
     launches = (main, *second_pass(pr, combine))
-    workspace = meeting_buffers(pr, cf, cf["sg"] * tiles * sz.kb * sz.nb, tiles)
+    workspace = reduction_buffers(pr, cf, cf["sg"] * tiles * sz.kb * sz.nb, tiles)
     if not copied:
         return launches, workspace
     if moved:

@@ -40,13 +40,13 @@ from tilewright.kernels.mma.tile import (
 )
 from tilewright.kernels.mma.work import work_of
 from tilewright.kernels.products import E4M3, E4M3_AS_F16, PLAIN, THREE
-from tilewright.kernels.shares import (
+from tilewright.kernels.split_k import (
     COMBINE_NONE,
     SECOND_POOLS,
     SUM_THREADS,
     combine_param,
-    meeting_buffers,
     operands,
+    reduction_buffers,
     second_pass,
 )
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
@@ -252,7 +252,7 @@ def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], t
         shared_bytes=sz.shared_bytes, cluster=cf["sc"], chained=copied,
     )  # fmt: skip
     launches = (main, *second_pass(pr, combine))
-    workspace = meeting_buffers(pr, cf, cf["sg"] * sz.tiles * sz.tile, sz.tiles)
+    workspace = reduction_buffers(pr, cf, cf["sg"] * sz.tiles * sz.tile, sz.tiles)
     if not copied:
         return launches, workspace
     chunks = tap_chunks(pr, cf["x"])

@@ -16,7 +16,7 @@ from tilewright.kernels.limits import (
     resident_rule,
     shared_rule,
 )
-from tilewright.kernels.shares import SUM_THREADS, combine_param, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, pool_apart, second_pass
 from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,

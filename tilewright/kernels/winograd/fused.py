@@ -20,13 +20,13 @@ from tilewright.kernels.limits import (
     resident_rule,
     shared_rule,
 )
-from tilewright.kernels.shares import (
+from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
     SUM_THREADS,
     combine_param,
-    meeting_buffers,
     operands,
+    reduction_buffers,
     second_pass,
     zeros_before,
 )
@@ -227,7 +227,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
         packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,
         pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
-        workspace=meeting_buffers(pr, cf, 0, blocks // cf["sg"]),
+        workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
     )  # fmt: skip
 
 

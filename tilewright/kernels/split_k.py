@@ -78,7 +78,7 @@ def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch
     return (Launch(name, (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
 
 
-def meeting_buffers(
+def reduction_buffers(
     pr: Problem, cf: Mapping[str, int], parts: int, tiles: int, word: int = 4, more: int = 0
 ) -> tuple[Buffer, Buffer]:
     """The buffers in which shares meet: sums of ``word`` bytes, and who has arrived.

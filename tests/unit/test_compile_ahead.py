@@ -10,9 +10,9 @@ import pytest
 
 from tilewright.kernels.family import Config
 from tilewright.tuning import ahead
-from tilewright.tuning.ahead import Ahead
-from tilewright.tuning.children import Children
+from tilewright.tuning.compile_ahead import CompileAhead
 from tilewright.tuning.job import Compiled, Job
+from tilewright.tuning.worker_pool import WorkerPool
 
 
 class SlowToStart:
@@ -21,7 +21,7 @@ class SlowToStart:
     made: list[SlowToStart] = []
     disturbed: list[int] = []
 
-    def __init__(self, job: Job, children: Children | None = None) -> None:
+    def __init__(self, job: Job, children: WorkerPool | None = None) -> None:
         self.number, self.started, self.lock = len(self.made), False, threading.Lock()
         self.made.append(self)
 
@@ -51,7 +51,7 @@ def test_nobody_is_asked_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(SlowToStart, "made", [])
     monkeypatch.setattr(SlowToStart, "disturbed", [])
     monkeypatch.setattr(ahead, "Worker", SlowToStart)
-    pool = Ahead(Job("n1c2h4w4k3r1s1-f32", "opencl"), 3)
+    pool = CompileAhead(Job("n1c2h4w4k3r1s1-f32", "opencl"), 3)
     pool.start()
     futures = pool.submit([Config.parse("reference:v=1")] * 12)
     for future in futures:

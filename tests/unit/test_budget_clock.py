@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.tuning import spending
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.spending import Spending
+from tilewright.tuning.budget_clock import BudgetClock
 
 
 @pytest.fixture
@@ -19,23 +19,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_seconds_are_kept_for_the_finalists(clock: list[float]) -> None:
-    spent = Spending(Budget(seconds=20.0), gpu=True)
+    spent = BudgetClock(Budget(seconds=20.0), gpu=True)
     assert (spent.compare_s, spent.reserve_s, spent.search_s) == (1.0, 2.0, 18.0)
-    assert Spending(Budget(seconds=8.0), gpu=True).reserve_s == pytest.approx(0.8)
+    assert BudgetClock(Budget(seconds=8.0), gpu=True).reserve_s == pytest.approx(0.8)
     spent.prepare_s = 3.0  # the full check makes references twice
     assert spent.reserve_s == pytest.approx(1.0 + 3.6)
     spent.prepare_s = 60.0
     assert spent.reserve_s == pytest.approx(1.0 + 6.0)  # but no more than a share of the budget
-    assert Spending(Budget(seconds=20.0), gpu=False).compare_s == 2.0
+    assert BudgetClock(Budget(seconds=20.0), gpu=False).compare_s == 2.0
 
 
 def test_a_cpu_has_time_to_compare_whatever_the_budget(clock: list[float]) -> None:
-    assert Spending(Budget(seconds=0.1), gpu=False).compare_s == 0.25
-    assert Spending(Budget(seconds=0.1), gpu=True).compare_s == pytest.approx(0.005)
+    assert BudgetClock(Budget(seconds=0.1), gpu=False).compare_s == 0.25
+    assert BudgetClock(Budget(seconds=0.1), gpu=True).compare_s == pytest.approx(0.005)
 
 
 def test_it_is_over_when_the_next_trial_would_be_late(clock: list[float]) -> None:
-    spent = Spending(Budget(seconds=10.0), gpu=True)
+    spent = BudgetClock(Budget(seconds=10.0), gpu=True)
     spent.trial_s = 2.0
     clock[0] += 5.5
     assert spent.left_s(found=True) == spent.spare_s == pytest.approx(3.5) and not spent.over(found=True)
@@ -49,7 +49,7 @@ def test_it_is_over_when_the_next_trial_would_be_late(clock: list[float]) -> Non
 
 
 def test_of_trials_the_share_is_counted(clock: list[float]) -> None:
-    spent = Spending(Budget(trials=40), gpu=True)
+    spent = BudgetClock(Budget(trials=40), gpu=True)
     clock[0] += 1e6
     assert spent.share(10) == 0.25 and not spent.over(found=True)
-    assert Spending(Budget(seconds=math.inf), gpu=True).share(10) == 0.0
+    assert BudgetClock(Budget(seconds=math.inf), gpu=True).share(10) == 0.0

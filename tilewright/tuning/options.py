@@ -10,7 +10,7 @@ from tilewright.tuning.budget import Budget
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TuneOptions:
     """How to search for the winner of a layer, or of layer after layer.
 
     Attributes:

@@ -10,7 +10,7 @@ from types import TracebackType
 from tilewright.tuning.channel import Channel
 
 
-class Children:
+class WorkerPool:
     """Processes that have done their job and wait for another of the same kind, on the same device.
 
     ``with Children() as children:`` around several ``tune(…, children=children)``; they end with it.
@@ -21,7 +21,7 @@ class Children:
         self._lock = threading.Lock()
         self._closed = False
 
-    def __enter__(self) -> Children:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(

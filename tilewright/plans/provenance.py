@@ -29,7 +29,7 @@ FROM_ELSEWHERE = (Origin.SHIPPED, Origin.IMPORTED, Origin.OLDER, Origin.KIN)
 
 
 @dataclass(frozen=True)
-class Missed:
+class Replaced:
     """A winner that could not be used, and why.
 
     Attributes:
@@ -43,7 +43,7 @@ class Missed:
 
 
 @dataclass(frozen=True)
-class Why:
+class Provenance:
     """Why a config was chosen.
 
     Attributes:
@@ -58,7 +58,7 @@ class Why:
     origin: Origin = Origin.UNSAID
     verified: bool = True
     passed: str = ""
-    missed: Missed | None = None
+    missed: Replaced | None = None
     remark: str = ""
 
     def note(self, problem: Problem) -> str:
@@ -84,4 +84,4 @@ class Why:
         return f"the winner {self.missed.config} {why}: {self.missed.error}"
 
 
-UNSAID = Why()
+UNSAID = Provenance()

@@ -61,7 +61,7 @@ class Kind:
         return size * sum(s for s in steps if s < 0), size * (sum(s for s in steps if s > 0) + 1)
 
 
-class Seen:
+class ArrayView:
     """One argument as it was given.
 
     Attributes:

@@ -10,7 +10,7 @@ from tilewright.tuning.budget import Budget
 _GRACE_S = 10.0  # at least so long after the budget there is still a search for anything right
 
 
-class Spending:
+class BudgetClock:
     """The clock of one search.
 
     Attributes:

@@ -9,15 +9,15 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from tilewright.kernels.config import Config
-from tilewright.tuning.children import Children
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.worker import Worker
+from tilewright.tuning.worker_pool import WorkerPool
 
 
-class Ahead:
+class CompileAhead:
     """A pool of compilers that fill the cache of binaries."""
 
-    def __init__(self, job: Job, processes: int, children: Children | None = None) -> None:
+    def __init__(self, job: Job, processes: int, children: WorkerPool | None = None) -> None:
         """Prepare ``processes`` compilers for ``job.facts``; each starts when first needed."""
         self._workers = [Worker(job, children=children) for _ in range(processes)]
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()

@@ -26,7 +26,7 @@ Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and
 
 
 @dataclass(eq=False)
-class Entry:
+class CacheEntry:
     """A plan, or the place of one; who finds none under the lock makes it.
 
     ``layer`` is what takes callers' arrays to the plan, a ``layer.LayerPlan``: both are let go together.
@@ -53,16 +53,16 @@ class Entry:
         return held.held_bytes if held is not None else 0
 
 
-_plans: OrderedDict[Key, Entry] = OrderedDict()
+_plans: OrderedDict[Key, CacheEntry] = OrderedDict()
 _lock = threading.Lock()  # of the dict, never held for long
 _let_go = 0  # plans until now
 
 
-def place(key: Key) -> Entry:
+def place(key: Key) -> CacheEntry:
     """Return the entry of a key, now the one used last; where there was none, an empty one."""
     dropped = []  # here and below: freed once nobody waits for the lock, since to free memory takes a while
     with _lock:
-        found = _plans.setdefault(key, Entry())
+        found = _plans.setdefault(key, CacheEntry())
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
             dropped.append(_drop(next(iter(_plans))))
@@ -121,13 +121,13 @@ def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
                 over -= nbytes
 
 
-def _drop(key: Key) -> Entry:
+def _drop(key: Key) -> CacheEntry:
     """Take a plan out of the dict; it is freed when nobody has it any more."""
     global _let_go
     _let_go += 1
     return _plans.pop(key)
 
 
-def _bytes_on(runtime: Runtime, key: Key, found: Entry) -> int:
+def _bytes_on(runtime: Runtime, key: Key, found: CacheEntry) -> int:
     """Bytes that a plan holds on a device; 0 if it is on another, or not made yet."""
     return found.held_bytes if key[1] == id(runtime) else 0
