@@ -212,6 +212,15 @@ def expected_launches(about: dict[str, Any]) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("where", [("--arch", "sm_90"), ("--device", "cpu")], ids=["arch", "cpu"])
+def test_a_family_may_be_named(where: tuple[str, str], cpu: Runtime, tmp_path: Path) -> None:
+    """Both would take a minimal filtering algorithm without it."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    layer = "n1c64h56w56k64r3s3p1-f32"
+    assert exported(tmp_path / "any", layer, *where)["config"]["family"].startswith("winograd")
+    assert exported(tmp_path / "one", layer, *where, "--family", "direct")["config"]["family"] == "direct"
+
+
 def test_no_program_of_an_earlier_export_is_left(cpu: Runtime, tmp_path: Path) -> None:
     (tmp_path / "mine.cl").write_text("")
     left = []

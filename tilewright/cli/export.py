@@ -20,6 +20,7 @@ from tilewright.problem import Problem
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
 
+Given = Config | tuple[str, ...]  # a config, or the families to choose from
 GIVEN = Provenance(Origin.NAMED, verified=False)  # the files may go to people who did not name it
 To = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The folder to write to; it is created if needed.")
@@ -30,6 +31,7 @@ def export(
     layer: options.OneProblem,
     to: To,
     config: options.ConfigText = None,
+    family: options.Families = None,
     device: options.Device = None,
     arch: options.Arch = None,
     dtype: options.Dtype = None,
@@ -38,12 +40,13 @@ def export(
 ) -> None:
     """Write a layer's kernel as stand-alone files.
 
-    The kernel is the tuned winner, or the model's choice if there is none. Written are its source in one
-    file, a cubin for CUDA, a C header with launches, buffers and the packing of the filter, a JSON file that
-    describes it all, and a C example that checks and times it.
+    The kernel is the tuned winner, or the model's choice if there is none; of the families that --family
+    names, or the one of --config. Written are its source in one file, a cubin for CUDA, a C header with
+    launches, buffers and the packing of the filter, a JSON file that describes it all, and a C example that
+    checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
-    given = options.config(config, problem, deterministic)
+    given = options.config_or_families(config, family, problem, deterministic)
     options.some_images(problem, "export")
     folder = _folder(to)
     options.one_of(arch, device)
@@ -91,17 +94,19 @@ def _clear(folder: Path) -> None:
                 (folder / f"{Path(program['name']).name}.{kind}").unlink(missing_ok=True)
 
 
-def _for_device(problem: Problem, device: str | None, given: Config | None, deterministic: bool) -> Bundle:
+def _for_device(problem: Problem, device: str | None, given: Given, deterministic: bool) -> Bundle:
     from tilewright.export.bundle import bundle
 
     runtime = options.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("export: NumPy has no kernels; name a CUDA or OpenCL device, or --arch sm_90")
-    config, why = (given, GIVEN) if given else options.chosen(problem, runtime, deterministic)
+    config, why = options.chosen(problem, runtime, deterministic, given)
+    if isinstance(given, Config):
+        why = GIVEN
     return bundle(problem, runtime.device, config, why.told(problem), runtime.compile)
 
 
-def _for_architecture(problem: Problem, arch: str, given: Config | None, deterministic: bool) -> Bundle:
+def _for_architecture(problem: Problem, arch: str, given: Given, deterministic: bool) -> Bundle:
     """Compile for a GPU that is not here: of the likely winners the first that compiles."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates
@@ -110,8 +115,8 @@ def _for_architecture(problem: Problem, arch: str, given: Config | None, determi
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 
     device = for_architecture(arch)
-    choices = [(given, GIVEN)] if given else candidates(
-        Request(problem, deterministic), device, compiler(), options.store(remembers=False)
+    choices = [(given, GIVEN)] if isinstance(given, Config) else candidates(
+        Request(problem, deterministic, given), device, compiler(), options.store(remembers=False)
     )  # fmt: skip
     last: CompileError | None = None
     for config, why in choices:
