@@ -68,10 +68,10 @@ def test_seconds_are_kept(backend: str) -> None:
 _SCRIPT = """
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.tuner import tune
-from tilewright.tuning.options import Wanted
+from tilewright.tuning.options import TuneOptions
 from tilewright.problem import Problem
 from tilewright.store import Store
-tune(Problem.parse("{problem}"), "{backend}", Wanted(Budget(seconds=60), "random"),
+tune(Problem.parse("{problem}"), "{backend}", TuneOptions(Budget(seconds=60), "random"),
      store=Store(r"{path}", shipped=False), progress=lambda event: print(type(event).__name__, flush=True))
 """
 

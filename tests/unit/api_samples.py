@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.dispatch import choices
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import kept
+from tilewright.plans import plan_cache
 from tilewright.problem import Problem
 
 F = np.float32
@@ -21,7 +21,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A store of the test's own, and a model with no opinion: the reference kernel runs."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(choices, "ranked_for", lambda *_: [])
-    kept.forget()
+    plan_cache.forget()
 
 
 def some(*shape: int, seed: int = 0) -> Any:

@@ -31,7 +31,7 @@ from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import kept
+from tilewright.plans import plan_cache
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.request import Request
@@ -289,7 +289,7 @@ def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once: workspaces and packed filters are memory of a device."""
-    monkeypatch.setattr(kept, "MOST_PLANS", 1)
+    monkeypatch.setattr(plan_cache, "MOST_PLANS", 1)
 
     def made(text: str) -> weakref.ref[LayerPlan]:
         plan = tw.plan(text, device="numpy")
@@ -696,7 +696,7 @@ def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.Monke
     for text in texts:
         for cupy.stream in (5, 6):
             tw.conv2d(x, w, activation="relu" if "relu" in text else None)
-        found = {str(key[0].problem): one for key, one in kept._plans.items()}[text]
+        found = {str(key[0].problem): one for key, one in plan_cache._plans.items()}[text]
         held.append(weakref.ref(found.layer))
         assert found.held_bytes == found.layer.held_bytes == 3 * 1000 + 2 * packed
         del found
@@ -704,13 +704,13 @@ def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.Monke
     first, second = (one() for one in held)
     cupy.stream = 7
     near(tw.conv2d(x, w, activation="relu").data_, expected(texts[1], X, W))
-    assert second.held_bytes == 4 * 1000 + 3 * packed and len(kept._plans) == 2, "just what may be"
+    assert second.held_bytes == 4 * 1000 + 3 * packed and len(plan_cache._plans) == 2, "just what may be"
     del first, second
     cupy.stream = 8
     tw.conv2d(x, w, activation="relu")
-    assert held[0]() is None and held[1]() is not None and len(kept._plans) == 1
-    assert not kept.make_room(cupy.runtime("cuda"), held[1]().plan), "it is the one to be kept"
-    assert kept.make_room(cupy.runtime("cuda")) and held[1]() is None
+    assert held[0]() is None and held[1]() is not None and len(plan_cache._plans) == 1
+    assert not plan_cache.make_room(cupy.runtime("cuda"), held[1]().plan), "it is the one to be kept"
+    assert plan_cache.make_room(cupy.runtime("cuda")) and held[1]() is None
 
 
 # ------------------------------------------------------------------------------- importing

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tilewright.tuning import spending
+from tilewright.tuning import budget_clock
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.budget_clock import BudgetClock
 
@@ -14,7 +14,7 @@ from tilewright.tuning.budget_clock import BudgetClock
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(spending.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(budget_clock.time, "monotonic", lambda: now[0])
     return now
 
 

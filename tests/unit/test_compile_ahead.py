@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilewright.kernels.family import Config
-from tilewright.tuning import ahead
+from tilewright.tuning import compile_ahead
 from tilewright.tuning.compile_ahead import CompileAhead
 from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.worker_pool import WorkerPool
@@ -50,7 +50,7 @@ class SlowToStart:
 def test_nobody_is_asked_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SlowToStart, "made", [])
     monkeypatch.setattr(SlowToStart, "disturbed", [])
-    monkeypatch.setattr(ahead, "Worker", SlowToStart)
+    monkeypatch.setattr(compile_ahead, "Worker", SlowToStart)
     pool = CompileAhead(Job("n1c2h4w4k3r1s1-f32", "opencl"), 3)
     pool.start()
     futures = pool.submit([Config.parse("reference:v=1")] * 12)

@@ -21,7 +21,7 @@ from tilewright.dispatch import choices, dispatch
 from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
-from tilewright.plans import kept
+from tilewright.plans import plan_cache
 from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
@@ -82,9 +82,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
-    kept.forget()
+    plan_cache.forget()
     yield
-    kept.forget()
+    plan_cache.forget()
 
 
 def ranked(problem: Problem, device: Device, usable: list[Family], deterministic: bool) -> list[Config]:
@@ -137,7 +137,7 @@ def test_a_stored_winner_whose_config_cannot_be_read_is_passed_over(
     elsewhere = choices.candidates(Request(LAYER), DEVICE, "c1", box)
     assert [str(config) for config, _ in elsewhere][0] == "tiles:t=1"
     box.add(record(6), "imported")
-    kept.forget()
+    plan_cache.forget()
     assert choose(box) == ("tiles:t=6", "imported, verified here")
 
 
@@ -145,7 +145,7 @@ def test_deterministic_only(box: Store) -> None:
     box.add(record(5, 1.0))
     assert choose(box, deterministic=True)[0] == "tiles:t=2"
     box.add(record(4, 9.0))
-    kept.forget()
+    plan_cache.forget()
     assert choose(box, deterministic=True)[0] == "tiles:t=4"
     assert choose(box)[0] == "tiles:t=5"
 
@@ -176,22 +176,22 @@ def test_a_winner_without_room_is_told_and_asked_for_again(
     box: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     box.add(record(4))
     FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
     said = "the model's choice (not verified); the winner tiles:t=4 does not fit into memory now: 5 GB needed"
     instead = dispatch.dispatch(LAYER, RUNTIME, box)
     assert (str(instead.config), instead.note) == ("tiles:t=1", said)
     FakePlan.made.clear()
-    for now in (100.0, 100.0 + 0.9 * kept.RETRY_S):
+    for now in (100.0, 100.0 + 0.9 * plan_cache.RETRY_S):
         clock[0] = now
         assert dispatch.dispatch(LAYER, RUNTIME, box) is instead and not FakePlan.made, "not in each call"
     for _ in range(2):
-        clock[0] += kept.RETRY_S
+        clock[0] += plan_cache.RETRY_S
         assert [dispatch.dispatch(LAYER, RUNTIME, box) for _ in range(3)] == [instead] * 3
     assert FakePlan.made == ["tiles:t=4"] * 2
     FakePlan.fails = {}
-    clock[0] += kept.RETRY_S
+    clock[0] += plan_cache.RETRY_S
     assert choose(box) == ("tiles:t=4", "") == choose(box)
     assert FakePlan.made == ["tiles:t=4"] * 3
 
@@ -204,7 +204,7 @@ def test_a_winner_without_room_is_asked_for_at_once_where_plans_were_let_go(box:
     instead = dispatch.dispatch(LAYER, RUNTIME, box)
     FakePlan.fails = {}
     assert dispatch.dispatch(LAYER, RUNTIME, box) is instead
-    kept.forget(other)
+    plan_cache.forget(other)
     assert choose(box) == ("tiles:t=4", "")
 
 
@@ -281,9 +281,9 @@ def test_a_second_call_is_answered_from_memory(box: Store) -> None:
     assert dispatch.dispatch(LAYER, RUNTIME, box) is first
     assert dispatch.dispatch(LAYER, RUNTIME, box, True) is not first
     assert dispatch.dispatch(LAYER, RUNTIME) is not first
-    kept.forget(Problem.parse("c1h1k1r1"))
+    plan_cache.forget(Problem.parse("c1h1k1r1"))
     assert dispatch.dispatch(LAYER, RUNTIME, box) is first
-    kept.forget(LAYER)
+    plan_cache.forget(LAYER)
     assert dispatch.dispatch(LAYER, RUNTIME, box) is not first
 
 
@@ -324,7 +324,7 @@ def test_a_plan_forgotten_while_it_is_made_is_made_anew(monkeypatch: pytest.Monk
     """It was looked up before the store changed."""
 
     def make(runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
-        pool.submit(kept.forget, LAYER).result(20)
+        pool.submit(plan_cache.forget, LAYER).result(20)
         return FakePlan(config, why)
 
     monkeypatch.setattr(FakePlan, "make", make)
@@ -343,10 +343,10 @@ def test_a_failure_is_tried_again() -> None:
 
 
 def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_PLANS", 3)
+    monkeypatch.setattr(plan_cache, "MOST_PLANS", 3)
     layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 6)]
     plans = [dispatch.dispatch(p, RUNTIME) for p in layers]
-    assert len(kept._plans) == 3
+    assert len(plan_cache._plans) == 3
     assert dispatch.dispatch(layers[4], RUNTIME) is plans[4]
     assert dispatch.dispatch(layers[0], RUNTIME) is not plans[0]
 
@@ -388,7 +388,7 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(FakePlan, "make", make)
     assert choose()[0] == "tiles:t=1" and "has no room" not in choose()[1]
     assert tries == ["tiles:t=1", "tiles:t=1"]
-    assert kept.make_room(RUNTIME) and not kept.make_room(RUNTIME)
+    assert plan_cache.make_room(RUNTIME) and not plan_cache.make_room(RUNTIME)
     tries.clear()
     with pytest.raises(OutOfMemory, match="5 GB"):
         dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME)
@@ -396,16 +396,16 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("drop", [
-    kept.forget, lambda: kept.make_room(RUNTIME),
+    plan_cache.forget, lambda: plan_cache.make_room(RUNTIME),
     lambda: dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME),  # one more than may be
 ])  # fmt: skip
 def test_memory_is_freed_while_nobody_waits_for_the_lock(
     drop: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakePlan, "needs", 4)
-    monkeypatch.setattr(kept, "MOST_PLANS", 1)
+    monkeypatch.setattr(plan_cache, "MOST_PLANS", 1)
     freed = []
-    weakref.finalize(dispatch.dispatch(LAYER, RUNTIME), lambda: freed.append(kept._lock.locked()))
+    weakref.finalize(dispatch.dispatch(LAYER, RUNTIME), lambda: freed.append(plan_cache._lock.locked()))
     drop()
     assert freed == [False]
 
@@ -427,7 +427,7 @@ def test_a_hint_is_verified_once_then_trusted(box: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(choices, "verified", judge)
     box.add(record(6, context={"compiler": "old"}))
     assert choose(box) == ("tiles:t=6", "older source, verified here")
-    kept.forget()
+    plan_cache.forget()
     assert choose(box) == ("tiles:t=6", "")
     assert judge.asked == [6]
 
@@ -438,7 +438,7 @@ def test_an_import_that_fails_here_is_never_run(box: Store, monkeypatch: pytest.
     box.add_all([record(6, 1.0), record(4, 2.0)], "imported")
     assert "untuned" in choose(box)[1]
     assert judge.asked == [6, 4] and FakePlan.made == ["tiles:t=1"]
-    kept.forget()
+    plan_cache.forget()
     assert "untuned" in choose(box)[1]
     assert judge.asked == [6, 4], "what failed once is not tried again"
 
@@ -451,7 +451,7 @@ def test_what_ran_out_of_memory_or_time_is_tried_again(
     monkeypatch.setattr(choices, "verified", judge)
     box.add(record(6, 1.0), "imported")
     assert "untuned" in choose(box)[1]
-    kept.forget()
+    plan_cache.forget()
     judge.outcomes = {}
     assert choose(box) == ("tiles:t=6", "imported, verified here")
 
@@ -481,7 +481,7 @@ def test_a_store_that_fails_is_said_once_and_done_without(box: Store) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert "untuned" in choose(box)[1]
-        kept.forget()
+        plan_cache.forget()
         assert "untuned" in choose(box)[1]
     assert len(caught) == 1 and "the store is not used" in str(caught[0].message)
 
@@ -546,7 +546,7 @@ def test_a_pinned_family_is_taken_however_slow(box: Store, two: None) -> None:
     assert (chosen(), chosen("slabs"), chosen("slabs", "tiles")) == ("tiles:t=4", "slabs:t=6", "tiles:t=4")
     assert chosen("reference") == "reference:v=1"
     box.clear()
-    kept.forget()
+    plan_cache.forget()
     assert (chosen(), chosen("slabs")) == ("tiles:t=2", "slabs:t=2")
 
 

@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright.errors import DeviceError
 from tilewright.kernels import family
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans import kept
+from tilewright.plans import plan_cache
 from tilewright.runtime import open_runtime
 from tilewright.search.strategies import rank
 
@@ -33,7 +33,7 @@ def test_an_imported_winner_is_verified_then_trusted(tmp_path: Path, monkeypatch
     }  # fmt: skip
     text = json.dumps({"format": "tilewright-tuned", "schema": 1, "records": [row]})
     assert tw.Store().import_json(text, [runtime.device]) == 1
-    kept.forget()
+    plan_cache.forget()
     plan = tw.plan(LAYER, "opencl:0")
     assert (plan.config, plan.note) == (config, "imported, verified here")
     rng = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def test_an_imported_winner_is_verified_then_trusted(tmp_path: Path, monkeypatch
     np.testing.assert_allclose(plan(x, plan.pack(w)), numpy_conv(LAYER, x, w)[0], rtol=1e-4, atol=1e-4)
     (_, here) = tw.Store().records(LAYER)
     assert here.outcome == "correct" and here.check and here.check.ok and here.measurement
-    kept.forget()
+    plan_cache.forget()
     plan = tw.plan(LAYER, "opencl:0")
     assert (plan.config, plan.note) == (config, "")
-    kept.forget()
+    plan_cache.forget()

@@ -13,7 +13,7 @@ from tilewright.tuning.channel import Channel
 class WorkerPool:
     """Processes that have done their job and wait for another of the same kind, on the same device.
 
-    ``with Children() as children:`` around several ``tune(…, children=children)``; they end with it.
+    ``with WorkerPool() as children:`` around several ``tune(…, children=children)``; they end with it.
     """
 
     def __init__(self) -> None:
