@@ -96,13 +96,10 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
     return stream ? CUDA_ERROR_INVALID_VALUE : (memcpy((void *)to, (void *)from, bytes), CUDA_SUCCESS);
 }
 
-CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
-                                 const cuuint64_t *size, const cuuint64_t *pitch, const int *lower,
-                                 const int *upper, cuuint32_t channels, cuuint32_t pixels,
-                                 const cuuint32_t *step, CUtensorMapInterleave interleave,
-                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-                                 CUtensorMapFloatOOBfill fill) {
-    if ((size_t)map % 64 || (size_t)address % 16 || rank != 4) return CUDA_ERROR_INVALID_VALUE;
+// Mark a map, and print what maps of both modes are told; refuse what the driver would.
+static int begin_map(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                     const cuuint64_t *size, const cuuint64_t *pitch) {
+    if ((size_t)map % 64 || (size_t)address % 16 || rank != 4) return 0;
     memset(map, 0, sizeof *map);
     map->opaque[0] = MAP_MARK;
     map->opaque[15] = ++maps;
@@ -110,6 +107,16 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuu
     print_address((CUdeviceptr)address);
     printf(": type %d, size %lu %lu %lu %lu", type, size[0], size[1], size[2], size[3]);
     printf(", pitch %lu %lu %lu", pitch[0], pitch[1], pitch[2]);
+    return 1;
+}
+
+CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                 const cuuint64_t *size, const cuuint64_t *pitch, const int *lower,
+                                 const int *upper, cuuint32_t channels, cuuint32_t pixels,
+                                 const cuuint32_t *step, CUtensorMapInterleave interleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                 CUtensorMapFloatOOBfill fill) {
+    if (!begin_map(map, type, rank, address, size, pitch)) return CUDA_ERROR_INVALID_VALUE;
     printf(", box %d %d to %d %d", lower[0], lower[1], upper[0], upper[1]);
     printf(", step %u %u %u %u, copies %u %u", step[0], step[1], step[2], step[3], channels, pixels);
     printf(", modes %d %d %d %d\n", interleave, swizzle, promotion, fill);
@@ -121,14 +128,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 const cuuint32_t *step, CUtensorMapInterleave interleave,
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                 CUtensorMapFloatOOBfill fill) {
-    if ((size_t)map % 64 || (size_t)address % 16 || rank != 4) return CUDA_ERROR_INVALID_VALUE;
-    memset(map, 0, sizeof *map);
-    map->opaque[0] = MAP_MARK;
-    map->opaque[15] = ++maps;
-    printf("map %d of", maps);
-    print_address((CUdeviceptr)address);
-    printf(": type %d, size %lu %lu %lu %lu", type, size[0], size[1], size[2], size[3]);
-    printf(", pitch %lu %lu %lu", pitch[0], pitch[1], pitch[2]);
+    if (!begin_map(map, type, rank, address, size, pitch)) return CUDA_ERROR_INVALID_VALUE;
     printf(", copies %u %u %u %u, step %u %u %u %u", box[0], box[1], box[2], box[3], step[0], step[1], step[2], step[3]);
     printf(", modes %d %d %d %d\n", interleave, swizzle, promotion, fill);
     return CUDA_SUCCESS;

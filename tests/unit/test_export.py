@@ -25,7 +25,7 @@ from tilewright.export.bundle import bundle
 from tilewright.export.files import files
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import Im2colMap, TiledMap
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
@@ -143,9 +143,9 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     plain = bundle(problem, device, config, "given", lambda plan: compile_cuda(plan, "sm_90"))
     assert b"tw_image" not in files(plain)["layer.h"]
     (launch,) = plain.run
-    image = TensorMap(2, 64, 12, 14, 2, (-1, -1), (-1, -1), (1, 1), 64, 128)
+    image = Im2colMap(2, 64, 12, 14, 2, (-1, -1), (-1, -1), (1, 1), 64, 128)
     last = replace(image, lower=(-2, 0), upper=(0, -2), stride=(2, 1), box_channels=16, box_pixels=24)
-    planes = PlanesMap(2, 48, 36, 14, 3, 32, 64)
+    planes = TiledMap(2, 48, 36, 14, 3, 32, 64)
     images = (replace(launch, image=one) for one in (image, last, planes))
     mapped = replace(plain, run=(next(images), launch, *images))
     for name, data in files(mapped).items():

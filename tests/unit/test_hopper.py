@@ -396,6 +396,16 @@ def test_the_longest_share_is_counted(text: str) -> None:
         assert HOPPER.chain(problem, H100, config) >= longest + shares
 
 
+def test_planes_that_are_not_aligned_are_copied_as_they_are_however_large() -> None:
+    pr = Problem.parse("n20c128h256w256k64r1s1-f16")  # 336 MB: more pieces than a side of a layer may have
+    config = _config(x=4, pieces=1, chunks=8, bn=64, sc=1, stages=2, xs=1)
+    here, moved = (HOPPER.blueprint(pr, H100, config, aligned) for aligned in (True, False))
+    assert [launch.kernel for launch in here.launches] == ["hopper"]
+    copy, main = moved.launches
+    assert (copy.kernel, copy.grid[0] * 256 * 16) == ("nhwc", pr.x_bytes) and main.args[0] == "copied"
+    assert dict(moved.parts[0].defines)["W"] * 16 == moved.workspace[-1].nbytes == pr.x_bytes
+
+
 def test_where_threads_copy_the_input() -> None:
     def mapped(text: str, **change: int) -> bool:
         return image_of(Problem.parse(text), BASE | dict(pieces=1) | change) is not None

@@ -19,7 +19,7 @@ import pytest
 
 from tilewright.errors import RunError
 from tilewright.kernels.family import Launch
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import Im2colMap, TiledMap
 from tilewright.runtime.base import Loaded, Memory
 from tilewright.runtime.cuda import CudaRuntime
 
@@ -27,10 +27,10 @@ HERE = Path(__file__).parent
 NVCC = shutil.which("nvcc")
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc here: the driver's header comes with it")
 
-STRIDE1 = TensorMap(2, 64, 14, 12, 3, (-1, -1), (-1, -1), (1, 1), 64, 128)  # 3x3, pad 1, f16
-STRIDE2 = TensorMap(1, 96, 15, 13, 2, (-2, -1), (0, -1), (2, 1), 32, 40)  # pad 1 and 2, i8
+STRIDE1 = Im2colMap(2, 64, 14, 12, 3, (-1, -1), (-1, -1), (1, 1), 64, 128)  # 3x3, pad 1, f16
+STRIDE2 = Im2colMap(1, 96, 15, 13, 2, (-2, -1), (0, -1), (2, 1), 32, 40)  # pad 1 and 2, i8
 WIDE = replace(STRIDE1, size=4, channels=32, box_channels=16)  # tf32
-PLANES = PlanesMap(2, 48, 36, 14, 3, 32, 64)  # f16, nchw: 36 channels of 14 x 48 pixels
+PLANES = TiledMap(2, 48, 36, 14, 3, 32, 64)  # f16, nchw: 36 channels of 14 x 48 pixels
 LAUNCH = Launch("hopper", (6, 2, 1), (384, 1, 1), ("x", "w", "y"), 90_000, 2, True, STRIDE1)
 
 

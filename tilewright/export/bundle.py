@@ -15,7 +15,7 @@ from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.kernels.source import full_source
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built
@@ -82,7 +82,7 @@ class Bundle:
         return self.device.is_cuda
 
     @property
-    def images(self) -> tuple[TensorMap | PlanesMap, ...]:
+    def images(self) -> tuple[TensorMap, ...]:
         """Images that launches are given as tensor maps, each once; OpenCL knows addresses only."""
         found = [one.image for one in self.run if one.image is not None]
         return tuple(dict.fromkeys(found)) if self.cuda else ()

@@ -8,7 +8,7 @@ from tilewright import __version__
 from tilewright.export.bundle import Bundle
 from tilewright.kernels.bound import Bound
 from tilewright.kernels.family import CONSTANT, ZERO, Launch
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import TensorMap, TiledMap
 from tilewright.problem import STORED, Problem
 from tilewright.problem.epilogue import ACTIVATIONS
 
@@ -175,8 +175,8 @@ def _images(bundle: Bundle) -> str:
     )
 
 
-def _image(image: TensorMap | PlanesMap) -> str:
-    if isinstance(image, PlanesMap):
+def _image(image: TensorMap) -> str:
+    if isinstance(image, TiledMap):
         corners, steps, copied, box = [(0, 0), (0, 0)], (1, 1, 1, 1), (0, 0), image.box
     else:
         corners, steps, box = [image.lower, image.upper], (1, *image.stride, 1), (0, 0, 0, 0)

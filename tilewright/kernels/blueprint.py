@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilewright.hashed import hashed_once
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import TensorMap
 
 ZERO, CONSTANT = NO_KERNELS = ("zero", "constant")  # launches that a runtime carries out by itself
 EXTRAS = ("bias", "z")  # operands that kernels are given whether the problem has them or not
@@ -43,7 +43,7 @@ class Launch:
     shared_bytes: int = 0
     cluster: int = 1
     chained: bool = False
-    image: TensorMap | PlanesMap | None = None
+    image: TensorMap | None = None
 
     @cached_property
     def work_items(self) -> tuple[int, ...]:

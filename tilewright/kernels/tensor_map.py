@@ -11,7 +11,7 @@ CORNERS = range(-128, 128)  # where the box may begin and end, from the image's 
 
 
 @dataclass(frozen=True)
-class TensorMap:
+class Im2colMap:
     """An image in nhwc, and what one instruction copies of it: some channels of pixels in raster order.
 
     The raster is a box over the image: in each row the columns from ``lower[0]`` to
@@ -76,7 +76,7 @@ class TensorMap:
 
 
 @dataclass(frozen=True)
-class PlanesMap:
+class TiledMap:
     """An image in nchw, and what one instruction copies of it: pixels side by side, of some channels.
 
     Numbers outside of the image are zeros, and so are channels past the last one.
@@ -132,3 +132,6 @@ class PlanesMap:
             and max(self.box) <= MOST_BOX
             and all(pitch % 16 == 0 and pitch < 1 << 40 for pitch in self.pitches)
         )
+
+
+TensorMap = Im2colMap | TiledMap

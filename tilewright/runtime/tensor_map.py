@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.errors import RunError
 from tilewright.kernels.blueprint import Launch
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import Im2colMap, TensorMap, TiledMap
 from tilewright.runtime.cuda_facts import check
 
 MAP_ALIGNED = 128  # bytes: what cuda.h declares since CUDA 13; the driver asks for 64
@@ -20,12 +20,12 @@ _int, _u32, _u64, _pointer = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, cty
 _written = (_pointer, _int, _u32, _pointer)  # the map that is written, data type, rank, address
 _modes = (_int, _int, _int, _int)  # interleave, swizzle, promotion in L2, fill
 ENCODERS = {  # what returns a CUresult, of the driver
-    TensorMap: (
+    Im2colMap: (
         "cuTensorMapEncodeIm2col",
         # sides, pitches, lower corner, upper corner; channels and pixels that are copied, steps
         ctypes.CFUNCTYPE(_int, *_written, *([_pointer] * 4), _u32, _u32, _pointer, *_modes),
     ),
-    PlanesMap: (
+    TiledMap: (
         "cuTensorMapEncodeTiled",
         ctypes.CFUNCTYPE(_int, *_written, *([_pointer] * 4), *_modes),  # sides, pitches, box, steps
     ),
@@ -44,7 +44,7 @@ class Map(ctypes.Structure):
         return cls.from_buffer(room, -ctypes.addressof(room) % MAP_ALIGNED)
 
 
-def encoder(driver: Any, kind: type[TensorMap | PlanesMap]) -> Any:
+def encoder(driver: Any, kind: type[TensorMap]) -> Any:
     """Return the driver's cuTensorMapEncodeIm2col or cuTensorMapEncodeTiled as a C function.
 
     The bindings have them, but write to memory of theirs that is not aligned as the driver asks.
@@ -60,7 +60,7 @@ def encoder(driver: Any, kind: type[TensorMap | PlanesMap]) -> Any:
     return function(int(address))
 
 
-def encoded(driver: Any, encode: Any, image: TensorMap | PlanesMap, address: int) -> Map:
+def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
     """Return the tensor map of an image at a device address, a multiple of 16 bytes.
 
     Zeros stand for what lies outside.
@@ -71,7 +71,7 @@ def encoded(driver: Any, encode: Any, image: TensorMap | PlanesMap, address: int
     found = Map.aligned()
     kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{image.dtype}")
     swizzle = getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B")
-    if isinstance(image, PlanesMap):
+    if isinstance(image, TiledMap):
         copied: list[Any] = [(_u32 * 4)(*image.box), (_u32 * 4)(1, 1, 1, 1)]
     else:
         corners = (_int * 2)(*image.lower), (_int * 2)(*image.upper)

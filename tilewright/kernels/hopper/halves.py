@@ -7,7 +7,7 @@ from dataclasses import replace
 from tilewright.kernels.family import Blueprint, Buffer, Launch
 from tilewright.kernels.products import HALVES
 from tilewright.kernels.tile import ceil_div
-from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copy, copy_defines
+from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copier, copy, copy_defines
 from tilewright.problem import Problem
 
 MOVED = "moved"  # the buffer that begins with how far the input was moved, and what speaks against that
@@ -36,7 +36,7 @@ def programs(pr: Problem, chunks: int) -> tuple[Blueprint, Blueprint]:
     second = copy_defines(pr, chunks, 2) | dict(COPIED_AS=HALVES) | blocks
     return (
         Blueprint("largest.cu", tuple(first.items()), (), packed_bytes=0),
-        Blueprint("nhwc.cu", tuple(second.items()), (), packed_bytes=0),
+        copier(second),
     )
 
 

@@ -18,7 +18,7 @@ from tilewright.kernels.hopper.sum import (
     products,
 )
 from tilewright.kernels.products import TF32, THREE
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import Im2colMap, TensorMap, TiledMap
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -165,18 +165,18 @@ def places_of(pr: Problem, cf: Values) -> int:
     return rows.phases * columns.phases * patch_lines * line
 
 
-def joint(pr: Problem, image: TensorMap | PlanesMap | None) -> bool:
+def joint(pr: Problem, image: TensorMap | None) -> bool:
     """Whether patches come and go with the filters that read them, so that a batch may have several."""
-    return isinstance(image, PlanesMap) or (image is not None and pr.r * pr.s == 1)
+    return isinstance(image, TiledMap) or (image is not None and pr.r * pr.s == 1)
 
 
-def image_of(pr: Problem, cf: Values) -> TensorMap | PlanesMap | None:
+def image_of(pr: Problem, cf: Values) -> TensorMap | None:
     """The input for the copy engine, a line of a patch at a time; None where threads copy it."""
     return _image(pr, *(cf[name] for name in IMAGED))
 
 
 @lru_cache(maxsize=8192)
-def _image(pr: Problem, *values: int) -> TensorMap | PlanesMap | None:
+def _image(pr: Problem, *values: int) -> TensorMap | None:
     """Work out what ``image_of`` returns, from the values of ``IMAGED``.
 
     None (threads copy instead of the copy engine) where pieces are not swizzled, or made here; where a box
@@ -196,7 +196,7 @@ def _image(pr: Problem, *values: int) -> TensorMap | PlanesMap | None:
     view, rows, columns = lines(pr, cf["x"], cf["bn"])
     (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
     last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
-    found = TensorMap(
+    found = Im2colMap(
         size=16 // of_piece, channels=pr.groups * parts * held(pr, cf) * of_piece,
         columns=view.w, rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
         upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
@@ -206,12 +206,12 @@ def _image(pr: Problem, *values: int) -> TensorMap | PlanesMap | None:
     return found if found.legal else None
 
 
-def _planes(pr: Problem, cf: Values, of_piece: int) -> PlanesMap | None:
+def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
     """The input in nchw for the copy engine, a span of each of a step's channels at a time."""
     view, spans = View.of(pr), spans_of(pr, cf["bn"])
     if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg % of_piece):
         return None
-    found = PlanesMap(
+    found = TiledMap(
         size=16 // of_piece, columns=view.w, channels=pr.c, rows=view.h, images=view.n,
         box_columns=spans.places, box_channels=cf["chunks"] * of_piece,
     )  # fmt: skip

@@ -50,10 +50,12 @@ from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, red
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned.nhwc import (
     copied_bytes,
+    copier,
     copy,
+    copy_as_is,
     copy_defines,
+    copy_defines_as_is,
     copy_remark,
-    each,
     tap_chunks,
 )
 from tilewright.kernels.work import GpuWork
@@ -174,10 +176,9 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
         moved = copy_defines(pr, held(pr, cf), sz.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
-        parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
+        parts = (copier(moved),)
     elif cf["x"] == PLANES and not aligned:
-        moved = copy_defines(_pieces(pr), 1, aligned=False)
-        parts = (Blueprint("nhwc.cu", tuple(moved.items()), (), packed_bytes=0),)
+        parts = (copier(copy_defines_as_is(pr.x_bytes)),)
     elif cf["x"] == HALVED:
         layer = image_defines(pr, sz.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
         layer |= dict(N=sz.view.n) | layer_defines(pr, sz.view)
@@ -219,12 +220,6 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
     return _tiles_bytes(pr, sz) + beside
 
 
-def _pieces(pr: Problem) -> Problem:
-    """A layer whose input in nhwc is x piece by piece, as it is: to copy it to where it is aligned."""
-    return Problem(n=1, c=each(pr), h=1, w=pr.x_bytes // 16, k=each(pr), r=1, s=1, dtype=pr.dtype,
-                   layout_in="nhwc", layout_out="nhwc")  # fmt: skip
-
-
 def _launches(
     pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int, aligned: bool
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
@@ -242,7 +237,7 @@ def _launches(
     if not copied:
         return launches, workspace
     if moved:
-        return (copy(_pieces(pr), 1), *launches), (*workspace, Buffer("copied", pr.x_bytes))
+        return (copy_as_is(pr.x_bytes), *launches), (*workspace, Buffer("copied", pr.x_bytes))
     chunks = held(pr, cf)
     if cf["x"] == COPIED:
         copies = Buffer("copied", copied_bytes(pr, chunks, sz.x_parts))

@@ -12,7 +12,7 @@ from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of, ti
 from tilewright.kernels.hopper.sum import GATHERED, TURNED, copied_parts, products, steps
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
-from tilewright.kernels.tensor_map import PlanesMap, TensorMap
+from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import NONE, View, ceil_div
 from tilewright.problem import Problem
 
@@ -38,7 +38,7 @@ class Sizes:
     q_tiles: int
     lines: int
     line: int
-    image: TensorMap | PlanesMap | None
+    image: TensorMap | None
     steps: int
     w_bytes: int
     x_bytes: int
@@ -69,7 +69,7 @@ def sizes(pr: Problem, device: Device, cf: Values) -> Sizes:
     )  # fmt: skip
 
 
-def threads(cf: Values, image: TensorMap | PlanesMap | None) -> int:
+def threads(cf: Values, image: TensorMap | None) -> int:
     """Threads of a block: beside those that multiply a warp that sends, and three that copy if threads do."""
     return 128 * cf["wm"] * cf["wn"] + (128 if image is None else 32)
 
@@ -96,7 +96,7 @@ def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
     return min(255, per_unit // 4 // (warps * 32) // 8 * 8)
 
 
-def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | PlanesMap | None, tiles: int) -> bool:
+def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, tiles: int) -> bool:
     """Say whether blocks are persistent: they take tile after tile, and load one while they store another.
 
     They are where each warp stores its own sums (OWN), the copy engine copies, there is no cluster and no

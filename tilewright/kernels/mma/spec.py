@@ -50,7 +50,7 @@ from tilewright.kernels.split_k import (
     second_pass,
 )
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
-from tilewright.kernels.untuned.nhwc import copied_bytes, copy, copy_defines, copy_remark
+from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
@@ -213,8 +213,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     launches, workspace = _launches(pr, sz, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] in COPIES:
-        copied = _copy_defines(pr, cf["x"], aligned)
-        parts = (Blueprint("nhwc.cu", tuple(copied.items()), (), packed_bytes=0),)
+        parts = (copier(_copy_defines(pr, cf["x"], aligned)),)
     return Blueprint(
         source="mma.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, sz, cf),

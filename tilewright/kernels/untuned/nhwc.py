@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.kernels.blueprint import Launch
+from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
@@ -54,6 +54,24 @@ def copy_defines(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True)
         DTYPE=DTYPES.index(pr.plain.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
         X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, chunks, parts) >= 1 << 31),
         **(dict(SPLIT=1) if parts == 2 else {}),
+    )  # fmt: skip
+
+
+def copier(defines: dict[str, int]) -> Blueprint:
+    """Return the program of the kernel, from what ``copy_defines`` or ``copy_defines_as_is`` says."""
+    return Blueprint("nhwc.cu", tuple(defines.items()), (), packed_bytes=0)
+
+
+def copy_as_is(nbytes: int) -> Launch:
+    """Return the launch that copies so many bytes, whole chunks, to where they are aligned."""
+    return Launch("nhwc", (ceil_div(nbytes // 16, COPY_THREADS), 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
+
+
+def copy_defines_as_is(nbytes: int) -> dict[str, int]:
+    """Return the defines for that: a row of pixels of one chunk each, of 8 numbers of 2 bytes."""
+    return dict(
+        PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index("f16"), N=1, H=1, W=nbytes // 16, C=8,
+        GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=int(nbytes >= 1 << 31),
     )  # fmt: skip
 
 
