@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.cli import main, options
+from tilewright.cli import main, opened
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
@@ -67,8 +67,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, array_bytes=1 << 62,
                               memory_bytes=lambda: 80 << 30)  # fmt: skip
-    monkeypatch.setattr(options, "open_device", lambda device: runtime)
-    monkeypatch.setattr(options, "measure_once", lambda runtime: None)
+    monkeypatch.setattr(opened, "open_device", lambda device: runtime)
+    monkeypatch.setattr(opened, "measure_once", lambda runtime: None)
     fake = Tuner()
     monkeypatch.setattr(once, "tune", fake)
     return fake

@@ -24,6 +24,7 @@ from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.family import Blueprint, Buffer, Config
 from tilewright.kernels.source import full_source, kernel_files, source_key
 from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
+from tilewright.plans import binding
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
@@ -130,7 +131,7 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
 
 def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
     """Without PyTorch, which need not be here; test_api has the whole of it."""
-    plan = _made(Problem.parse("n2c1h5w6k3r1s1-f32-nhwc"))
+    one = Problem.parse("n2c1h5w6k3r1s1-f32-nhwc")
 
     def given(library: str, *shape: int) -> ArrayView:
         array = np.zeros(shape, np.float32)
@@ -138,14 +139,14 @@ def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
         return ArrayView("x", array, Kind(library, "cpu", "f32", shape, strides), array.ctypes.data)
 
     for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
-        array, seen_as_nchw = plan._input(given("torch", *shape), True)
+        array, seen_as_nchw = binding._input(one, str(one), given("torch", *shape), True)
         assert array.shape == (2, 5, 6, 1) and seen_as_nchw == turned
     for seen, may_turn in ((given("torch", 2, 1, 5, 6), False), (given("numpy", 2, 1, 5, 6), True)):
         with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 1\)"):
-            plan._input(seen, may_turn)
-    two = _made(Problem.parse("n2c2h5w6k3r1s1-f32-nhwc"))
+            binding._input(one, str(one), seen, may_turn)
+    two = Problem.parse("n2c2h5w6k3r1s1-f32-nhwc")
     with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 2\)"):
-        two._input(given("torch", 2, 2, 5, 6), True)
+        binding._input(two, str(two), given("torch", 2, 2, 5, 6), True)
 
 
 class Spilling(NumpyRuntime):

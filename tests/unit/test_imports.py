@@ -55,7 +55,7 @@ ORDER = (
     ("runtime",),
     ("plans.execution", "calibrate"),
     ("plans.plan_cache", "arrays"),
-    ("store.database", "store.exchange"),
+    ("store.database", "store.exchange", "plans.binding"),
     ("store.shipped", "store.sources"),
     ("store.rows",),
     ("store.hints",),

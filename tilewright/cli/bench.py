@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli import options, outputs, stopping
+from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import Progress, foretell, remark, show, wrote
 from tilewright.cli.search import Search
 from tilewright.errors import count
@@ -88,15 +88,15 @@ def bench(
     _not_both(no_tune, again, budget)
     source = outputs.to_resume(json_file) if resume else None
     if no_tune:
-        store, runtime = options.store(remembers=False), options.open_device(device)
+        store, runtime = opened.store(remembers=False), opened.open_device(device)
     else:
-        store, runtime = options.store_and_device(found, device, wanted)
+        store, runtime = opened.store_and_device(found, device, wanted)
     bar = Progress(len(found), "bench")
     search = Search(runtime, store, bar, wanted, share=0.6)
     work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
     before = held(source, runtime.device.key, work.protocol(limit_text))
-    options.room(found, runtime)
-    options.measure(runtime)
+    opened.room(found, runtime)
+    opened.measure(runtime)
     foretell(found, runtime)
     standing = _Standing(work, limit_text, found, before)
     report = partial(_report, standing, files, all_families)

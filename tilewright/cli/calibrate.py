@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import options, outputs
+from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table
 
@@ -21,7 +21,7 @@ def calibrate(device: options.Device = None, anew: Anew = False, json_file: opti
     the time of an empty kernel. The best values ever seen are stored.
     """
     outputs.check({"--json": json_file})
-    runtime = options.open_device(device)
+    runtime = opened.open_device(device)
     from tilewright.calibrate import calibrate as measure_rates
 
     rates = measure_rates(runtime, anew)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.cli import options, outputs
+from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
@@ -39,7 +39,7 @@ def explain(
     With --arch all that needs no GPU: its rates are from the datasheet, its winners those that ship.
     """
     problem = options.layer(layer, dtype, layout).problem
-    options.some_images(problem, "explain")
+    opened.some_images(problem, "explain")
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     options.one_of(arch, device)
@@ -55,9 +55,9 @@ def explain(
 
 def _here(problem: Problem, device: str | None, given: Given, deterministic: bool) -> Subject:
     """The kernel that would run on a device, and what was measured there."""
-    runtime = options.open_device(device)
-    config, why = options.chosen(problem, runtime, deterministic, given)
-    history = options.store(remembers=False).records(problem, runtime.device.key)
+    runtime = opened.open_device(device)
+    config, why = opened.chosen(problem, runtime, deterministic, given)
+    history = opened.store(remembers=False).records(problem, runtime.device.key)
     return _subject(problem, runtime.device, config, why, history)
 
 
@@ -68,7 +68,7 @@ def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -
     from tilewright.plans.provenance import Origin, Provenance
     from tilewright.plans.request import Request
 
-    device, store = for_architecture(arch), options.store(remembers=False)
+    device, store = for_architecture(arch), opened.store(remembers=False)
     if isinstance(given, Config):
         config, why = given, Provenance(Origin.NAMED)
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options, outputs
+from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError
 from tilewright.export import FORMAT
@@ -47,7 +47,7 @@ def export(
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config_or_families(config, family, problem, deterministic)
-    options.some_images(problem, "export")
+    opened.some_images(problem, "export")
     folder = _folder(to)
     options.one_of(arch, device)
     found = (
@@ -97,10 +97,10 @@ def _clear(folder: Path) -> None:
 def _for_device(problem: Problem, device: str | None, given: Given, deterministic: bool) -> Bundle:
     from tilewright.export.bundle import bundle
 
-    runtime = options.open_device(device)
+    runtime = opened.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("export: NumPy has no kernels; name a CUDA or OpenCL device, or --arch sm_90")
-    config, why = options.chosen(problem, runtime, deterministic, given)
+    config, why = opened.chosen(problem, runtime, deterministic, given)
     if isinstance(given, Config):
         why = GIVEN
     return bundle(problem, runtime.device, config, why.told(problem), runtime.compile)
@@ -116,7 +116,7 @@ def _for_architecture(problem: Problem, arch: str, given: Given, deterministic: 
 
     device = for_architecture(arch)
     choices = [(given, GIVEN)] if isinstance(given, Config) else candidates(
-        Request(problem, deterministic, given), device, compiler(), options.store(remembers=False)
+        Request(problem, deterministic, given), device, compiler(), opened.store(remembers=False)
     )  # fmt: skip
     last: CompileError | None = None
     for config, why in choices:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options, outputs
+from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit, wrote
 from tilewright.errors import StoreError, count
 from tilewright.problem import Problem
@@ -92,7 +92,7 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
         from tilewright.search import trials
 
         return trials.read(file)
-    facts, store = options.open_device(device).device, options.store(remembers=False)
+    facts, store = opened.open_device(device).device, opened.store(remembers=False)
     return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tilewright.cli import options, outputs
+from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit
 from tilewright.report.table import Table, bytes_text, time_text
 
@@ -32,14 +32,14 @@ def profile(
     problem = named.problem
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
-    runtime = options.open_device(device)
-    options.needs_kernels(runtime, "profile")
-    options.room([named], runtime)
-    options.measure_once(runtime)  # here, and not below ncu
+    runtime = opened.open_device(device)
+    opened.needs_kernels(runtime, "profile")
+    opened.room([named], runtime)
+    opened.measure_once(runtime)  # here, and not below ncu
     from tilewright.plans.execution import Plan
     from tilewright.profiling import modelled, ncu
 
-    chosen, why = options.chosen(problem, runtime, deterministic, given)
+    chosen, why = opened.chosen(problem, runtime, deterministic, given)
     plan = Plan.make(runtime, problem, chosen)
     try:
         found = ncu.profiled(plan)

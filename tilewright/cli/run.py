@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli import options, outputs
+from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit, foretell
 from tilewright.errors import RunError
 from tilewright.kernels.config import Config
@@ -38,12 +38,12 @@ def run(
     problem = named.problem
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
-    runtime = options.open_device(device)
-    options.needs_kernels(runtime, "run")
-    options.room([named], runtime)
-    options.measure_once(runtime)
+    runtime = opened.open_device(device)
+    opened.needs_kernels(runtime, "run")
+    opened.room([named], runtime)
+    opened.measure_once(runtime)
     foretell([named], runtime)
-    chosen, why = options.chosen(problem, runtime, deterministic, given)
+    chosen, why = opened.chosen(problem, runtime, deterministic, given)
     facts = {**_measured(problem, runtime, chosen, seed), "note": replace(why, verified=True).told(problem)}
     emit(_table(facts), facts, json_file)
 

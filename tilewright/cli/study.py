@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options, outputs, stopping
+from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import remark, show, wrote
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ def study(
     source = outputs.to_resume(json_file) if resume else None
     if plot is not None:
         drawable(plot)
-    store = options.store(remembers=limit is not None)
-    runtime = options.open_device(device)
-    options.needs_kernels(runtime, "study")
+    store = opened.store(remembers=limit is not None)
+    runtime = opened.open_device(device)
+    opened.needs_kernels(runtime, "study")
     children = WorkerPool()
     lab = _lab(runtime, store, quick, found.rounds, limit, children)
     standing = Standing(found, wanted, held(source, found, lab) if source else None)
-    options.measure_once(runtime)
+    opened.measure_once(runtime)
     if standing.before:
         remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 

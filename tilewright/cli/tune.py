@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from tilewright.cli import options, outputs, stopping
+from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import Progress, emit, foretell, remark
 from tilewright.cli.search import Search
 from tilewright.errors import CompileError, ProblemError, RunError, count
@@ -50,10 +50,10 @@ def tune(
     limit, way = options.budget(budget), options.strategy(strategy)
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     outputs.check({"--json": json_file})
-    store, runtime = options.store_and_device(found, device, wanted)
-    options.needs_kernels(runtime, "tune")
-    options.room(found, runtime)
-    options.measure_once(runtime)
+    store, runtime = opened.store_and_device(found, device, wanted)
+    opened.needs_kernels(runtime, "tune")
+    opened.room(found, runtime)
+    opened.measure_once(runtime)
     rows: list[Row] = []
 
     def report() -> None:

@@ -7,29 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.arrays.look import look, look_at
-from tilewright.arrays.use import (
-    current_stream,
-    empty,
-    in_place,
-    on_host,
-    same_home,
-    shaped,
-    to_nchw,
-    to_nhwc,
-    typed,
-    writable,
-)
+from tilewright.arrays.use import current_stream, in_place, same_home, shaped, typed, writable
 from tilewright.arrays.view import Array, ArrayView, Kind
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels.config import Config
+from tilewright.plans.binding import bind
 from tilewright.plans.execution import Plan, unlike
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
 
-_TURNED = "channels_last, as x is"
 MOST_FITTING = 64  # kinds of arrays that a layer remembers
 
 
@@ -225,7 +214,7 @@ class LayerPlan:
     ) -> Array:
         filters = {"w": w} if isinstance(w, ArrayView) else {}
         self._check({"x": x, **filters, **beside})
-        arrays, result = self._arrays(x, beside, layout)
+        arrays, result = bind(self.problem, self._name, x, beside, layout)
         if self.problem.n:
             self._launch(arrays, w, current_stream(x))
         return result
@@ -251,19 +240,6 @@ class LayerPlan:
             if name in given:
                 shaped(given[name], self._operands[name].shape, f"{self._name}: one for each filter")
 
-    def _arrays(
-        self, x: ArrayView, beside: Mapping[str, ArrayView], layout: str
-    ) -> tuple[dict[str, Array], Array]:
-        """Return what the kernel reads and writes beside the filter; and the output as the caller gets it."""
-        source, seen_as_nchw = self._input(x, layout == "nchw")
-        turned = seen_as_nchw and self.problem.layout_out == "nhwc"
-        target, result = self._output(x, beside.get("out"), turned)
-        arrays = {"x": source, "y": target}
-        for name, seen in beside.items():
-            if name != "out":
-                arrays[name] = self._residual(seen, turned) if name == "z" else in_place(seen)
-        return arrays, result
-
     def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:
         """Run the kernel on a stream; on a CPU wait for it, however the call ends: it has callers' arrays."""
         runtime = self.plan.runtime
@@ -288,47 +264,6 @@ class LayerPlan:
     def _at_home(self, seen: ArrayView) -> None:
         if seen.place != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
-
-    def _input(self, x: ArrayView, may_turn: bool) -> tuple[Array, bool]:
-        """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
-        pr = self.problem
-        if pr.layout_in == "nhwc" and may_turn and self._in_channels_last(x):
-            shaped(x, (pr.n, pr.c, pr.h, pr.w), self._name + " in channels_last")
-            view = to_nhwc(x.array)
-            return (on_host(view) if x.place == "cpu" else view), True
-        shaped(x, pr.x_shape, self._name)
-        return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
-
-    def _in_channels_last(self, x: ArrayView) -> bool:
-        """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
-        pr = self.problem
-        by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
-        return x.kind.channels_last or (by_shape and x.kind.both_ways)
-
-    def _residual(self, z: ArrayView, turned: bool) -> Array:
-        """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
-        pr = self.problem
-        if not turned:
-            shaped(z, pr.z_shape, self._name)
-            return in_place(z)
-        shaped(z, (pr.n, pr.k, pr.p, pr.q), self._name + " in channels_last")
-        view = look("z", to_nhwc(z.array))
-        if z.place != "cpu" and not view.contiguous:
-            raise ArrayError(f"z: strides {z.strides} of shape {z.shape} were given; must be {_TURNED}")
-        return in_place(view)
-
-    def _output(self, x: ArrayView, out: ArrayView | None, turned: bool) -> tuple[Array, Array]:
-        """Return what the kernel writes, and the same as the caller gets it."""
-        pr = self.problem
-        if out is None:
-            y = empty(x, pr.y_shape, pr.dtype_out)
-            return (on_host(y) if x.place == "cpu" else y), (to_nchw(y) if turned else y)
-        shaped(out, (pr.n, pr.k, pr.y_p, pr.y_q) if turned else pr.y_shape, self._name)
-        view = to_nhwc(out.array) if turned else out.array
-        if not look("out", view).contiguous:
-            how = _TURNED if turned else f"contiguous, as {x.library}.empty makes it"
-            raise ArrayError(f"out: strides {out.strides} of shape {out.shape} were given; must be {how}")
-        return (on_host(view) if x.place == "cpu" else view), out.array
 
     def _lane(self, stream: int | None) -> _Lane:
         """Return what a stream has of its own; the default stream takes what was made with the plan.
