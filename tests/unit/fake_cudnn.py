@@ -85,7 +85,7 @@ class Graph:
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         return self._then("add", lambda at: a.of(at) + b.of(at))
 
-    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+    def mul(self, a: Tensor, b: Tensor, compute_data_type: str = "") -> Tensor:
         return self._then("mul", lambda at: a.of(at) * b.of(at))
 
     def relu(self, a: Tensor, lower_clip: float = 0.0, upper_clip: float = np.inf) -> Tensor:
@@ -156,6 +156,8 @@ class Graph:
         assert places.keys() == {t.uid for t in (*self.given, self.last)}, places
         at = {t.uid: _view(places[t.uid], t) for t in self.given}
         y = self.last.of(at) * self._engine(index).factor
+        if self.last.kind == "i8":
+            y = np.clip(np.rint(y), -128, 127)
         _view(places[self.last.uid], self.last)[...] = y
 
 

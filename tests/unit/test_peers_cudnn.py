@@ -17,7 +17,6 @@ from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.peers import Setting, cudnn_plans
 from tilewright.peers.cudnn import _HANDLES
 from tilewright.problem import Problem
-from tilewright.problem.epilogue import Epilogue
 
 __all__ = ["torch_for_gpu"]
 
@@ -76,6 +75,8 @@ LAYERS = [
     "n1c4h5w6k8r3s3p1-bf16-nhwc+bias+add+relu",
     "n1c16h5w6k8r3s3p1-i8-nhwc+bias+add+relu",
     "n1c16h5w6k8r3s3p1-i8-nhwc+bias+relu+maxpool2+requant",
+    "n1c16h5w6k8r3s3p1-i8-nhwc+bias+relu+requant",
+    "n1c16h5w6k8r3s3p1-i8+requant",
     "n1c4h5w6k8r3s3p1-accurate+bias",
     "n1c4h5w6k8r3s3p1-f8-nhwc+bias+add+relu",
 ]
@@ -87,7 +88,7 @@ def test_every_strict_engine_in_both_layouts(text: str, fake: Cudnn) -> None:
     offer, inputs = offer_of(problem)
     agrees(offer, problem, inputs)
     plans = {"eng0_k2=1", "eng0", "eng2_k2=1", "eng2", "eng9_k2=1", "eng9", "eng9_k2=0", "eng9_k2=2"}
-    ways = [f" {way}" if way.steps else "" for way in cudnn_plans.ways(problem.epilogue)]
+    ways = [f" {way}" if way.steps else "" for way in cudnn_plans.ways(problem)]
     wanted = {f"cudnn {at}{way} {plan}" for at in ("nchw", "nhwc") for way in ways for plan in plans}
     assert {c.name for c in offer.contestants} == wanted
 
@@ -112,6 +113,9 @@ def test_odd_channels_of_whole_numbers_are_padded_too(layout: str, fake: Cudnn) 
     ("words", "found"),
     [
         ("", [""]),
+        ("requant", ["", "requant"]),
+        ("bias+relu+requant", ["", "bias+act+requant", "bias+act"]),
+        ("relu+maxpool2+requant", ["", "act", "act+bias=0"]),
         ("maxpool2", [""]),
         ("bias+relu", ["", "bias+act"]),
         ("relu", ["", "act", "act+bias=0"]),
@@ -122,7 +126,9 @@ def test_odd_channels_of_whole_numbers_are_padded_too(layout: str, fake: Cudnn) 
     ],
 )
 def test_which_graphs_are_tried(words: str, found: list[str]) -> None:
-    assert [str(way) for way in cudnn_plans.ways(Epilogue.parse(words.split("+") if words else []))] == found
+    kind = "i8" if "requant" in words else "f32"
+    problem = Problem.parse(f"n1c4h5w6k8r3s3p1-{kind}{'+' * bool(words)}{words}")
+    assert [str(way) for way in cudnn_plans.ways(problem)] == found
 
 
 def test_what_no_graph_can_fuse_runs_apart(fake: Cudnn) -> None:

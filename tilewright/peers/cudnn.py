@@ -28,7 +28,7 @@ from tilewright.peers.base import (
     one_line,
     unwritten,
 )
-from tilewright.peers.cudnn_plans import UIDS, Plan, Way, graph_of, scalar_dtype, strict_plans, ways
+from tilewright.peers.cudnn_plans import REQUANT, UIDS, Plan, Way, graph_of, scalar_dtype, strict_plans, ways
 from tilewright.peers.eager import told, words
 from tilewright.peers.gpu import Gpu
 from tilewright.problem import Problem
@@ -74,7 +74,7 @@ class Cudnn(Peer):
                 except Exception as error:  # out of memory, most likely
                     offer.skipped[f"cudnn {layout}"] = one_line(error)
                     continue
-                for way in ways(problem.epilogue):
+                for way in ways(problem):
                     engines += [_Engine(arrays, way, plans) for plans in arrays.engines(way, offer)]
         for engine in engines:
             engine.try_first(offer)
@@ -112,7 +112,7 @@ class _Layout:
             inputs = replace(inputs, w=(w.astype(np.float64) * e.alpha).astype(w.dtype))
         self.placed = placed = gpu.place(problem, inputs, layout)
         self.sums = gpu.put(unwritten(problem, pooled=False), layout)
-        self.arrays = {"x": placed.x, "w": placed.w, "bias": placed.bias, "z": placed.z}
+        self.arrays = {name: getattr(placed, name) for name in ("x", "w", "bias", "z", "scale")}
         self.arrays["beta"] = gpu.put(np.full((1, 1, 1, 1), e.beta, numpy_dtype(scalar_dtype(problem))))
         self.zeros = gpu.put(np.zeros((1, problem.k, 1, 1), numpy_dtype(problem.dtype_added)))
         self._workspace = gpu.bytes(0)
@@ -165,7 +165,8 @@ class _Layout:
         set_stream, stream = self.cudnn.set_stream, self.setting.stream
         done = ("alpha", *way.steps)
         apart = [step for step in words(self.problem.epilogue) if step not in done]
-        left = gpu.eager(self.problem, self.placed, done) if apart or self.problem.requantised else None
+        requants = self.problem.requantised and REQUANT not in way.steps
+        left = gpu.eager(self.problem, self.placed, done) if apart or requants else None
 
         def run() -> None:
             set_stream(handle=handle, stream=stream())  # the front end does nothing where it is the same
@@ -180,7 +181,7 @@ class _Layout:
     def contestant(self, plan: Plan, way: Way) -> Contestant:
         """Bind a plan for the careful measurement, with an output of its own that starts unwritten."""
         gpu, problem, layout, setting = self.gpu, self.problem, self.layout, self.setting
-        run, last = self.run(plan, way, gpu.put(unwritten(problem, pooled=False), layout))
+        run, last = self.run(plan, way, gpu.put(unwritten(problem, pooled=REQUANT in way.steps), layout))
 
         def output() -> Array:
             return as_output(gpu.get(last[0]), problem)
@@ -189,6 +190,8 @@ class _Layout:
         notes = f" [{' '.join(sorted(plan.notes))}]" if plan.notes else ""
         how = ", alpha in the filter" if problem.epilogue.alpha != 1.0 else ""
         how += told(replace(problem.epilogue, alpha=1.0), way.steps)
+        if problem.requantised:
+            how += f", {REQUANT} {'fused' if REQUANT in way.steps else 'apart'}"
         how += ", with a bias of zeros" if way.zero_bias else ""
         how += f", C padded to {problem.c}" if self.padding else ""
         detail = f"cuDNN {self.cudnn.backend_version_string()} {plan.name}{notes}, {layout}{how}"

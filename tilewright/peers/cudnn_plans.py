@@ -19,7 +19,8 @@ from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 
 # What the graph calls its tensors.
-UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "beta": 6}
+UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "beta": 6, "scale": 7}
+REQUANT = "requant"  # the step behind all of the epilogue: sums of i8 become i8
 
 # A strict contestant multiplies in the dtype and adds in f32 at least: an engine with one of these notes
 # does not; and in f32 none that uses tensor cores does. Where tf32 is asked for, factors may be cut to it.
@@ -39,7 +40,9 @@ _SUMS = dict(f64="DOUBLE", i8="INT32", q8="INT32")
 
 @dataclass(frozen=True)
 class Way:
-    """What of the epilogue a graph does: ``steps`` of it (see ``eager.words``); alpha is in the filter.
+    """What of the epilogue a graph does: ``steps`` of it (see ``eager.words``), and maybe REQUANT.
+
+    Alpha is in the filter.
 
     cuDNN's own engines fuse a residual and ReLU only around a bias: ``zero_bias`` adds one of zeros.
     """
@@ -52,16 +55,19 @@ class Way:
         names = {"x", "w"} | ({"bias"} if "bias" in self.steps or self.zero_bias else set())
         if "add" in self.steps:
             names |= {"z", "beta"} if epilogue.beta != 1.0 else {"z"}
-        return names
+        return names | ({"scale"} if REQUANT in self.steps else set())
 
     def __str__(self) -> str:
         return "+".join((*self.steps, *["bias=0"] * self.zero_bias))
 
 
-def ways(epilogue: Epilogue) -> list[Way]:
+def ways(problem: Problem) -> list[Way]:
     """Return the graphs to try: bare convolution, all that may be fused, what cuDNN's own engines fuse."""
+    epilogue = problem.epilogue
     inside = tuple(step for step in words(epilogue) if step not in ("alpha", "pool"))
     known = tuple(step for step in inside if step != "act" or epilogue.act == "relu")
+    if problem.requantised and epilogue.pool is None:
+        inside = (*inside, REQUANT)
     found = [Way(), *([Way(inside)] if inside else []), *([Way(known, "bias" not in known)] if known else [])]
     return list(dict.fromkeys(found))
 
@@ -129,9 +135,9 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
         pre_padding=[top, left], post_padding=[bottom, right],
         stride=list(p.stride), dilation=list(p.dilation), compute_data_type=sums,
     )  # fmt: skip
-    y = _fused(graph, y, p, way, tensor)
+    y = _fused(graph, y, p, way, tensor, kind["f32"])
     y.set_output(True)
-    y.set_data_type(kind[p.dtype_added])  # sums that are requantised are so apart
+    y.set_data_type(kind[p.dtype_out if REQUANT in way.steps else p.dtype_added])
     y.set_dim([p.n, p.k, p.p, p.q])
     y.set_stride(strides(layout, p.k, p.p, p.q))
     y.set_uid(UIDS["y"])
@@ -140,16 +146,22 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
     return graph
 
 
-def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any]) -> Any:
-    """Add the steps of a way to a graph, in the order that cuDNN's own engines look for."""
+def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any], scaled: Any) -> Any:
+    """Add the steps of a way, in the order that cuDNN's own engines look for; scales are ``scaled``: f32."""
     e = p.epilogue
     if "add" in way.steps:
         z = tensor("z", p.dtype_added, p.n, p.k, p.p, p.q)
         y = graph.add(y, z if e.beta == 1.0 else graph.mul(z, tensor("beta", scalar_dtype(p), 1, 1, 1, 1)))
     if "bias" in way.steps or way.zero_bias:
         y = graph.add(y, tensor("bias", p.dtype_added, 1, p.k, 1, 1))
-    if "act" not in way.steps:
-        return y
+    if "act" in way.steps:
+        y = _activated(graph, y, e)
+    if REQUANT in way.steps:  # in f32; what is stored as i8 is rounded to nearest even, and clamped
+        y = graph.mul(y, tensor("scale", "f32", 1, p.k, 1, 1), compute_data_type=scaled)
+    return y
+
+
+def _activated(graph: Any, y: Any, e: Epilogue) -> Any:
     if e.act == "leaky":
         return graph.leaky_relu(y, negative_slope=e.low)
     if e.act == "silu":
