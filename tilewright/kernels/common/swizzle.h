@@ -7,7 +7,10 @@
 //
 // The 16 rows of a piece on the N side are taken in another order: row i is output COLUMN(i) of the piece, so
 // that a thread, which gets columns 2t, 2t + 1, 2t + 8 and 2t + 9 of a product, holds four neighbours.
+// The 16 rows of a piece on the M side may be: row i is output PAIR(i) of the piece, so that a thread, which gets rows
+// t and t + 8 of a product, holds two neighbours.
 
 #define SWIZZLE_PERIOD (CHUNKS < 8 ? CHUNKS : 8)
 #define SWIZZLE(row) ((row) * SWIZZLE_PERIOD / 8 % SWIZZLE_PERIOD)
 #define COLUMN(i) ((i) / 16 * 16 + (i) % 8 / 2 * 4 + (i) % 16 / 8 * 2 + (i) % 2)
+#define PAIR(i) ((i) / 16 * 16 + (i) % 8 * 2 + (i) % 16 / 8)

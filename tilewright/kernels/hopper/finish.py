@@ -1,4 +1,4 @@
-"""Who finishes the sums of a tile and stores them, and how many at once."""
+"""Who finishes the sums of a tile and stores them, how, and how many at once."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from tilewright.kernels.tile import LAST, TWO_PASS
 from tilewright.problem import DTYPE_BYTES, Problem
 
 BY_TILE, OWN, MET = range(3)  # all threads, those who have the sums, the blocks of a cluster
+WORDS, ROWS, IN_PLANES = range(3)  # how those who have the sums store them (hopper_own.h)
 FEW_MET = 12  # pixels of a warpgroup for each block of its cluster: 1.5 times four sums a thread (measured)
+MOST_RUN = 8  # outputs that a thread finishes at once
+
+
+def out_bytes(pr: Problem, cf: Values) -> int:
+    """Bytes of what the kernel stores for an output: of y, or of a partial sum."""
+    return 4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
 
 
 def run(pr: Problem, cf: Values) -> int:
     """Neighbours in y that a thread finishes at once: of nhwc 16 bytes, or what all pixels are aligned to."""
     if pr.layout_out != "nhwc":
         return 1
-    most = 16 // (4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out])
-    return gcd(pr.kg, most)
+    return gcd(pr.kg, min(MOST_RUN, 16 // out_bytes(pr, cf)))
 
 
 def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
     """Say who finishes sums and stores them.
 
-    - OWN: each warp stores its own sums. Without a pool, with whole and aligned pieces of 16 bytes, and
-      without a residual, which would be read 2 bytes at a time; in nchw outputs of 2 bytes.
+    - OWN: each warp stores its own sums, or those that warps of the same pixels hand each other. Without a
+      pool, with whole and aligned pieces of 16 bytes, and without a residual, which would be read 2 bytes at
+      a time; in nchw outputs of 2 bytes.
     - MET: each block of a cluster finishes some of the cluster's pixels, where these are few for a thread;
       of nhwc.
     - BY_TILE: everything else. All threads store, from a tile of sums in shared memory.
@@ -35,8 +42,26 @@ def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
         return BY_TILE
     if cf["sc"] > 1:
         return MET if nhwc and cf["bn"] <= FEW_MET * cf["sc"] else BY_TILE
-    whole = pr.kg % 8 == 0 if nhwc else here and _whole_rows(pr, cf)
+    size = out_bytes(pr, cf)
+    whole = pr.kg % max(8, 16 // size) == 0 if nhwc else here and _whole_rows(pr, cf)
     return OWN if aligned and whole and not (here and pr.epilogue.add) else BY_TILE
+
+
+def stores(pr: Problem, cf: Values) -> int:
+    """Say how those who have the sums (OWN) store them: hopper_own.h has the ways."""
+    if pr.layout_out == "nchw":
+        return IN_PLANES
+    return WORDS if out_bytes(pr, cf) == 4 else ROWS
+
+
+def paired(pr: Problem, cf: Values) -> bool:
+    """Whether a thread's two rows of the product are neighbouring channels, by the order in the filter.
+
+    Where it stores them so. Not numbers of 2 bytes that go by way of rows in shared memory: a transposing
+    store of whole matrices is faster there.
+    """
+    who = finish(pr, cf)
+    return who == MET or (who == OWN and pr.layout_out == "nhwc" and out_bytes(pr, cf) != 2)
 
 
 def _whole_rows(pr: Problem, cf: Values) -> bool:

@@ -3,7 +3,7 @@
 // each row of each tile how far it was moved, an int, and for each what speaks against that (halves_guard.h); then the
 // filter as it was, [output channel][tap][channel], for who computes without the split (fallback.cu).
 //
-//   PACK_K PACK_STEPS PACK_CHUNKS PACK_C   as in pack_tensor.h
+//   PACK_K PACK_STEPS PACK_CHUNKS PACK_C PACK_ORDER   as in pack_tensor.h
 //
 // A block takes row after row: it finds the largest number, then writes the row as it was and its words of all steps.
 // Example: 64 channels, 3x3, PACK_CHUNKS = 8, PACK_C = 64: 9 steps, a row of each is 64 channels of a tap, twice.
@@ -26,7 +26,8 @@ KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed
     GLOBAL unsigned *moved = packed + (offset_t)(GROUP_COUNT * TILES) * TILE, *exact = moved + 2 * ROWS;
     GLOBAL acc_t *against = (GLOBAL acc_t *)moved + ROWS;
     NO_UNROLL for (int row = GROUP(0); row < ROWS; row += GROUPS(0)) {
-        const int tile = row / PACK_K, at = row % PACK_K, k = tile % TILES * PACK_K + at, group = tile / TILES;
+        const int tile = row / PACK_K, at = row % PACK_K, group = tile / TILES;
+        const int k = tile % TILES * PACK_K + FILTER_OF(at);
         GLOBAL const unsigned *from = w + (offset_t)(group * KG + k) * TERMS;
         int size = 0;
         for (int i = THREAD(0); k < KG && i < TERMS; i += MAX_THREADS) size = max(size, finite_size(from[i]));

@@ -74,7 +74,7 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
         if (!JOINT && fresh) {
             bar_wait(X_FULL(x_slot), x_parity);
-            if (!MAPPED) wg_see_copies();
+            if (!MAPPED && !THROUGH_REGISTERS) wg_see_copies();
         }
         bar_wait(W_FULL(slot), parity);
         multiply_batch(sums, shared, slot, x_slot, at, team, thread);
@@ -107,8 +107,8 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
 }
 
 // Sum up a tile, by those who multiply: into the tile of sums; or (FINISH) they store y.
-INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b,
-                     Ring *ring, int team, int thread) {
+INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b,
+                     Ring *ring, int team, int thread SCALE_PARAMETER) {
     acc_t sums[SUM_WORDS];
     int moves[2];
     find_moves(moves, b, team, thread);
@@ -119,11 +119,11 @@ INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
 #if FINISH == 1
-    if (OWN_BY_ROWS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
-    store_own(y, bias, shared, b, sums, team, thread);
+    if (STORES != WORDS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
+    store_own(y, bias, shared, b, sums, team, thread SCALE_ARGUMENT);
 #elif FINISH == 2
     send_shares(shared, b, sums, team, thread);
-    store_shares(y, bias, z, shared, b, THREAD(0));
+    store_shares(y, bias, z, shared, b, THREAD(0) SCALE_ARGUMENT);
 #else
     if (TEAMS > 1) TEAMS_SYNC();  // no team reads buffers any more
     write_sums(shared, sums, team, thread);
@@ -132,12 +132,12 @@ INLINE void sum_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t
 }
 
 // Fill the tile of sums: roles part here, and meet again behind it; or (FINISH) those who have summed up store y.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
-                   shared_t shared, const Block *b) {
+INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
+                   shared_t shared, const Block *b SCALE_PARAMETER) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
     const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     if (sender) {
-#if MAPPED && !EARLY
+#if X_IS_MAP && !EARLY
         image_soon(b->x);
 #endif
         make_barriers(shared, b);
@@ -146,6 +146,12 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
     if (THREAD(0) == 0) send_first(shared, b);
 #endif
     __syncwarp();
+#if TURNS_RUNS
+    if (sender) {
+        CHAIN_WAIT();
+        UNROLL for (int i = 0; i < RAW_STAGES; i++) send_for_raw(shared, b, i);
+    }
+#endif
     CLUSTER_ARRIVE();
     if (sends) {
         if (!GATHERS) GROUP_ARRIVE();
@@ -173,12 +179,13 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
         CHAIN_WAIT();
         copy_patch(shared, X_FROM, b, b->first / TAPS, other, THREADS - 32);
         patch_copied(FIRST);
+        if (TURNS_RUNS && team == TEAMS) bar_wait(FIRST, 0);  // all have read what is raw
         if (team == TEAMS) copy_patches(shared, b, thread - 32);
     }
     if (team < TEAMS) {
         Block here = *b;
         Ring ring = {0, 0, 0, 0};
-        do sum_tile(y, bias, z, shared, &here, &ring, team, thread);
+        do sum_tile(y, bias, z, shared, &here, &ring, team, thread SCALE_ARGUMENT);
         while (go_on(&here, w));
     }
 #if !FINISH
@@ -198,8 +205,8 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
 }
 #else
 // The same, one step after the other; each block of a cluster works out all of its shares.
-INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
-                   shared_t shared, const Block *b) {
+INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
+                   shared_t shared, const Block *b SCALE_PARAMETER) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
     int moves[2];
@@ -245,22 +252,22 @@ INLINE void sum_up(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
 
 BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
 (X_PARAM, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
- GLOBAL unsigned *RESTRICT arrived X_MOVED_PARAM) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived X_MOVED_PARAM SCALE_PARAMETER) {
     TILE_ARRAY(shared);
 #ifdef __CUDACC__
-    static_assert(BARS_FROM + 16 * (STAGES + X_BARS) + 16 == SHARED_END, "layout.py: barriers");
+    static_assert(BARS_FROM + 16 * (STAGES + X_BARS) + 16 + 8 * RAW_STAGES == SHARED_END, "layout.py: barriers");
     static_assert(SHARED_END + 1024 <= SHARED_BYTES, "tile.py: sizes");
 #endif
     CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
-    sum_up(y, bias, z, w, shared, &b);
+    sum_up(y, bias, z, w, shared, &b SCALE_ARGUMENT);
 #if COMBINE == LAST
     SHARED_FLAG(is_last);
 #else
     SHARED int *is_last = 0;
 #endif
-    if (!FINISH) store_tile(y, bias, z, partial, arrived, is_last, &b, shared);
+    if (!FINISH) store_tile(y, bias, z, partial, arrived, is_last, &b, shared SCALE_ARGUMENT);
 #ifdef __CUDACC__
     if (SC > 1 && !FINISH) CLUSTER_WAIT();  // nobody leaves before its rows are copied
 #endif

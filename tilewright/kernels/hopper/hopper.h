@@ -6,7 +6,7 @@
 //                               begin at `start` (0 or 1: a product is 32 bytes deep); what a descriptor says (tile_at)
 //   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the
 //                               sum deep; where A and B begin is counted in pieces
-//   X_PARAM X_ADDRESS           the parameter that says where x is, and what it stands for: an address; where MAPPED,
+//   X_PARAM X_ADDRESS           the parameter that says where x is, and what it stands for: an address; where X_IS_MAP,
 //                               on CUDA, that of its tensor map (kernels/tensor_map.py)
 //   wg_begin wg_commit          around products that are under way together; multiply_done: all of these but the
 //                               newest `pending` groups, and so what they have summed up in `part`
@@ -32,7 +32,7 @@
 //   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
 //   send4                       four sums from registers to another block's shared memory, that arrive on its barrier
 //   write_matrices              four matrices of 8 x 8 numbers of 2 bytes: lanes 8i to 8i + 7 say where rows of
-//                               matrix i go; write_transposed: where its columns go
+//                               matrix i go; write_transposed: where its columns go; read_matrices: where rows are
 //   TEAMS_SYNC                  all that multiply wait for each other
 //   MATES_SYNC (hopper_own.h)   so do those of the same pixels: barriers 3 to 2 + WN
 //   GROUP_ARRIVE GROUP_SYNC     what the warp that sends need not wait for, and the others do: barriers are there
@@ -106,7 +106,7 @@ INLINE int piece_at(int start, int next, int row, int side) {
     extern __shared__ __align__(1024) unsigned char name##_store[]; \
     const shared_t name = ((unsigned)__cvta_generic_to_shared(name##_store) + 1023) / 1024 * 1024
 
-#if MAPPED
+#if X_IS_MAP
 typedef struct __align__(64) {
     unsigned char opaque[128];
 } ImageMap;
@@ -187,7 +187,7 @@ INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, un
     copy_bulk(to, from, bytes, bar);
 #endif
 }
-#if MAPPED
+#if X_IS_MAP
 INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n, int phase_v, int phase_h,
                        shared_t bar) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], "
@@ -217,6 +217,10 @@ INLINE void send4(shared_t to, const acc_t v[4], shared_t bar) {
 INLINE void write_matrices(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
+INLINE void read_matrices(unsigned v[4], shared_t from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from) : "memory");
 }
 INLINE void write_transposed(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"

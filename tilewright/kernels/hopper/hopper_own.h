@@ -1,25 +1,60 @@
 // Sums that go to y without a tile of them in shared memory (FINISH, finish.py): no barrier of all threads,
 // and little code, which costs 4 to 5 cycles an instruction where it runs once.
 //
-// FINISH 1: sums are whole, and those store them who have them.
-//   4 bytes an output   from registers: an instruction stores 8 channels (32 bytes) of 4 pixels
-//   2 bytes             warps of the same pixels hand them to each other by way of shared memory, OWN_ROWS pixels at a
-//                       time: a row there is a pixel with all channels of the tile. They store whole rows, 16 bytes a
-//                       thread: 128 bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of a
-//                       cache line).
-//   2 bytes, nchw       a warp by itself: it has 16 channels, OWN_ROWS pixels of which it puts in rows of shared memory
-//                       at a time, and stores 8 pixels a thread: 128 bytes of a channel lie side by side
+// FINISH 1: sums are whole, and those store them who have them (STORES, finish.py).
+//   WORDS      4 bytes an output, from registers: an instruction stores 16 channels (64 bytes) of 4 pixels
+//   ROWS       1 or 2 bytes: warps of the same pixels hand them to each other by way of shared memory, OWN_ROWS pixels
+//              at a time: a row there is a pixel with all channels of the tile. They store whole rows, 16 bytes a
+//              thread: 64 bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of a cache line
+//              at most).
+//   IN_PLANES  2 bytes in nchw, a warp by itself: it has 16 channels, OWN_ROWS pixels of which it puts in rows of
+//              shared memory at a time, and stores 8 pixels a thread: 128 bytes of a channel lie side by side
 // FINISH 2: they are shares of a cluster, and each block finishes some of its pixels: a thread sends what it has of two
-// neighbouring pixels and two channels, 8 apart (16 bytes), from its registers to that block's shared memory, where
+// neighbouring pixels and two channels (16 bytes), from its registers to that block's shared memory, where
 // [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all
 // shares. All else goes by way of the tile of sums (hopper_store.h).
+//
+// A thread has sums of two rows of the product, 8 apart. Where PAIRED the filter is packed so that these are two
+// neighbouring channels (PAIR, swizzle.h).
 
 #define IS_CHANNEL(k) (K % KB == 0 || (k) < K)
 
 #if FINISH == 1
+#if TIGHT
+#define STORE_LOOP NO_UNROLL  // unrolled it takes registers, which sums have here
+#else
+#define STORE_LOOP UNROLL
+#endif
+
+// Which pixel of y a pixel of the tile is. A block that stays has no table: it would have to be waited for.
+INLINE int output_of(shared_t shared, const Block *b, int px) {
+    return STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
+}
+
+#if OUT_BYTES == 2
+// Round a thread's part of four matrices of 8 x 8: channels 0 to 7 and 8 to 15 of the warp, from pixel `px` on; then
+// the same of the next 8 pixels.
+INLINE void round_sums(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
+    UNROLL for (int m = 0; m < 4; m++) {
+        const int at = min(px / 2 + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
+        words[m] = (unsigned)y_of(sums[at]) | (unsigned)y_of(sums[at + 1]) << 16;
+    }
+}
+#elif OUT_BYTES == 1
+// A thread's part of four matrices of 8 pixels from `px` on, whose numbers are two channels each.
+INLINE void join_bytes(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
+    UNROLL for (int m = 0; m < 4; m++) {
+        const int at = min(px / 2 + m * 4, WG_WORDS - 4);
+        words[m] = 0;
+        UNROLL for (int i = 0; i < 4; i++) words[m] |= ((unsigned)sums[at + i / 2 + i % 2 * 2] & 0xff) << i * 8;
+    }
+}
+#endif
+
+#if STORES == WORDS
 // Store the sums of a thread from registers, channels from `k` on; y is where channel k of pixel 0 goes. A warp of a
 // block that stays has a table of its own: one for all would have to be waited for.
-INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
+INLINE void store_words(GLOBAL done_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
                         int px_team, int warp, int lane) {
     const int outs = STAYS ? OWN_FROM + warp * (WG_N * 4) : OUTS_FROM + px_team * 4;
     if (STAYS) {
@@ -32,61 +67,57 @@ INLINE void store_words(GLOBAL y_t *y, shared_t shared, const Block *b, const ac
         int pixels[2];
         read_two(pixels, shared, outs + (i * 2 + lane % 4 * 2) * 4);
         UNROLL for (int e = 0; e < 2; e++) {
-            GLOBAL y_t *to = y + (offset_t)pixels[e] * (GROUPS_ * K);
-            UNROLL for (int h = 0; h < 2; h++)
-                if (pixels[e] >= 0 && IS_CHANNEL(k + 8 * h)) to[8 * h] = y_of(sums[i + 2 * h + e]);
+            const acc_t pair[2] = {sums[i + e], sums[i + 2 + e]};
+            if (pixels[e] >= 0 && IS_CHANNEL(k))
+                store_run(2, (GLOBAL acc_t *)(y + (offset_t)pixels[e] * (GROUPS_ * K)), pair);
         }
     }
 }
 
-#if TIGHT
-#define STORE_LOOP NO_UNROLL  // unrolled it takes registers, which sums have here
-#else
-#define STORE_LOOP UNROLL
-#endif
-#define PIECES (KB / 8)   // of 16 bytes, of a row
+#elif STORES == ROWS
 #define MATES (128 * WM)  // threads that have the same pixels, those of `mates`; `mate` is a thread's number among them
 #define MATES_SYNC(mates) asm volatile("bar.sync %0, %1;" ::"r"(3 + (mates)), "n"(MATES) : "memory")
+#define PIECES (KB * OUT_BYTES / 16)  // of a row
 
-// Round a thread's part of four matrices of 8 x 8: channels 0 to 7 and 8 to 15 of the warp, from pixel `px` on; then
-// the same of the next 8 pixels.
-INLINE void round_sums(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
-    UNROLL for (int m = 0; m < 4; m++) {
-        const int at = min(px / 2 + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
-        words[m] = (unsigned)y_of(sums[at]) | (unsigned)y_of(sums[at + 1]) << 16;
+// Write sums to rows of shared memory, of pixels `from` to `to`; `row` is where the first one has the warp's channels.
+INLINE void write_rows(shared_t row, const acc_t sums[WG_WORDS], int from, int to, int lane) {
+    row += OUT_BYTES == 2 ? (lane / 16 * 8 + lane % 8) * OWN_PITCH + lane / 8 % 2 * 16 : lane * OWN_PITCH;
+    UNROLL for (int px = from; px < to; px += 32 / OUT_BYTES) {
+        unsigned words[4];
+#if OUT_BYTES == 2
+        round_sums(words, sums, px);
+#else
+        join_bytes(words, sums, px);
+#endif
+        write_transposed(row + (px - from) * OWN_PITCH, words);
     }
 }
 
-// Store sums as outputs of 2 bytes, by way of rows of shared memory; y is where the tile's first channel of pixel 0
-// goes, and `k_warp` the first channel in the tile that the warp has.
-INLINE void store_rows(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k_warp,
+// Store sums by way of rows of shared memory; y is where the tile's first channel of pixel 0 goes, and `k_warp` the
+// first channel in the tile that the warp has.
+INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k_warp,
                        int mates, int mate) {
-    const int rows = (STAYS ? OWN_FROM : 0) + mates * (OWN_ROWS * OWN_PITCH), matrix = mate % 32 / 8;
-    const shared_t write = shared + rows + (matrix / 2 * 8 + mate % 8) * OWN_PITCH + (k_warp + matrix % 2 * 8) * 2;
+    const int rows = (STAYS ? OWN_FROM : 0) + mates * (OWN_ROWS * OWN_PITCH);
     UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
         const int count = min(WG_N - from, OWN_ROWS);
         if (STAYS) MATES_SYNC(mates);  // nobody reads rows any more
-        UNROLL for (int px = from; px < from + count; px += 16) {
-            unsigned words[4];
-            round_sums(words, sums, px);
-            write_transposed(write + (px - from) * OWN_PITCH, words);
-        }
+        write_rows(shared + rows + k_warp * OUT_BYTES, sums, from, from + count, mate % 32);
         MATES_SYNC(mates);
         STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
-            const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * 8;
-            const int px = mates * WG_N + from + at;
-            const int out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
+            const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * (16 / OUT_BYTES);
+            const int out = output_of(shared, b, mates * WG_N + from + at);
             acc_t four[4];
-            read4(four, shared, rows + at * OWN_PITCH + k * 2);
+            read4(four, shared, rows + at * OWN_PITCH + item % PIECES * 16);
             if (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
                 store_run(4, (GLOBAL acc_t *)(y + (offset_t)out * (GROUPS_ * K) + k), four);  // bits
         }
     }
 }
 
+#else
 // Store sums as outputs of 2 bytes of nchw, of which 8 pixels lie side by side; `k` is the warp's first channel in the
 // group, `px_team` its first pixel in the tile, and `warp` its number.
-INLINE void store_planes(GLOBAL y_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
+INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
                          int px_team, int warp, int lane) {
     const shared_t rows = shared + (STAYS ? OWN_FROM : 0) + warp * (16 * OWN_PITCH);
     const shared_t write = rows + lane % 16 * OWN_PITCH + lane / 16 * 16;
@@ -102,7 +133,7 @@ INLINE void store_planes(GLOBAL y_t *y, shared_t shared, const Block *b, const a
         STORE_LOOP for (int i = 0; i < (16 * pieces + 31) / 32; i++) {
             const int item = min(lane + i * 32, 16 * pieces - 1), row = item / pieces, at = item % pieces * 8;
             const int px = px_team + from + at;
-            const int out = STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
+            const int out = output_of(shared, b, px);
             acc_t four[4];
             read4(four, shared, rows - shared + row * OWN_PITCH + at * 2);
             if (lane + i * 32 < 16 * pieces && out >= 0 && IS_CHANNEL(k + row))
@@ -110,24 +141,34 @@ INLINE void store_planes(GLOBAL y_t *y, shared_t shared, const Block *b, const a
         }
     }
 }
+#endif
 
 // Finish and store the sums of a thread (wgmma.h: which they are).
-INLINE void store_own(GLOBAL y_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b, acc_t sums[WG_WORDS],
-                      int team, int thread) {
-    const int lane = thread % 32, warp = thread / 32, k_warp = team % WM * 64 + warp * 16, k_sum = k_warp + lane / 4;
+INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b,
+                      acc_t sums[WG_WORDS], int team, int thread SCALE_PARAMETER) {
+    const int lane = thread % 32, warp = thread / 32, k_warp = team % WM * 64 + warp * 16;
+    const int k_sum = k_warp + FIRST_OF(lane);
     const int k_tile = b->at.group * K + b->channels;
-    y += SHARE_AT(b->at) + (Y_NHWC ? k_tile + (OWN_BY_ROWS ? 0 : k_sum) : 0);
+    y += SHARE_AT(b->at) + (Y_NHWC ? k_tile + (STORES == WORDS ? k_sum : 0) : 0);
     asm volatile("" : "+l"(y));  // worked out once
-    UNROLL for (int i = 0; i < WG_WORDS; i++)
-        sums[i] = epilogue(sums[i], bias, k_tile + min(k_sum + i / 2 % 2 * 8, K - 1 - b->channels), 0, 0);
-    if (!Y_NHWC) store_planes(y, shared, b, sums, b->channels + k_warp, team / WM * WG_N, team * 4 + warp, lane);
-    else if (OWN_BY_ROWS) store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread);
-    else store_words(y, shared, b, sums, b->channels + k_sum, team / WM * WG_N, team * 4 + warp, lane);
+    UNROLL for (int i = 0; i < WG_WORDS; i++) {
+        const int k = k_tile + min(k_sum + i / 2 % 2 * SECOND, K - 1 - b->channels);
+        sums[i] = epilogue(sums[i], bias, k, 0, 0);
+        if (REQUANT) sums[i] = DONE_OF(sums[i], k);
+    }
+#if STORES == WORDS
+    store_words(y, shared, b, sums, b->channels + k_sum, team / WM * WG_N, team * 4 + warp, lane);
+#elif STORES == IN_PLANES
+    store_planes(y, shared, b, sums, b->channels + k_warp, team / WM * WG_N, team * 4 + warp, lane);
+#else
+    store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread);
+#endif
 }
 #endif
 
 #if FINISH == 2
 #define FOURS (KB / 2)  // of a pair of pixels
+#define TWO_AT_ONCE (Y_VECTOR && K % 2 == 0)
 
 // Send a thread's shares (wgmma.h: which they are) to the blocks that finish them.
 INLINE void send_shares(shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int team, int thread) {
@@ -141,12 +182,12 @@ INLINE void send_shares(shared_t shared, const Block *b, const acc_t sums[WG_WOR
 }
 
 // Add up the shares of this block's pixels, finish and store them; by all threads that multiply.
-INLINE void store_shares(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared,
-                         const Block *b, int thread) {
+INLINE void store_shares(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared,
+                         const Block *b, int thread SCALE_PARAMETER) {
     bar_wait_cluster(MEET, 0);
     y += SHARE_AT(b->at);
     NO_UNROLL for (int item = thread; item < pairs_of(b->sc) * FOURS; item += 128 * TEAMS) {
-        const int pair = item / FOURS, four = item % FOURS, k = b->channels + four / 8 * 16 + four % 8;
+        const int pair = item / FOURS, four = item % FOURS, k = b->channels + four / 8 * 16 + four % 8 * 2;
         acc_t v[4] = {0, 0, 0, 0};
         int pixels[2];
         read_two(pixels, shared, OUTS_FROM + (b->sc * PAIRS + pair) * 8);
@@ -155,12 +196,17 @@ INLINE void store_shares(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL o
             read4(share, shared, MEET_FROM + ((sc * PAIRS + pair) * FOURS + four) * 16);
             UNROLL for (int e = 0; e < 4; e++) v[e] += share[e];
         }
-        UNROLL for (int e = 0; e < 2; e++)
+        UNROLL for (int e = 0; e < 2; e++) {
+            const int k_all = b->at.group * K + k;
+            const offset_t to = (offset_t)pixels[e] * (GROUPS_ * K) + k_all;
+            done_t outs[2];
             UNROLL for (int h = 0; h < 2; h++) {
-                const int k_all = b->at.group * K + k + h * 8;
-                const offset_t to = (offset_t)pixels[e] * (GROUPS_ * K) + k_all;
-                if (pixels[e] >= 0 && IS_CHANNEL(k + h * 8)) y[to] = y_of(epilogue(v[h * 2 + e], bias, k_all, z, to));
+                const int is_one = pixels[e] >= 0 && IS_CHANNEL(k + h);
+                if (is_one) outs[h] = DONE_OF(epilogue(v[h * 2 + e], bias, k_all + h, z, to + h), k_all + h);
+                if (is_one && !TWO_AT_ONCE) y[to + h] = outs[h];
             }
+            if (TWO_AT_ONCE && pixels[e] >= 0 && IS_CHANNEL(k)) store_run(2, y + to, outs);
+        }
     }
 }
 #endif

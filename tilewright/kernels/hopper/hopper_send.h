@@ -13,6 +13,9 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
     UNROLL for (int i = 0; i < X_BARS; i++)
         bar_init(X_FULL(i), MAPPED ? 1 : X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
     if (!MAPPED) bar_init(FIRST, THREADS - 32);
+#if TURNS_RUNS
+    UNROLL for (int i = 0; i < RAW_STAGES; i++) bar_init(RAW_FULL(i), 1);
+#endif
     if (SC > 1) bar_init(MEET, 1);
     bar_init_done();
     if (SC > 1) bar_expect(MEET, FINISH == 2 ? SC * pairs_of(b->sc) * KB * 8 : (SC - 1) * rows_of(b->sc) * PITCH * 4);
@@ -89,6 +92,8 @@ INLINE void patch_copied(shared_t bar) {
     bar_arrive(bar);
 }
 
+#define COPIERS_SYNC() asm volatile("bar.sync 7, %0;" ::"n"(X_THREADS) : "memory")
+
 // Copy the block's patches; the first one has been by all threads.
 INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
     int slot = 0, parity = 1;
@@ -96,6 +101,10 @@ INLINE void copy_patches(shared_t shared, const Block *b, int thread) {
         if (step - b->first / TAPS >= X_STAGES) bar_wait(X_EMPTY(slot), parity);
         if (step > b->first / TAPS) copy_patch(shared, X_FROM + slot * X_BYTES, b, step, thread, X_THREADS);
         patch_copied(X_FULL(slot));
+#if TURNS_RUNS
+        if (step > b->first / TAPS) COPIERS_SYNC();  // all have read what is raw
+        if (thread == 0) send_for_raw(shared, b, step - b->first / TAPS + RAW_STAGES);
+#endif
         NEXT(slot, parity, X_STAGES);
     }
 }

@@ -11,9 +11,9 @@
 
 // Write a thread's sums to the tile.
 INLINE void write_sums(shared_t shared, const acc_t *sums, int team, int thread) {
-    const int k = team % WM * 64 + thread / 32 * 16 + thread % 32 / 4, px = team / WM * WG_N + thread % 4 * 2;
+    const int k = team % WM * 64 + thread / 32 * 16 + FIRST_OF(thread % 32), px = team / WM * WG_N + thread % 4 * 2;
     UNROLL for (int i = 0; i < WG_WORDS; i += 2) {
-        const int ki = k + i / 2 % 2 * 8, pi = px + i / 4 * 8;
+        const int ki = k + i / 2 % 2 * SECOND, pi = px + i / 4 * 8;
         if (KT < KB && ki >= KT) continue;
         if (Y_NHWC) {
             write1(shared, (pi * PITCH + ki) * 4, sums[i]);
@@ -59,15 +59,15 @@ INLINE int pixel_of(shared_t shared, int row, int column) {
 }
 
 // Finish a run of outputs, from an element of the tile on, and store it; or hand partial sums on.
-INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int row,
-                       int column, int pixel, const acc_t v[RUN]) {
+INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int row,
+                       int column, int pixel, const acc_t v[RUN] SCALE_PARAMETER) {
     const int k = b->channels + (Y_NHWC ? column : row), k_all = b->at.group * K + k;
     if (k < K && pixel >= 0) {
         const offset_t to = element_of(k_all, pixel);
-        y_t out[RUN];
+        done_t out[RUN];
         y += SHARE_AT(b->at) + to;
         UNROLL for (int i = 0; i < RUN; i++) {
-            out[i] = y_of(epilogue(v[i], bias, k_all + i, z, to + i));
+            out[i] = DONE_OF(epilogue(v[i], bias, k_all + i, z, to + i), k_all + i);
             if (!Y_VECTOR) y[i] = out[i];
         }
         if (Y_VECTOR) store_run(RUN, y, out);
@@ -76,8 +76,8 @@ INLINE void finish_run(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
 
 #if POOL_HERE
 // Store what the pool makes of each whole window of the tile.
-INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared) {
+INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+                       GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared SCALE_PARAMETER) {
     const int wide = WINDOWS(TILE_COLUMNS), windows = WINDOWS(TILE_ROWS) * wide;
     const int fast = Y_NHWC ? KT : windows, slow = Y_NHWC ? windows : KT;
     const int row = b->px0 / WR, n = row / HR, p0 = row % HR, q0 = b->px0 % WR;
@@ -88,8 +88,8 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
         const int yp = (p0 + i0) / POOL_STRIDE, yq = (q0 + j0) / POOL_STRIDE;
         if (b->channels + k < K && n < N && yp < YP && yq < YQ) {
             acc_t pooled[RUN];
-            y_t out[RUN];
-            GLOBAL y_t *to = y + Y_AT(n, k_all, yp, yq);
+            done_t out[RUN];
+            GLOBAL done_t *to = y + Y_AT(n, k_all, yp, yq);
             UNROLL for (int c = 0; c < RUN; c++) pooled[c] = POOL_NOTHING;
             UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
                 const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * TILE_WIDTH + j;
@@ -99,7 +99,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
                     pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, q0 + j)));
             }
             UNROLL for (int c = 0; c < RUN; c++) {
-                out[c] = y_of(pool_mean(pooled[c], POOL_SIZE * POOL_SIZE));
+                out[c] = DONE_OF(pool_mean(pooled[c], POOL_SIZE * POOL_SIZE), k_all + c);
                 if (!Y_VECTOR) to[c] = out[c];
             }
             if (Y_VECTOR) store_run(RUN, to, out);
@@ -119,8 +119,8 @@ INLINE void add_parts(acc_t v[RUN], const GLOBAL acc_t *part) {
 }
 
 // Store this block's rows of the tile. LAST: shares of the grid meet in memory, the block that arrives last adds them.
-INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared) {
+INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+                       GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared SCALE_PARAMETER) {
     const int start = THREAD(0) * RUN, rows = rows_of(b->sc), count = rows * FAST, first = b->sc * MINE;
     GLOBAL acc_t *parts = partial + (offset_t)b->at.tile * SG * (SLOW * FAST) + first * FAST;
     int whole = 1;
@@ -146,7 +146,8 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             UNROLL for (int i = 0; i < OF_ROW; i++) {
                 const int column = from + i * 32;
                 if (column < FAST)
-                    finish_run(y, bias, z, b, first + row, column, pixel_of(shared, first + row, column), v[i]);
+                    finish_run(y, bias, z, b, first + row, column, pixel_of(shared, first + row, column),
+                               v[i] SCALE_ARGUMENT);
             }
         }
 #else
@@ -161,7 +162,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
         }
         UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {
             const int at = e + i * (THREADS * RUN);
-            if (at < count) finish_run(y, bias, z, b, first + at / FAST, at % FAST, pixel[i], v[i]);
+            if (at < count) finish_run(y, bias, z, b, first + at / FAST, at % FAST, pixel[i], v[i] SCALE_ARGUMENT);
         }
     }
 #endif

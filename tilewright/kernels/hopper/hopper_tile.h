@@ -27,7 +27,13 @@
 #define X_EMPTY(slot) W_FULL(2 * STAGES + X_BARS + (slot))
 #define FIRST W_FULL(2 * (STAGES + X_BARS))
 #define MEET W_FULL(2 * (STAGES + X_BARS) + 1)
-#define OWN_BY_ROWS (sizeof(y_t) < 4)        // who have sums store them from rows of pixels (hopper_own.h)
+// How those who have sums store them (STORES, hopper_own.h).
+#define WORDS 0
+#define ROWS 1
+#define IN_PLANES 2
+// Which of a warp's 16 channels a lane's first row of a product is, and how many further on the second (wgmma.h).
+#define FIRST_OF(lane) (PAIRED ? (lane) / 4 * 2 : (lane) / 4)
+#define SECOND (PAIRED ? 1 : 8)
 // Rows and columns of the sum in a tile: of a rectangle; else whole ones in a tile that begins with one.
 #define TILE_ROWS (TALL ? WN : NB < Q ? 0 : (NB - Q) / WR + 1)
 #define TILE_COLUMNS (TALL ? WG_N : Q)
@@ -35,17 +41,21 @@
 #define TILES (GROUPS_ * K_TILES * PX_TILES)
 #define WAITS_LATE 1
 
-#include "tile.h"
-#include "hopper.h"
-
-#define FIRST_STEP(share) ((share) * (STEPS / BATCH) / SPLITS * BATCH)  // of a share of the sum
 #ifdef __CUDACC__
-#define X_IS_MAP MAPPED
+#define TURNS_RUNS (SEGMENTS > 0)  // of pixels, by way of shared memory (hopper_turn.h); else number by number
+#define X_IS_MAP (MAPPED || TURNS_RUNS)
 #define KEPT 1  // a block's share of its own rows of the tile stays where it is
 #else
+#define TURNS_RUNS 0
 #define X_IS_MAP 0
 #define KEPT 0
 #endif
+
+#include "tile.h"
+#include "done.h"
+#include "hopper.h"
+
+#define FIRST_STEP(share) ((share) * (STEPS / BATCH) / SPLITS * BATCH)  // of a share of the sum
 
 typedef struct {
     int id;               // of the tile, and of who shares it
@@ -111,11 +121,19 @@ INLINE int find_output(int px0, int px) {
     return q < Q && p < P && n < N ? (n * P + p) * Q + q : -1;
 }
 
+#if TURNS_RUNS
+#include "hopper_turn.h"
+#endif
+
 // Fill the tables, by `count` threads.
 INLINE void find_places(shared_t shared, const Block *b, int thread, int count) {
+#if TURNS_RUNS
+    find_turned(shared, b, thread, count);
+#else
     if (!GATHERS && !MAPPED)
         NO_UNROLL for (int row = thread; row < PLACES; row += count)
             write_int(shared, TABLE_FROM + row * 4, find_pixel(b->px0, row));
+#endif
     NO_UNROLL for (int px = thread; px < NB && !STAYS; px += count)
         write_int(shared, OUTS_FROM + px * 4, find_output(b->px0, px));
 }
@@ -207,7 +225,9 @@ INLINE void copy_spans(shared_t shared, int to, const Block *b, int step) {
 
 // Copy channels `step` of a patch, by `count` threads.
 INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int thread, int count) {
-#if THROUGH_REGISTERS
+#if TURNS_RUNS
+    turn_patch(shared, to, b, step, thread, count);
+#elif THROUGH_REGISTERS
     NO_UNROLL for (int first = thread; first < ITEMS; first += AT_ONCE * count) {
         unsigned words[AT_ONCE][4];
         int place[AT_ONCE];

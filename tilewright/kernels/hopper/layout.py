@@ -4,7 +4,8 @@
 
     0             filters: STAGES * BATCH tiles of W_BYTES      at the end the tile of sums lies over both,
     X_FROM        patches: X_STAGES of X_BYTES                  [SLOW][PITCH] of 4 bytes, or rows of pixels
-    TABLE_FROM    where places of a patch are in x, unless the copy engine copies
+    RAW_FROM      channels of nchw as they are, that are to be turned
+    TABLE_FROM    where places of a patch are in x, or pixels to be turned in a patch; not of what is mapped
     OUTS_FROM     where outputs are in y, unless blocks stay
     OWN_FROM      what warps need that store while buffers are filled (blocks that stay): rows or tables
     MEET_FROM     what the shares of a cluster have of this block's rows, or pairs of pixels
@@ -19,15 +20,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.finish import BY_TILE, MET
-from tilewright.kernels.hopper.raster import SWIZZLED, image_of, joint, places_of
+from tilewright.kernels.hopper.finish import BY_TILE, MET, WORDS, out_bytes, stores
+from tilewright.kernels.hopper.raster import SEGMENT, SWIZZLED, image_of, joint, places_of, segments_of
 from tilewright.kernels.hopper.sum import parts_of
 from tilewright.kernels.tile import ceil_div
-from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem import Problem
 
 OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
 OWN_PIXELS = 64  # of a channel, that a warp stores at once in nchw
 WARP_CHANNELS = 16
+DUMP = 4  # entries of a table: 16 bytes behind it, for what is no place of a patch
 ALIGNMENT = 1024  # bytes to align the buffers
 BARRIER = 8  # bytes
 
@@ -43,10 +45,12 @@ class Layout(NamedTuple):
         kt: channels of the tile of sums; of its sides ``fast`` lie together.
         pitch: numbers from one row of the tile of sums to the next: no two banks of a warp are the same.
         own_rows: pixels of a team that warps store at once, where they store their own sums.
-        own_pitch: from one of these to the next, outputs of 2 bytes: 8 of them are in different banks. In
-            nchw from one of a warp's channels to the next.
+        own_pitch: from one of these to the next: 8 of them are in different banks. In nchw from one of a
+            warp's channels to the next.
         mine: rows of the tile of sums that a block of a cluster finishes.
         pairs: or pairs of pixels.
+        segments: of pixels that are to be turned, for a patch; 0 where none come so.
+        raw_stages: patches that there is room for, as they are before that.
     """
 
     w_bytes: int
@@ -62,7 +66,10 @@ class Layout(NamedTuple):
     own_pitch: int
     mine: int
     pairs: int
+    segments: int
+    raw_stages: int
     x_from: int
+    raw_from: int
     table_from: int
     outs_from: int
     own_from: int
@@ -88,33 +95,46 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     # the tile of sums; or rows of pixels, and tables of them
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
-    own_rows = ceil_div(cf["bn"], 16) * 16
+    size, by_words = out_bytes(pr, cf), stores(pr, cf) == WORDS
+    of_matrices = 32 // size  # pixels that a warp writes there at once
+    own_rows = ceil_div(cf["bn"], of_matrices) * of_matrices
     if pr.layout_out == "nchw":
         own_rows = min(own_rows, OWN_PIXELS)
         own_pitch = 2 * own_rows + 16
         rows_bytes = 4 * cf["wm"] * cf["wn"] * WARP_CHANNELS * own_pitch
     else:
-        own_rows, own_pitch = min(own_rows, OWN_ROWS) if stays else own_rows, 2 * kb + 16
-        rows_bytes = cf["wn"] * own_rows * own_pitch
+        own_rows, own_pitch = min(own_rows, OWN_ROWS) if stays else own_rows, size * kb + 16
+        rows_bytes = 0 if by_words else cf["wn"] * own_rows * own_pitch
     tables_bytes = 16 * cf["wm"] * nb  # one for each warp
-    own_bytes = rows_bytes if DTYPE_BYTES[pr.dtype_out] == 2 else tables_bytes
+    own_bytes = tables_bytes if by_words else rows_bytes
 
     # what a cluster's shares have of this block's outputs
     mine, pairs = ceil_div(slow, sc), ceil_div(nb // 2, sc)
     shares = {MET: 8 * pairs * kb, BY_TILE: 4 * mine * pitch}  # bytes of one, by who finishes
     meet_bytes = sc * max(size for one, size in shares.items() if who in (None, one)) if sc > 1 else 0
 
+    # what is to be turned, and what a table has entries for: places of a patch, or pixels (and room for none)
+    segments, raw_stages = segments_of(pr, cf), 0
+    if segments:
+        raw_stages = min(cf["xs"], 2)
+    raw_bytes = 2 * SEGMENT * segments * cf["chunks"] * 8
+    entries = max(places, segments * SEGMENT + DUMP if segments else 0)
+
     # one after the other
     x_from = cf["stages"] * cf["batch"] * w_bytes
-    table_from = max(4 * slow * pitch, rows_bytes, x_from + x_stages * x_bytes)
-    outs_from = table_from + (0 if image else 4 * places)
+    raw_from = x_from + x_stages * x_bytes
+    if segments:
+        raw_from = ceil_div(raw_from, ALIGNMENT) * ALIGNMENT
+    table_from = max(4 * slow * pitch, rows_bytes, raw_from + raw_stages * raw_bytes)
+    outs_from = table_from + (0 if image else 4 * entries)
     own_from = outs_from + (0 if stays else ceil_div(nb, 4) * 16)
     meet_from = own_from + (own_bytes if stays else 0)
     bars_from = meet_from + meet_bytes
     return Layout(
         w_bytes=w_bytes, x_bytes=x_bytes, x_next=x_next, x_stages=x_stages, x_bars=x_bars,
         kt=kt, fast=fast, slow=slow, pitch=pitch, own_rows=own_rows, own_pitch=own_pitch, mine=mine,
-        pairs=pairs, x_from=x_from, table_from=table_from, outs_from=outs_from, own_from=own_from,
+        pairs=pairs, segments=segments, raw_stages=raw_stages, x_from=x_from, raw_from=raw_from,
+        table_from=table_from, outs_from=outs_from, own_from=own_from,
         meet_from=meet_from, bars_from=bars_from,
-        shared_end=bars_from + BARRIER * (2 * (cf["stages"] + x_bars) + 2),
+        shared_end=bars_from + BARRIER * (2 * (cf["stages"] + x_bars) + 2 + raw_stages),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from tilewright.kernels.hopper.sum import (
     numbers,
     parts_of,
     products,
+    turns_runs,
 )
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tensor_map import Im2colMap, TensorMap, TiledMap
@@ -27,6 +28,7 @@ PIECES = ("pieces of 16 bytes apart", "swizzled rows")
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
 SPANS = (64, 32, 16)  # pixels of a plane, 2 bytes each, that the copy engine swizzles together
+SEGMENT = 64  # pixels of a channel that the copy engine brings at once, to be turned
 FEW_MORE = 1.09  # times the places of a row, for whole pieces of y (80 columns gain by it, 64 lose)
 SENT_FOR = 8  # pixels that another copy costs as much as (guess)
 
@@ -163,6 +165,33 @@ def places_of(pr: Problem, cf: Values) -> int:
     _, rows, columns = lines(pr, cf["x"], cf["bn"])
     patch_lines, line = patch_of(pr, cf)
     return rows.phases * columns.phases * patch_lines * line
+
+
+def segments_of(pr: Problem, cf: Values) -> int:
+    """Segments that a patch has its pixels in, at most (hopper_turn.h); 0 where it comes otherwise.
+
+    Its pixels, and those between them, are one run; with strides that has pixels which no place shows.
+    """
+    if not turns_runs(pr, cf["x"]):
+        return 0
+    view, rows, columns = lines(pr, cf["x"], cf["bn"])
+    patch, up, pixels = patch_of(pr, cf)[1], pr.stride[1], view.h * view.w
+    spanned = ceil_div(patch - 1, columns.extent) + 1  # rows of the raster
+    images = min(view.n, ceil_div(spanned - 1, rows.extent) + 1)
+    most = patch * up + max(0, view.w - columns.extent * up) * spanned
+    if view.n == 1:
+        return ceil_div(min(most + 8, pixels), SEGMENT)
+    return min(ceil_div(most, SEGMENT) + 2 * images, images * ceil_div(pixels, SEGMENT))
+
+
+def raw_of(pr: Problem, cf: Values) -> TiledMap | None:
+    """The input for the copy engine where it is turned: a segment of each of a step's channels at a time."""
+    if not turns_runs(pr, cf["x"]):
+        return None
+    return TiledMap(
+        size=DTYPE_BYTES[pr.dtype], columns=pr.h * pr.w, channels=pr.c, rows=1, images=pr.n,
+        box_columns=SEGMENT, box_channels=cf["chunks"] * numbers(pr, cf["x"]),
+    )  # fmt: skip
 
 
 def joint(pr: Problem, image: TensorMap | None) -> bool:

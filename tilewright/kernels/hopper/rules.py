@@ -18,6 +18,7 @@ from tilewright.kernels.hopper.sum import (
     runs,
     steps,
     taps,
+    turns_runs,
 )
 from tilewright.kernels.hopper.tile import (
     DECLARED,
@@ -113,8 +114,8 @@ RULES = (
          "more threads than a unit holds at once", needs="x wm wn bn mb chunks pieces tall"),
     Rule("registers", _fits_registers, "more registers than a thread or a unit has",
          needs="x wm wn bn mb chunks pieces tall"),
-    Rule("turned", lambda device, x, wm, wn, mb: x != TURNED or registers_at_most(
-        128 * (wm * wn + 1), mb, device.regs_per_unit) >= TURNING,
+    Rule("turned", lambda problem, device, x, wm, wn, mb: x != TURNED or turns_runs(problem, x) or
+         registers_at_most(128 * (wm * wn + 1), mb, device.regs_per_unit) >= TURNING,
          "more registers than a unit has, by the threads that turn the input"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),

@@ -19,9 +19,9 @@ from tilewright.kernels.family import (
 )
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback, halves
-from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, run
+from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, out_bytes, paired, run, stores
 from tilewright.kernels.hopper.layout import layout
-from tilewright.kernels.hopper.raster import PIECES, SWIZZLED, TALL, image_of, joint, raster, spans_of
+from tilewright.kernels.hopper.raster import PIECES, SWIZZLED, TALL, image_of, joint, raster, raw_of, spans_of
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import (
     AS_IS,
@@ -41,6 +41,7 @@ from tilewright.kernels.hopper.sum import (
     parts_of,
     products,
     promotions,
+    turns_runs,
     ways,
 )
 from tilewright.kernels.hopper.tile import Sizes, k_group, registers, registers_at_most, sizes
@@ -48,6 +49,7 @@ from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, reduction_buffers, second_pass
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
+from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import (
     copied_bytes,
     copier,
@@ -74,9 +76,9 @@ class Hopper(Family):
 
     name = "hopper"
     widens = False
-    dtypes = ("f16", "bf16", "i8", "f8")  # and f32 where its math is not strict
+    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
     examples = (
-        *(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in ("f16", "bf16", "i8", "f8", *MATHS[1:])),
+        *(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in (*dtypes, *MATHS[1:])),
         "n1c48h9w8k40r3s3p1-f16+bias", "n1c48h9w8k40r1s1-bf16+bias",
     )  # fmt: skip
 
@@ -106,7 +108,7 @@ class Hopper(Family):
         """Offer the tunables, outermost choice first."""
         layer, problem = problem, folded(problem)
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
-        widths = WIDTHS_I8 if problem.dtype == "i8" else WIDTHS
+        widths = WIDTHS_I8 if problem.stored == "i8" else WIDTHS
         found = ways(problem)
         if layer is not problem:  # x in nchw is folded as it is copied
             found = tuple(way for way in found if way not in NCHW)
@@ -163,7 +165,7 @@ class Hopper(Family):
 
 
 def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Blueprint:
-    if not aligned and cf["x"] == AS_IS:
+    if not aligned and (cf["x"] == AS_IS or turns_runs(pr, cf["x"])):
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, device, cf)
     who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
@@ -172,6 +174,10 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     stays = blocks < sz.blocks
     early = sz.image is not None and blocks <= device.units
     defines = _defines(pr, sz, cf, aligned, device) | dict(FINISH=who, STAYS=int(stays), EARLY=int(early))
+    defines |= dict(
+        STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=out_bytes(pr, cf)
+    )
+    defines |= dict(REQUANT=1) if pr.requantised else {}
     defines |= layout(pr, cf, stays, who).defines()
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
@@ -190,7 +196,8 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
             ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * numbers(pr, cf["x"])),
-            ("PACK_COLUMNS", 0), ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
+            ("PACK_ORDER", PAIRS if paired(pr, cf) else IN_ORDER),
+            ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
             *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
         ),
         workspace=workspace, parts=parts, specific=True,
@@ -223,14 +230,15 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
 def _launches(
     pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int, aligned: bool
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, moved = cf["combine"], cf["x"] == PLANES and not aligned
+    combine, moved, scale = cf["combine"], cf["x"] == PLANES and not aligned, ("scale",) * pr.requantised
     copied = cf["x"] in COPIES or moved
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(
         "hopper", (blocks, 1, 1), (sz.threads, 1, 1),
         (*operands(combine, "copied" if copied else "x"), "partial", "arrived",
-         *((halves.MOVED,) if cf["x"] == HALVED else ())),
-        shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied, image=sz.image,
+         *((halves.MOVED,) if cf["x"] == HALVED else ()), *scale),
+        shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
+        image=sz.image or raw_of(pr, cf),
     )  # fmt: skip
     launches = (main, *second_pass(pr, combine))
     workspace = reduction_buffers(pr, cf, cf["sg"] * tiles * sz.kb * sz.nb, tiles)

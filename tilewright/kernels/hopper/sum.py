@@ -49,6 +49,15 @@ def ways(pr: Problem) -> tuple[int, ...]:
     return whole + copied + gathered + halved + planes + turned
 
 
+def turns_runs(pr: Problem, way: int) -> bool:
+    """Whether what is turned comes by the copy engine, as runs of pixels (hopper_turn.h).
+
+    Numbers of 2 bytes, whole pieces along channels and pixels; not where rows are left out, which a run has.
+    """
+    whole = pr.h * pr.w % each(pr) == 0 and pr.cg % each(pr) == 0
+    return way == TURNED and pr.dtype in ("f16", "bf16") and whole and (pr.stride[0] == 1 or pr.h == 1)
+
+
 def products(pr: Problem, way: int) -> int:
     """What is multiplied: numbers as they are, rounded to tf32, split into two of tf32 or of f16, or e4m3."""
     if pr.math != "strict":

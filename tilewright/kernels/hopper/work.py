@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.finish import MET, OWN, finish, run
+from tilewright.kernels.hopper.finish import MET, OWN, WORDS, finish, out_bytes, run, stores
 from tilewright.kernels.hopper.raster import joint, places_of
 from tilewright.kernels.hopper.sum import (
     COPIES,
@@ -20,6 +20,7 @@ from tilewright.kernels.hopper.sum import (
     parts_of,
     products,
     promotions,
+    turns_runs,
 )
 from tilewright.kernels.hopper.tile import Sizes, registers, sizes
 from tilewright.kernels.products import TF32, THREE
@@ -45,6 +46,7 @@ EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, 
 DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
 BY_THREADS = 12.0  # bytes a cycle that three warps copy piece by piece (clocks: 8 to 15)
 BY_TURNING = 5.0  # that they load number by number and turn (fitted to 191 trials of 14 layers)
+BY_RUNS = 13.0  # that the copy engine brings as they are, and they turn (fitted to 1,033 trials of 7 layers)
 TURNING = 2.5  # instructions that a number takes, loaded by itself and put beside others
 COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
 
@@ -59,8 +61,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
-    out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
-    own_words = out_bytes == 4 and finish(pr, cf) == OWN
+    stored = 4 if combine != NONE else out_bytes(pr, cf)
+    words = finish(pr, cf) == OWN and stores(pr, cf) == WORDS
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
     x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
@@ -70,7 +72,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     by_threads = 0 if sz.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
-    if cf["x"] == TURNED:
+    if cf["x"] == TURNED and not turns_runs(pr, cf["x"]):
         copy_slots += TURNING * each(pr)
     promoted = steps * promotions(pr, cf)
     filters = parts_of(pr) * pr.w_bytes * each(pr) / numbers(pr, cf["x"])
@@ -83,7 +85,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         epilogue=40.0 + _storing(pr, cf, runs),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
-        store_sectors=tile * out_bytes / 32 / cf["sc"] * (NARROW if own_words else 1.0),
+        store_sectors=tile * stored / 32 / cf["sc"] * (NARROW if words else 1.0),
         dram_bytes=float(least_bytes(pr, device) - pr.w_bytes + filters),
         first=FIRST if sz.image else 1.0, stays=sz.stays,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
@@ -98,7 +100,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         turn_cycles=max(
             COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
             _rounding(pr, cf, sz) * patches / steps,
-            by_threads * 16 / (BY_TURNING if cf["x"] == TURNED else BY_THREADS) / steps,
+            by_threads * 16 / _bytes_copied(pr, cf) / steps,
         ),
     )  # fmt: skip
 
@@ -107,7 +109,7 @@ def _storing(pr: Problem, cf: Values, runs: float) -> float:
     """Instructions of a thread to finish and store its sums; or to write them to a tile and store runs."""
     sums, who = cf["bn"] / 2, finish(pr, cf)
     if who == OWN:
-        return sums * (3.0 if DTYPE_BYTES[pr.dtype_out] == 4 else 2.0)
+        return sums * (3.0 if stores(pr, cf) == WORDS else 2.0)
     if who == MET:
         return MEETING_FOURS + sums * 2.0 + ceil_div(cf["bn"], 8 * cf["sc"]) * (40.0 + 8.0 * cf["sc"])
     meeting = MEETING if cf["sc"] > 1 else 0.0
@@ -135,9 +137,19 @@ def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
     return SENDING / cf["batch"] + patches
 
 
+def _bytes_copied(pr: Problem, cf: Values) -> float:
+    """Bytes of a patch that threads copy in a cycle."""
+    if cf["x"] != TURNED:
+        return BY_THREADS
+    return BY_RUNS if turns_runs(pr, cf["x"]) else BY_TURNING
+
+
 def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles until a patch has come through registers; another one's copies wait for it."""
     through = cf["x"] == TURNED or products(pr, cf["x"]) in (TF32, THREE)
     if not through or cf["x"] == GATHERED or sz.image:
         return 0.0
-    return COPY_CYCLES * ceil_div(places_of(pr, cf) * cf["chunks"], COPIED_AT_ONCE)
+    pieces = places_of(pr, cf) * cf["chunks"]
+    if turns_runs(pr, cf["x"]):
+        return COPY_CYCLES / min(cf["xs"], 2) + pieces * 16 / BY_RUNS
+    return COPY_CYCLES * ceil_div(pieces, COPIED_AT_ONCE)

@@ -3,7 +3,7 @@
 //
 //   PACK_PARTS     2: the tile of a step twice, the high parts of its numbers and then the low ones (mma_tf32.h)
 //   PACK_PRODUCTS  what the words are made for (products.h): TF32, THREE (f32 as it is), E4M3 or E4M3_AS_F16
-//   PACK_K PACK_STEPS PACK_C PACK_COLUMNS PACK_APART  as there
+//   PACK_K PACK_STEPS PACK_C PACK_ORDER PACK_APART  as there
 //
 // Example: 64 channels of f32, 3x3, PACK_CHUNKS = 8, PACK_C = 32: a row of a step is 32 channels of a tap.
 
@@ -42,7 +42,7 @@ KERNEL(pack)(GLOBAL const number_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed
         rest /= PACK_PARTS;
         int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
         rest /= PACK_STEPS;
-        int k = (int)(rest % TILES) * PACK_K + (PACK_COLUMNS ? COLUMN(row) : row), group = rest / TILES;
+        int k = (int)(rest % TILES) * PACK_K + FILTER_OF(row), group = rest / TILES;
         unsigned word = 0;
         for (int j = 0; j < IN_WORD; j++, i++) {
             int tap = i / PACK_C % FILTER_TAPS, c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;

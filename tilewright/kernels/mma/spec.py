@@ -50,6 +50,7 @@ from tilewright.kernels.split_k import (
     second_pass,
 )
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
@@ -219,7 +220,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         packed_bytes=_packed_bytes(pr, sz, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.turns),
-            ("PACK_C", _run_channels(pr, cf)), ("PACK_COLUMNS", int(pixels_on_m(pr))),
+            ("PACK_C", _run_channels(pr, cf)), ("PACK_ORDER", COLUMNS if pixels_on_m(pr) else IN_ORDER),
             *((("PACK_PRODUCTS", _moved_as(pr, cf["x"])),) if _moved_as(pr, cf["x"]) else ()),
         ),
         workspace=workspace, parts=parts, packer="mma_pack.cu" if _moved_as(pr, cf["x"]) else "pack.cu",

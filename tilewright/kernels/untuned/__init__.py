@@ -12,6 +12,8 @@ from tilewright.problem import DTYPES, Problem
 
 _LARGE = 1 << 31
 
+IN_ORDER, COLUMNS, PAIRS = range(3)  # PACK_ORDER: of the output channels in a packed tile (filter.h)
+
 
 def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
     """Return how many blocks an untuned kernel gets, and the defines of ``loop.h``."""

@@ -1,7 +1,7 @@
 // The filter as the mma and hopper families stage it: words [group][k tile][step][row][chunk][4], chunks swizzled;
 // or, where PACK_APART, words [group][k tile][step][chunk][row][4].
 //
-//   PACK_K      rows of a tile: output channels, in the order of COLUMN where PACK_COLUMNS
+//   PACK_K      rows of a tile: output channels, in the order that PACK_ORDER says (FILTER_OF)
 //   PACK_STEPS  steps of PACK_CHUNKS chunks of 16 bytes each, along the sum
 //   PACK_C      the sum runs over so many channels of each tap, then over as many more; zeros past the last one
 //
@@ -27,7 +27,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         offset_t rest = item / (CHUNKS * 4) / PACK_K;
         int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
         rest /= PACK_STEPS;
-        int k = (int)(rest % TILES) * PACK_K + (PACK_COLUMNS ? COLUMN(row) : row), group = rest / TILES;
+        int k = (int)(rest % TILES) * PACK_K + FILTER_OF(row), group = rest / TILES;
         unsigned word = 0;
         for (int j = 0; j < IN_WORD; j++, i++) {
             int tap = i / PACK_C % FILTER_TAPS, c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;
