@@ -87,25 +87,26 @@ def bench(
     _check(files)
     _not_both(no_tune, again, budget)
     source = outputs.to_resume(json_file) if resume else None
-    if no_tune:
-        store, runtime = opened.store(remembers=False), opened.open_device(device)
-    else:
-        store, runtime = opened.store_and_device(found, device, wanted)
-    bar = Progress(len(found), "bench")
-    search = Search(runtime, store, bar, wanted, share=0.6)
-    work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
-    before = held(source, runtime.device.key, work.protocol(limit_text))
-    opened.room(found, runtime)
-    opened.measure(runtime)
-    foretell(found, runtime)
-    standing = _Standing(work, limit_text, found, before)
-    report = partial(_report, standing, files, all_families)
-    with bar, search.children, stopping.until_stopped(report) as stop:
-        standing.measure_all(bar, json_file)
-    report()
-    stop.leave()
-    if standing.without_time:
-        raise typer.Exit(1)
+    with outputs.alone(json_file):
+        if no_tune:
+            store, runtime = opened.store(remembers=False), opened.open_device(device)
+        else:
+            store, runtime = opened.store_and_device(found, device, wanted)
+        bar = Progress(len(found), "bench")
+        search = Search(runtime, store, bar, wanted, share=0.6)
+        work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
+        before = held(source, runtime.device.key, work.protocol(limit_text))
+        opened.room(found, runtime)
+        opened.measure(runtime)
+        foretell(found, runtime)
+        standing = _Standing(work, limit_text, found, before)
+        report = partial(_report, standing, files, all_families)
+        with bar, search.children, stopping.until_stopped(report) as stop:
+            standing.measure_all(bar, json_file)
+        report()
+        stop.leave()
+        if standing.without_time:
+            raise typer.Exit(1)
 
 
 @dataclass

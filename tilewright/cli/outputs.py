@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tilewright.cli.options import OptionError
-from tilewright.files import atomic_write
+from tilewright.files import atomic_write, locked
 
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
 
@@ -65,6 +65,30 @@ def way_on(json_file: Path | None) -> str:
     if json_file is None or not is_replaceable(json_file):
         return ""
     return "; the same command with --resume continues"
+
+
+@contextmanager
+def alone(json_file: Path | None) -> Iterator[None]:
+    """Within it no other command that keeps what it has so far writes the file of --json.
+
+    Each writes all that it knows: the rows of the other would be lost.
+
+    Raises:
+        OptionError: another is at it.
+    """
+    with ExitStack() as held:
+        if json_file is not None and is_replaceable(json_file):
+            real = json_file.resolve()
+            try:
+                held.enter_context(locked(real.with_name(f"{real.name}.lock"), wait=False))
+            except BlockingIOError:
+                raise OptionError(
+                    f"--json {json_file}: another tilewright is writing it; wait for its end and add to it "
+                    "with --resume, or name another file"
+                ) from None
+            except OSError:
+                pass  # a folder that takes no files, or knows no locks
+        yield
 
 
 def keep(document: Any, json_file: Path | None) -> None:
