@@ -294,6 +294,23 @@ def test_a_number_that_no_device_has(
     check(["tune", GOOD, "--device", "cpu:9"], capsys, "no such OpenCL CPU, there is none; see")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [f"bench {GOOD} --no-tune --peers none", f"explain {GOOD}", f"run {GOOD}", f"profile {GOOD}",
+     f"tune {GOOD}", f"export {GOOD} --to x", "study lenet --quick", "calibrate", "model-report"],
+)  # fmt: skip
+def test_help_offers_numpy_where_it_is_taken(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main([command.split()[0], "--help"]) == 0
+    offered = "opencl:N or numpy" in " ".join(capsys.readouterr().out.split())
+    taken = main([*command.split(), "--device", "numpy"]) == 0
+    assert offered == taken
+    assert taken or "NumPy" in capsys.readouterr().err
+
+
 def test_numpy_where_a_device_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,8 +33,8 @@ Peers = Annotated[
     typer.Option(
         "--peers",
         metavar="NAMES",
-        help="Peers to compare with, separated by commas: onednn, onnxruntime, pytorch, cudnn, cublas, "
-        "inductor; or all, or none. Default: all but inductor.",
+        help="Peers to compare with, separated by commas: onednn, onnxruntime on a CPU; pytorch, cudnn, "
+        "cublas, inductor on an NVIDIA GPU; or all, or none. Default: all but inductor.",
     ),
 ]
 Markdown = Annotated[
@@ -57,7 +57,7 @@ NoTune = Annotated[
 
 def bench(
     layers: options.Problems,
-    device: options.Device = None,
+    device: options.DeviceOrNumpy = None,
     dtype: options.Dtype = None,
     layout: options.Layout = None,
     batch: options.Batch = None,

@@ -92,7 +92,9 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
         from tilewright.search import trials
 
         return trials.read(file)
-    facts, store = opened.open_device(device).device, opened.store(remembers=False)
+    runtime, store = opened.open_device(device), opened.store(remembers=False)
+    opened.needs_kernels(runtime, "model-report")
+    facts = runtime.device
     return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
 
 
