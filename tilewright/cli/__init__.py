@@ -34,7 +34,7 @@ from tilewright.cli import (
     study,
     tune,
 )
-from tilewright.errors import CompileError, RunError, TilewrightError
+from tilewright.errors import CompileError, RunError, TilewrightError, printable
 from tilewright.problem import EXAMPLE, GRAMMAR
 
 _GRAMMAR = f"""\b
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _mistake(text: str, status: int = 2) -> int:
-    print("error: " + " ".join(text.split()), file=sys.stderr)
+    print("error: " + printable(" ".join(text.split())), file=sys.stderr)
     return status
 
 

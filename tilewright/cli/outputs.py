@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.cli.options import OptionError
+from tilewright.errors import printable
 from tilewright.files import atomic_write, locked
 
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
@@ -119,7 +120,8 @@ def write(file: Path, content: str | bytes, option: str) -> None:
     """Write an output file whole: aside first, then renamed; a pipe or a device as it is."""
     data = content.encode() if isinstance(content, str) else content
     if is_stdout(file):
-        sys.stdout.write(data.decode())
+        text = data.decode()
+        sys.stdout.write("\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text)
         return
     try:
         if _is_replaced(real := _behind_links(file)):

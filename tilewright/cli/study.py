@@ -12,6 +12,7 @@ import typer
 
 from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import remark, show, wrote
+from tilewright.errors import printable
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -168,5 +169,5 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     elif plot is not None:
         remark("no plot: no part that has a ladder is done")
     if not quiet:
-        print(heading(result))
+        print(printable(heading(result)))
     wrote(*files.values())
