@@ -51,6 +51,27 @@ def test_report_to_standard_output(option: str, begins: str, capsys: pytest.Capt
     assert shown.err == "" and not Path("-").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["report r.json --html", "report r.json --csv", "report r.json --json", "bench l.txt --markdown",
+     "tune l.txt --json", "model-report l.txt --json", "model-report --records r.json --save"],
+)  # fmt: skip
+def test_what_a_command_reads_it_does_not_replace(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*BENCH, "--json", "r.json"]) == 0
+    Path("l.txt").write_text(f"A {A}")
+    name = "l.txt" if "l.txt" in command else "r.json"
+    before = Path(name).read_bytes()
+    (tmp_path / "link").symlink_to(name)
+    capsys.readouterr()
+    for named in (name, "link"):
+        assert main([*command.split(), named]) == 2
+        what = f"{command.split()[-1]} {named}"
+        assert capsys.readouterr().err == f"error: {what}: is read by this command; name another file\n"
+    assert Path(name).read_bytes() == before
+
+
 def test_what_is_no_plain_file_is_written_in_place(tmp_path: Path) -> None:
     assert outputs.check({"--json": Path("/dev/null"), "--markdown": Path("/dev/null")}) is False
     outputs.write(Path("/dev/null"), "x", "--json")

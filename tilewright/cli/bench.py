@@ -84,7 +84,7 @@ def bench(
     limit, way = options.budget(budget), options.strategy(strategy)
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
-    _check(files)
+    _check(files, layers)
     _not_both(no_tune, again, budget)
     source = outputs.to_resume(json_file) if resume else None
     with outputs.alone(json_file):
@@ -171,9 +171,9 @@ def _not_both(no_tune: bool, again: bool, budget: str | None) -> None:
         )
 
 
-def _check(files: Mapping[str, Path | None]) -> None:
-    """Check that the files can be written, and the plot drawn."""
-    outputs.check(files)
+def _check(files: Mapping[str, Path | None], read: list[str]) -> None:
+    """Check that the files can be written, none of them one that is read, and the plot drawn."""
+    outputs.check(files, read)
     if (plot := files["--plot"]) is not None:
         drawable(plot)
 

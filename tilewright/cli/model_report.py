@@ -53,7 +53,7 @@ def model_report(
     """
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
-    outputs.check({"--save": save, "--json": json_file})
+    outputs.check({"--save": save, "--json": json_file}, [*(layers or ()), *([records] if records else ())])
     facts, known = _known(found, device, records)
     if save:
         from tilewright.search import trials

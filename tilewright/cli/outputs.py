@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,19 @@ from tilewright.files import atomic_write, locked
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
 
 
-def check(files: Mapping[str, Path | None]) -> bool:
+def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> bool:
     """Check that the output files of a command can be written; return whether one is standard output.
 
+    Args:
+        files: they, by their options.
+        read: what the command reads; what is no file among it does not count.
+
     Raises:
-        OptionError: one is a folder, its folder is missing, there is no permission, or two are one.
+        OptionError: one is a folder, its folder is missing, there is no permission, two are one, or one
+            would replace what is read.
     """
     given = {option: file for option, file in files.items() if file is not None}
+    inputs = {path.resolve() for path in map(Path, read if given else ()) if os.path.isfile(path)}
     taken: dict[object, str] = {}
     for option, file in given.items():
         if is_stdout(file) and option not in TO_STDOUT:
@@ -31,6 +37,8 @@ def check(files: Mapping[str, Path | None]) -> bool:
         place = "-" if is_stdout(file) else _writable(file, option)
         if place in taken and not _endless(place):
             raise OptionError(f"{option} {file}: {taken[place]} is already written there; name another file")
+        if place in inputs:
+            raise OptionError(f"{option} {file}: is read by this command; name another file")
         taken[place] = option
     return "-" in taken
 
