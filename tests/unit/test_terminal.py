@@ -14,7 +14,7 @@ import pytest
 from test_report import DOCUMENT
 
 from tilewright.cli import main
-from tilewright.cli.screen import show
+from tilewright.cli.screen import Progress, show
 from tilewright.device import for_architecture
 from tilewright.report.table import Table
 from tilewright.report.terminal import pieces
@@ -115,3 +115,16 @@ def test_no_name_steers_the_terminal(
             said = out.getvalue() + capsys.readouterr().err
             assert HARMLESS in said
             assert all(line.isprintable() for line in said.split("\n")), command
+
+
+def test_progress_shows_a_name_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name in brackets is no markup."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with Progress(1, "tuning") as progress:
+        progress.now("[/a]: 1 tried")
+    assert "tuning [/a]: 1 tried" in capsys.readouterr().err
