@@ -186,6 +186,11 @@ def test_cache_round_trip(
         monkeypatch.setattr("sys.stdin", stream)
         assert main(["cache", "import", "-"]) == 0
     assert "imported 0 winners" in capsys.readouterr().out
+    with open(os.devnull) as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main(["cache", "import", "-"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: standard input: not a valid JSON") and "want one of 'cache export'" in said
     assert main(["cache", "info", "--json", "-"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["records"] == facts["kernel_bytes"] == 0 and facts["limit_bytes"] == 1 << 30
