@@ -213,7 +213,7 @@ def tune(
 
     Args:
         problem: the layer: a Problem, a problem string, or the name of a shipped layer: "R12", "resnet:R12".
-        device: as for ``plan``.
+        device: as for ``plan``, but not "numpy", which has no kernels.
         budget: a number of seconds, or "20s", "2m", "50trials" or "all"; None: a default for the device,
             under a minute.
         strategy: what to try first: "model" (fastest as predicted), "local" (neighbours of good configs),

@@ -34,6 +34,15 @@ def shown(value: object) -> str:
     return shortened(" ".join(line.strip() for line in repr(value).splitlines()))
 
 
+def printable(text: str) -> str:
+    """A text as one line that steers no terminal: an escape is shown as \\x1b, a line break as a space."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else " " if one in "\t\r\n\xa0" else repr(one)[1:-1] for one in text
+    )
+
+
 def first_error(log: str) -> str:
     """Return the first line of a compiler's or driver's words that tells an error, else the first of all."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]

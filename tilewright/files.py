@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all; and JSON files."""
+"""Files that are written whole, or not at all; lock files; and JSON files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,44 @@ def left_aside(folder: Path) -> list[Path]:
             if time.time() - path.lstat().st_mtime > _ABANDONED_S:
                 found.append(path)
     return found
+
+
+@contextlib.contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file, which is removed at the end; other processes wait, or are refused (on POSIX).
+
+    One that a killed process left holds nothing.
+
+    Raises:
+        BlockingIOError: another holds it, and we do not wait.
+        OSError: it cannot be made.
+    """
+    handle = _lock(path, wait)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(handle)
+
+
+def _lock(path: Path, wait: bool) -> int:
+    """Make and lock a file; once more if its last holder has removed it meanwhile."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        if os.name != "posix":
+            return handle
+        import fcntl
+
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
 
 
 def read_json(path: Path) -> Any:

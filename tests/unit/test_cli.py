@@ -186,6 +186,11 @@ def test_cache_round_trip(
         monkeypatch.setattr("sys.stdin", stream)
         assert main(["cache", "import", "-"]) == 0
     assert "imported 0 winners" in capsys.readouterr().out
+    with open(os.devnull) as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main(["cache", "import", "-"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: standard input: not a valid JSON") and "want one of 'cache export'" in said
     assert main(["cache", "info", "--json", "-"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["records"] == facts["kernel_bytes"] == 0 and facts["limit_bytes"] == 1 << 30
@@ -267,14 +272,14 @@ def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str])
     told = _explained(capsys, "R12")
     assert told["config"]["why"] == "shipped winner (not verified)"
     assert "H100" in told["device"]["device"] and told["device"]["rates_from"] == "datasheet"
-    assert told["predicted against measured"]["measured_us"] and told["runner-up"]["config"]
+    assert told["predicted_against_measured"]["measured_us"] and told["runner_up"]["config"]
 
 
 def test_a_layer_that_no_winner_ships_for_is_the_models_there(capsys: pytest.CaptureFixture[str]) -> None:
     layer = "n3c88h31w33k88r7s7p3g88-f16-nhwc"
     told = _explained(capsys, layer)
     assert told["config"]["why"] == "the model's choice (not verified)"
-    assert not told["predicted against measured"].get("measured_us")
+    assert not told["predicted_against_measured"].get("measured_us")
     assert _explained(capsys, layer, "--family", "grouped")["config"]["config"].startswith("grouped:")
     given = told["config"]["config"]
     assert _explained(capsys, layer, "--config", given)["config"]["why"] == "named by --config"

@@ -37,6 +37,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("cache", ["command"]),
     ("cache frob", ["frob"]),
     # problem strings
+    ("tune R12 n1c4h5k4r3g3", ["problem 'n1c4h5k4r3g3': groups=3"]),
+    ("tune R12 n1c4h5k4r3u0", ["problem 'n1c4h5k4r3u0': stride"]),
+    ("tune R12 n1c4h2k4r3", ["problem 'n1c4h2k4r3': the filter spans", "give a larger input or padding"]),
+    ("tune R12 n1c4h9999999999k4r3", ["problem 'n1c4h9999999999k4r3': h=9999999999"]),
     ("tune n1c", ["'c'", "write it like n1c64"]),
     ("tune N1C4H5K4R3", ["did you mean n1c4h5k4r3?"]),
     ("tune n1c4h5k4r3+clamp1", ["+clamp1", "takes 2 numbers"]),
@@ -96,8 +100,9 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"tune {GOOD} --budget 1.5trials", ["1.5trials", "whole"]),
     (f"bench {GOOD} --budget 1e9s", ["1e9s"]),
     (f"tune {GOOD} --strategy genetic", ["genetic", "random"]),
-    (f"tune {GOOD} --seed -1", ["--seed"]),
-    (f"tune {GOOD} --seed one", ["--seed", "integer"]),
+    (f"tune {GOOD} --seed -1", ["--seed", "'-1' was given. See"]),
+    (f"tune {GOOD} --seed one", ["--seed", "integer", "'one' was given"]),
+    (f"tune {GOOD} --batch=x", ["--batch", "'x' was given"]),
     (f"tune {GOOD} --seed 99999999999", ["--seed"]),
     # devices and peers
     (f"bench {GOOD} --device gpu", ["'gpu'", "cuda"]),
@@ -292,6 +297,23 @@ def test_a_number_that_no_device_has(
     check(["tune", GOOD, "--device", "cuda:9"], capsys, "cuda:9: no such device, the last is cuda:0")
     cpus.clear()
     check(["tune", GOOD, "--device", "cpu:9"], capsys, "no such OpenCL CPU, there is none; see")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [f"bench {GOOD} --no-tune --peers none", f"explain {GOOD}", f"run {GOOD}", f"profile {GOOD}",
+     f"tune {GOOD}", f"export {GOOD} --to x", "study lenet --quick", "calibrate", "model-report"],
+)  # fmt: skip
+def test_help_offers_numpy_where_it_is_taken(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main([command.split()[0], "--help"]) == 0
+    offered = "opencl:N or numpy" in " ".join(capsys.readouterr().out.split())
+    taken = main([*command.split(), "--device", "numpy"]) == 0
+    assert offered == taken
+    assert taken or "NumPy" in capsys.readouterr().err
 
 
 def test_numpy_where_a_device_is_there(

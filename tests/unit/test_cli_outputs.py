@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tilewright.cli import main, outputs
+from tilewright.files import locked
 
 A = "n1c8h8w8k8r3s3p1-f32"
 BENCH = ["bench", A, "--device", "numpy", "--peers", "none", "--no-tune"]
@@ -46,6 +49,27 @@ def test_report_to_standard_output(option: str, begins: str, capsys: pytest.Capt
     shown = capsys.readouterr()
     assert shown.out.startswith(begins), shown.out[:80]
     assert shown.err == "" and not Path("-").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["report r.json --html", "report r.json --csv", "report r.json --json", "bench l.txt --markdown",
+     "tune l.txt --json", "model-report l.txt --json", "model-report --records r.json --save"],
+)  # fmt: skip
+def test_what_a_command_reads_it_does_not_replace(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*BENCH, "--json", "r.json"]) == 0
+    Path("l.txt").write_text(f"A {A}")
+    name = "l.txt" if "l.txt" in command else "r.json"
+    before = Path(name).read_bytes()
+    (tmp_path / "link").symlink_to(name)
+    capsys.readouterr()
+    for named in (name, "link"):
+        assert main([*command.split(), named]) == 2
+        what = f"{command.split()[-1]} {named}"
+        assert capsys.readouterr().err == f"error: {what}: is read by this command; name another file\n"
+    assert Path(name).read_bytes() == before
 
 
 def test_what_is_no_plain_file_is_written_in_place(tmp_path: Path) -> None:
@@ -117,3 +141,44 @@ def test_a_pipe_is_written_by_the_name_that_it_was_given() -> None:
     os.close(writing)
     with open(reading) as read:
         assert read.read() == "{}\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+@pytest.mark.parametrize("command", [BENCH, ["study", "lenet", "--quick", "--device", "cpu"]])
+def test_what_another_command_is_writing_is_left_alone(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each writes all the rows that it has: the other's would be lost."""
+    (tmp_path / "link.json").symlink_to("t.json")
+    with outputs.alone(Path("t.json")):
+        for name in ("t.json", "link.json"):
+            assert main([*command, "--json", name, "--resume"]) == 2
+            assert f"error: --json {name}: another tilewright is writing it; wait" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["link.json"]
+
+
+def test_a_lock_that_was_left_holds_nobody_up(tmp_path: Path) -> None:
+    (tmp_path / "t.json.lock").touch()
+    assert main([*BENCH, "--json", "t.json"]) == 0
+    assert not (tmp_path / "t.json.lock").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_one_at_a_time_has_a_lock_that_each_removes(tmp_path: Path) -> None:
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with locked(tmp_path / "lock"):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(1e-4)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1 and not (tmp_path / "lock").exists()

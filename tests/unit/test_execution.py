@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import multiprocessing
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -67,6 +70,30 @@ def test_plan_says_what_it_is(plan: LayerPlan) -> None:
     assert "slow" in plan.note
     assert plan.deterministic and plan.workspace_bytes == 0
     assert plan.device.backend == "numpy" and plan.problem is LAYER and plan.config is REFERENCE
+
+
+def _run(plan: LayerPlan, x: Any, w: Any, b: Any) -> Any:
+    return plan(x, plan.pack(w), b)
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("kind", ["numpy", "cpu"])
+def test_a_plan_is_copied_and_goes_to_other_processes(kind: str) -> None:
+    plan = LayerPlan(Plan.make(open_runtime(kind), LAYER, REFERENCE))
+    expected = _run(plan, *_arrays())
+    for again in (copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+        assert (again.problem, again.config, again.device) == (plan.problem, plan.config, plan.device)
+        assert again.note == "chosen by hand (not verified)" and again.plan is not plan.plan
+        np.testing.assert_array_equal(_run(again, *_arrays()), expected)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        np.testing.assert_array_equal(pool.apply(_run, (plan, *_arrays())), expected)
+
+
+def test_a_packed_filter_is_copied_and_says_that_it_cannot_go_elsewhere(plan: LayerPlan) -> None:
+    packed = plan.pack(_arrays()[1])
+    assert copy.deepcopy({"plan": plan, "w": packed})["w"] is packed
+    with pytest.raises(TypeError, match=r"memory of \w+:0 and cannot be pickled; pickle w, and pack it with"):
+        pickle.dumps(packed)
 
 
 def test_read_only_and_unaligned_inputs_are_used_in_place(plan: LayerPlan) -> None:

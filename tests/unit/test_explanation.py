@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from tilewright.cli import main
 from tilewright.device import Device, Rates, for_architecture
 from tilewright.floor import least_flops
 from tilewright.kernels import family
@@ -64,10 +69,28 @@ def test_floor_is_the_device_s_floor() -> None:
     assert layer["bound_by"] == "arithmetic"
 
 
+@pytest.mark.parametrize("layer", ["R2", "TOY", "MB1"])
+@pytest.mark.parametrize("device", [("--arch", "sm_90"), ("--device", "numpy")])
+def test_keys_are_names_and_titles_are_words(
+    layer: str, device: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def keys(value: Any) -> Iterator[str]:
+        for key, inner in value.items() if isinstance(value, dict) else ():
+            yield from (key, *keys(inner))
+
+    assert main(["explain", layer, *device, "--json", "-"]) == 0
+    found = set(keys(json.loads(capsys.readouterr().out)))
+    assert found and [key for key in found if not re.fullmatch(r"[a-z][a-z0-9_]*", key)] == []
+    assert [table.title for table in tables(sections(subject(HISTORY)))] == [
+        "layer", "config", "device", "model sees", "predicted time by term, us", "predicted against measured",
+        "runner-up",
+    ]  # fmt: skip
+
+
 def test_every_term_and_fact_of_the_model_is_there() -> None:
     said = found([])
-    assert said["predicted time by term, us"] == {"arithmetic_us": 6.0, "launch_us": 3.0, "total": 9.0}
-    assert said["model sees"] == {"occupancy": 0.5, "waves": 1.25}
+    assert said["predicted_terms_us"] == {"arithmetic_us": 6.0, "launch_us": 3.0, "total": 9.0}
+    assert said["model_sees"] == {"occupancy": 0.5, "waves": 1.25}
 
 
 def test_choices_are_named_and_what_is_no_choice_is_left_out() -> None:
@@ -77,14 +100,14 @@ def test_choices_are_named_and_what_is_no_choice_is_left_out() -> None:
 
 
 def test_predicted_against_measured() -> None:
-    measured = found(HISTORY)["predicted against measured"]
+    measured = found(HISTORY)["predicted_against_measured"]
     assert measured["measured_us"] == "10 ± 0.1 (cold, 20 runs)"
     assert measured["predicted_over_measured"] == pytest.approx(0.9)
     assert measured["registers_per_thread_compiled"] == 64
 
 
 def test_runner_up_and_noise() -> None:
-    second = found(HISTORY)["runner-up"]
+    second = found(HISTORY)["runner_up"]
     assert second["config"] == "toy:mode=0.one=7.t=2"
     assert second["over_winner"] == pytest.approx(1.03)
     assert str(second["within_noise"]).startswith("yes")
@@ -93,19 +116,19 @@ def test_runner_up_and_noise() -> None:
 
 def test_nothing_measured_yet() -> None:
     said = found([])
-    assert "run tilewright tune" in str(said["predicted against measured"]["measured"])
-    assert said["runner-up"] == {}
+    assert "run tilewright tune" in str(said["predicted_against_measured"]["measured"])
+    assert said["runner_up"] == {}
     assert all(table.title != "runner-up" for table in tables(sections(subject([]))))
 
 
 def test_a_family_that_the_model_does_not_know() -> None:
     said = dict(sections(replace(subject(HISTORY), estimate=None)))
-    assert said["model sees"] == {}
-    assert "predicted_us" not in said["predicted against measured"]
-    assert said["predicted against measured"]["floor_over_measured"] == pytest.approx(0.676, rel=0.01)
+    assert said["model_sees"] == {}
+    assert "predicted_us" not in said["predicted_against_measured"]
+    assert said["predicted_against_measured"]["floor_over_measured"] == pytest.approx(0.676, rel=0.01)
     guessed = replace(DEVICE, rates=replace(DEVICE.rates, source="default"))
     said = dict(sections(replace(subject(HISTORY), device=guessed)))
-    assert "floor_over_measured" not in said["predicted against measured"]
+    assert "floor_over_measured" not in said["predicted_against_measured"]
 
 
 def test_best_records_are_the_newest_correct_of_each_config() -> None:

@@ -33,7 +33,10 @@ def kept(name: str, content: bytes) -> Path:
     return path
 
 
-def test_what_is_cut_short_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_cut_short_is_found(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POCL_CACHE_DIR", str(cache.folder()))  # nothing is mended
     for name, content in [
         ("program.bc", b"BC\xc0\xde..."), ("whole.so", elf(400)), ("longer.so", elf(400) + b"..."),
         ("last_accessed", b""),
@@ -46,6 +49,25 @@ def test_what_is_cut_short_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "4 damaged files of compiled kernels: run tilewright cache clear" in said
+
+
+def test_what_is_cut_short_is_removed_where_it_was_used_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POCL_CACHE_DIR", str(cache.folder() / cache.POCL))
+    opencl_cache.mend()  # there is no folder yet
+    whole, used = kept("direct/1-1-1/whole.so", elf(400)), kept("last_accessed", b"")
+
+    def cut_short() -> bool:
+        """Whether a file that is cut short is removed."""
+        short = kept("direct/1-1-1/short.so", elf(400)[:-1])
+        opencl_cache.mend()
+        assert whole.exists()
+        return not short.exists()
+
+    assert cut_short()
+    os.utime(used, (1, 1))
+    assert not cut_short()
+    used.touch()
+    assert cut_short()
 
 
 def test_a_program_is_removed_by_its_binary(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,11 +77,13 @@ assert os.stat(os.environ["TILEWRIGHT_CACHE"]).st_mode & 0o777 == 0o700
     )
 
 
-@pytest.mark.parametrize("nbytes", [0, 1000])
-def test_what_pocl_keeps_may_be_cut_short(nbytes: int, tmp_path: Path) -> None:
-    """Its programs lack their kernels then; they are made again."""
+@pytest.mark.parametrize(("kind", "nbytes"), [("bc", 0), ("bc", 1000), ("so", 0), ("so", 1000), ("so", 9000)])
+def test_what_pocl_keeps_may_be_cut_short(kind: str, nbytes: int, tmp_path: Path) -> None:
+    """Its programs lack their kernels then, or libraries cannot be loaded; they are made again."""
     run("", tmp_path)
-    for path in (tmp_path / "cache" / "pocl").rglob("*.bc"):
+    files = list((tmp_path / "cache" / "pocl").rglob(f"*.{kind}"))
+    assert files and all(path.stat().st_size > nbytes for path in files)
+    for path in files:
         os.truncate(path, nbytes)
     run("", tmp_path)
 

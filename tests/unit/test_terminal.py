@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import json
 import re
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from test_report import DOCUMENT
 
-from tilewright.cli.screen import show
+from tilewright.cli import main
+from tilewright.cli.screen import Progress, show
+from tilewright.device import for_architecture
 from tilewright.report.table import Table
 from tilewright.report.terminal import pieces
+from tilewright.search import trials
 
 HEAD = ("layer step", "ours", "±", "of floor", "onnxruntime converts", "error/bound", "")
 ROWS = tuple(
@@ -59,3 +68,63 @@ def test_a_long_config_is_wrapped(
 ) -> None:
     text = shown(WORDS, width, monkeypatch, capsys)
     assert CONFIG in "".join(text.replace("config", "", 1).split())
+
+
+EVIL, HARMLESS = "a\x1b]0;b\x07\x9b2Jc", "a\\x1b]0;b\\x07\\x9b2Jc"
+
+
+class Terminal(io.StringIO):
+    """Stands for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def names(tmp_path: Path) -> list[list[str]]:
+    """Command lines that show a name out of a file."""
+    document = copy.deepcopy(DOCUMENT)
+    document["device"]["name"] = document["rows"][0]["name"] = EVIL
+    document["rows"][0]["peers"]["cudnn"]["reason"] = f"{EVIL}\nsecond line"
+    (tmp_path / "results.json").write_text(json.dumps(document))
+    (tmp_path / "wrong.json").write_text(json.dumps(DOCUMENT | {"device": {"rates": {EVIL: "fast"}}}))
+    (tmp_path / "layers.txt").write_text(f"{EVIL} n1c4h5w5k4r3s3p1-f32")
+    trials.write(tmp_path / "trials.gz", replace(for_architecture("sm_90"), name=EVIL), [])
+    return [
+        ["report", "results.json"],
+        ["report", "results.json", "--markdown", "-"],
+        ["report", "results.json", "--csv", "-"],
+        ["report", "results.json", "--html", "-"],
+        ["report", "wrong.json"],
+        ["bench", "layers.txt", "--device", "numpy", "--peers", "none", "--no-tune"],
+        ["model-report", "--records", "trials.gz"],
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_no_name_steers_the_terminal(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "dumb")  # no colours of our own
+    command = names(tmp_path)[number]
+    for out in (io.StringIO(), Terminal()):
+        if isinstance(out, Terminal) or "-" not in command:  # a pipe gets what a file does
+            monkeypatch.setattr(sys, "stdout", out)
+            main(command)
+            said = out.getvalue() + capsys.readouterr().err
+            assert HARMLESS in said
+            assert all(line.isprintable() for line in said.split("\n")), command
+
+
+def test_progress_shows_a_name_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name in brackets is no markup."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with Progress(1, "tuning") as progress:
+        progress.now("[/a]: 1 tried")
+    assert "tuning [/a]: 1 tried" in capsys.readouterr().err

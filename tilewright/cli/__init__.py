@@ -34,7 +34,7 @@ from tilewright.cli import (
     study,
     tune,
 )
-from tilewright.errors import CompileError, RunError, TilewrightError
+from tilewright.errors import CompileError, RunError, TilewrightError, printable
 from tilewright.problem import EXAMPLE, GRAMMAR
 
 _GRAMMAR = f"""\b
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except _UsageProblem as error:
-        text = error.format_message().rstrip(". \n")  # type: ignore[attr-defined]
+        text = error.format_message().rstrip(". \n") + _given(args, error)  # type: ignore[attr-defined]
         return _mistake(f"{text}{'' if text.endswith('?') else '.'} See '{_help(args)} --help'.")
     except TilewrightError as error:
         return _mistake(str(error), 1 if isinstance(error, CompileError | RunError) else 2)
@@ -123,8 +123,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _mistake(text: str, status: int = 2) -> int:
-    print("error: " + " ".join(text.split()), file=sys.stderr)
+    print("error: " + printable(" ".join(text.split())), file=sys.stderr)
     return status
+
+
+def _given(args: Sequence[str], error: Exception) -> str:
+    """Say what an option was given that does not take it; the error says what it takes."""
+    names = getattr(getattr(error, "param", None), "opts", ())
+    for arg, following in zip(args, [*args[1:], ""], strict=True):
+        name, equals, value = arg.partition("=")
+        if name in names:
+            return f"; {(value if equals else following)!r} was given"
+    return ""
 
 
 def _help(args: Sequence[str]) -> str:

@@ -33,8 +33,8 @@ Peers = Annotated[
     typer.Option(
         "--peers",
         metavar="NAMES",
-        help="Peers to compare with, separated by commas: onednn, onnxruntime, pytorch, cudnn, cublas, "
-        "inductor; or all, or none. Default: all but inductor.",
+        help="Peers to compare with, separated by commas: onednn, onnxruntime on a CPU; pytorch, cudnn, "
+        "cublas, inductor on an NVIDIA GPU; or all, or none. Default: all but inductor.",
     ),
 ]
 Markdown = Annotated[
@@ -57,7 +57,7 @@ NoTune = Annotated[
 
 def bench(
     layers: options.Problems,
-    device: options.Device = None,
+    device: options.DeviceOrNumpy = None,
     dtype: options.Dtype = None,
     layout: options.Layout = None,
     batch: options.Batch = None,
@@ -84,28 +84,29 @@ def bench(
     limit, way = options.budget(budget), options.strategy(strategy)
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
-    _check(files)
+    _check(files, layers)
     _not_both(no_tune, again, budget)
     source = outputs.to_resume(json_file) if resume else None
-    if no_tune:
-        store, runtime = opened.store(remembers=False), opened.open_device(device)
-    else:
-        store, runtime = opened.store_and_device(found, device, wanted)
-    bar = Progress(len(found), "bench")
-    search = Search(runtime, store, bar, wanted, share=0.6)
-    work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
-    before = held(source, runtime.device.key, work.protocol(limit_text))
-    opened.room(found, runtime)
-    opened.measure(runtime)
-    foretell(found, runtime)
-    standing = _Standing(work, limit_text, found, before)
-    report = partial(_report, standing, files, all_families)
-    with bar, search.children, stopping.until_stopped(report) as stop:
-        standing.measure_all(bar, json_file)
-    report()
-    stop.leave()
-    if standing.without_time:
-        raise typer.Exit(1)
+    with outputs.alone(json_file):
+        if no_tune:
+            store, runtime = opened.store(remembers=False), opened.open_device(device)
+        else:
+            store, runtime = opened.store_and_device(found, device, wanted)
+        bar = Progress(len(found), "bench")
+        search = Search(runtime, store, bar, wanted, share=0.6)
+        work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
+        before = held(source, runtime.device.key, work.protocol(limit_text))
+        opened.room(found, runtime)
+        opened.measure(runtime)
+        foretell(found, runtime)
+        standing = _Standing(work, limit_text, found, before)
+        report = partial(_report, standing, files, all_families)
+        with bar, search.children, stopping.until_stopped(report) as stop:
+            standing.measure_all(bar, json_file)
+        report()
+        stop.leave()
+        if standing.without_time:
+            raise typer.Exit(1)
 
 
 @dataclass
@@ -170,9 +171,9 @@ def _not_both(no_tune: bool, again: bool, budget: str | None) -> None:
         )
 
 
-def _check(files: Mapping[str, Path | None]) -> None:
-    """Check that the files can be written, and the plot drawn."""
-    outputs.check(files)
+def _check(files: Mapping[str, Path | None], read: list[str]) -> None:
+    """Check that the files can be written, none of them one that is read, and the plot drawn."""
+    outputs.check(files, read)
     if (plot := files["--plot"]) is not None:
         drawable(plot)
 

@@ -129,7 +129,8 @@ def import_(
     from tilewright.store import Store
 
     devices = [found for found in list_devices() if isinstance(found, Device)]
-    new = Store().import_json(text, devices, str(file))
+    source = "standard input" if outputs.is_stdout(file) else str(file)
+    new = Store().import_json(text, devices, source)
     print(f"imported {count(new, 'winner')}" + ("" if new else "; the file holds none that are new"))
 
 

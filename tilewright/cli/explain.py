@@ -21,7 +21,7 @@ Given = Config | tuple[str, ...]  # a config, or the families to choose from
 
 def explain(
     layer: options.OneProblem,
-    device: options.Device = None,
+    device: options.DeviceOrNumpy = None,
     arch: options.Arch = None,
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,

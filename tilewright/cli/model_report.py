@@ -53,7 +53,7 @@ def model_report(
     """
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
-    outputs.check({"--save": save, "--json": json_file})
+    outputs.check({"--save": save, "--json": json_file}, [*(layers or ()), *([records] if records else ())])
     facts, known = _known(found, device, records)
     if save:
         from tilewright.search import trials
@@ -92,7 +92,9 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
         from tilewright.search import trials
 
         return trials.read(file)
-    facts, store = opened.open_device(device).device, opened.store(remembers=False)
+    runtime, store = opened.open_device(device), opened.store(remembers=False)
+    opened.needs_kernels(runtime, "model-report")
+    facts = runtime.device
     return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
 
 

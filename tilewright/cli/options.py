@@ -31,6 +31,14 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="DEVICE",
+        help="cpu, cuda, cuda:N or opencl:N. Default: the first NVIDIA GPU, else the CPU.",
+    ),
+]
+DeviceOrNumpy = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
         help="cpu, cuda, cuda:N, opencl:N or numpy. Default: the first NVIDIA GPU, else the CPU.",
     ),
 ]

@@ -5,24 +5,31 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tilewright.cli.options import OptionError
-from tilewright.files import atomic_write
+from tilewright.errors import printable
+from tilewright.files import atomic_write, locked
 
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
 
 
-def check(files: Mapping[str, Path | None]) -> bool:
+def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> bool:
     """Check that the output files of a command can be written; return whether one is standard output.
 
+    Args:
+        files: they, by their options.
+        read: what the command reads; what is no file among it does not count.
+
     Raises:
-        OptionError: one is a folder, its folder is missing, there is no permission, or two are one.
+        OptionError: one is a folder, its folder is missing, there is no permission, two are one, or one
+            would replace what is read.
     """
     given = {option: file for option, file in files.items() if file is not None}
+    inputs = {path.resolve() for path in map(Path, read if given else ()) if os.path.isfile(path)}
     taken: dict[object, str] = {}
     for option, file in given.items():
         if is_stdout(file) and option not in TO_STDOUT:
@@ -30,6 +37,8 @@ def check(files: Mapping[str, Path | None]) -> bool:
         place = "-" if is_stdout(file) else _writable(file, option)
         if place in taken and not _endless(place):
             raise OptionError(f"{option} {file}: {taken[place]} is already written there; name another file")
+        if place in inputs:
+            raise OptionError(f"{option} {file}: is read by this command; name another file")
         taken[place] = option
     return "-" in taken
 
@@ -67,6 +76,30 @@ def way_on(json_file: Path | None) -> str:
     return "; the same command with --resume continues"
 
 
+@contextmanager
+def alone(json_file: Path | None) -> Iterator[None]:
+    """Within it no other command that keeps what it has so far writes the file of --json.
+
+    Each writes all that it knows: the rows of the other would be lost.
+
+    Raises:
+        OptionError: another is at it.
+    """
+    with ExitStack() as held:
+        if json_file is not None and is_replaceable(json_file):
+            real = json_file.resolve()
+            try:
+                held.enter_context(locked(real.with_name(f"{real.name}.lock"), wait=False))
+            except BlockingIOError:
+                raise OptionError(
+                    f"--json {json_file}: another tilewright is writing it; wait for its end and add to it "
+                    "with --resume, or name another file"
+                ) from None
+            except OSError:
+                pass  # a folder that takes no files, or knows no locks
+        yield
+
+
 def keep(document: Any, json_file: Path | None) -> None:
     """Write what there is so far to the file of --json: a crash or a kill loses the layer under way alone."""
     if json_file is not None and is_replaceable(json_file):
@@ -95,7 +128,8 @@ def write(file: Path, content: str | bytes, option: str) -> None:
     """Write an output file whole: aside first, then renamed; a pipe or a device as it is."""
     data = content.encode() if isinstance(content, str) else content
     if is_stdout(file):
-        sys.stdout.write(data.decode())
+        text = data.decode()
+        sys.stdout.write("\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text)
         return
     try:
         if _is_replaced(real := _behind_links(file)):

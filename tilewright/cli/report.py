@@ -41,10 +41,10 @@ def report(
     The page is HTML and works offline.
     """
     wanted = {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}
-    outputs.check(wanted)
     from tilewright.report import gather
 
     paths = files or gather.usual(Path())
+    outputs.check(wanted, paths)
     if not paths:
         raise options.OptionError("report: there are no results files in benchmarks/ here; name some")
     found = gather.gather(paths)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.cli import outputs
-from tilewright.errors import count
+from tilewright.errors import count, printable
 from tilewright.report.table import Table, plain
 from tilewright.report.terminal import pieces, rich_table
 
@@ -46,7 +46,7 @@ def show(table: Table) -> None:
 
 def remark(text: str) -> None:
     """Say something that is no result."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def emit(tables: Table | list[Table], document: Any, json_file: Path | None, to_stdout: bool = False) -> None:
@@ -112,14 +112,14 @@ class Progress:
         """Say what is going on within the current layer, ``share`` of it done."""
         if self._bar and self._task is not None:
             done = self._done + min(max(share, 0.0), 1.0)
-            self._bar.update(self._task, completed=done, description=f"{self._what} {text}"[:100])
+            self._bar.update(self._task, completed=done, description=printable(f"{self._what} {text}")[:100])
 
     def finished(self, text: str) -> None:
         """One more layer is done."""
         self._done += 1
         if self._bar and self._task is not None:
             self._bar.update(self._task, completed=self._done)
-            self._bar.console.print(text, highlight=False, markup=False)
+            self._bar.console.print(printable(text), highlight=False, markup=False)
         else:
             remark(f"[{self._done}/{self._layers}] {text}")
 
@@ -128,5 +128,6 @@ def _bar() -> RichProgress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    doing = TextColumn("{task.description}", markup=False)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), doing)
     return Progress(*columns, console=Console(stderr=True), transient=True)

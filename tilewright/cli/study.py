@@ -12,6 +12,7 @@ import typer
 
 from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import remark, show, wrote
+from tilewright.errors import printable
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -83,26 +84,27 @@ def study(
     source = outputs.to_resume(json_file) if resume else None
     if plot is not None:
         drawable(plot)
-    store = opened.store(remembers=limit is not None)
-    runtime = opened.open_device(device)
-    opened.needs_kernels(runtime, "study")
-    children = WorkerPool()
-    lab = _lab(runtime, store, quick, found.rounds, limit, children)
-    standing = Standing(found, wanted, held(source, found, lab) if source else None)
-    opened.measure_once(runtime)
-    if standing.before:
-        remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
+    with outputs.alone(json_file):
+        store = opened.store(remembers=limit is not None)
+        runtime = opened.open_device(device)
+        opened.needs_kernels(runtime, "study")
+        children = WorkerPool()
+        lab = _lab(runtime, store, quick, found.rounds, limit, children)
+        standing = Standing(found, wanted, held(source, found, lab) if source else None)
+        opened.measure_once(runtime)
+        if standing.before:
+            remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
 
-    report = partial(_report, standing, lab, files, quiet)
-    with children, stopping.until_stopped(report) as stop:
-        for done in standing.taken_over:
-            _print(done, standing, quiet)
-        for grown in standing.run(lab):
-            outputs.keep(engine.document(standing.result(lab)), json_file)
-            if not grown.left:
-                _print(grown, standing, quiet)
-    report()
-    stop.leave()
+        report = partial(_report, standing, lab, files, quiet)
+        with children, stopping.until_stopped(report) as stop:
+            for done in standing.taken_over:
+                _print(done, standing, quiet)
+            for grown in standing.run(lab):
+                outputs.keep(engine.document(standing.result(lab)), json_file)
+                if not grown.left:
+                    _print(grown, standing, quiet)
+        report()
+        stop.leave()
 
 
 def _report(standing: Standing, lab: Lab, files: Mapping[str, Path | None], quiet: bool) -> None:
@@ -167,5 +169,5 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     elif plot is not None:
         remark("no plot: no part that has a ladder is done")
     if not quiet:
-        print(heading(result))
+        print(printable(heading(result)))
     wrote(*files.values())

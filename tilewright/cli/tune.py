@@ -49,7 +49,7 @@ def tune(
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, way = options.budget(budget), options.strategy(strategy)
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
-    outputs.check({"--json": json_file})
+    outputs.check({"--json": json_file}, layers)
     store, runtime = opened.store_and_device(found, device, wanted)
     opened.needs_kernels(runtime, "tune")
     opened.room(found, runtime)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.use import current_stream, in_place, same_home, shaped, typed, writable
@@ -15,7 +16,9 @@ from tilewright.kernels.config import Config
 from tilewright.plans.binding import bind
 from tilewright.plans.execution import Plan, unlike
 from tilewright.plans.plan_cache import let_go_oldest, with_room
+from tilewright.plans.provenance import Origin, Provenance
 from tilewright.problem import Problem
+from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
 
@@ -41,6 +44,15 @@ class Packed:
     def __repr__(self) -> str:
         return f"<filter of {self.memory.nbytes} bytes packed for {self.problem} by {self.config}>"
 
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # nobody writes to it
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            f"a packed filter is memory of {self.device} and cannot be pickled; pickle w, and pack it with "
+            "plan.pack(w) where it arrives"
+        )
+
 
 @dataclass(eq=False)
 class _Lane:
@@ -64,6 +76,9 @@ class LayerPlan:
     It may be called from several threads, whose calls are enqueued one after the other, and on several
     streams: each gets a workspace and constant memory of its own at its first call, and has them as long as
     the plan lives. A CUDA call enqueues and returns; a CPU call waits for the answer.
+
+    Copied, or pickled and sent to another process, it is planned again there: by its problem, device and
+    config.
 
     Example:
         >>> import numpy as np, tilewright as tw
@@ -129,6 +144,9 @@ class LayerPlan:
 
     def __repr__(self) -> str:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
+
+    def __reduce__(self) -> tuple[Callable[..., LayerPlan], tuple[Any, ...]]:
+        return _again, (self.device.backend, self.device.index, self.problem, self.config)
 
     def pack(self, w: Array) -> Packed:
         """Bring a filter into the kernel's order, once.
@@ -290,3 +308,9 @@ class LayerPlan:
             lane.packed = runtime.alloc(plan.blueprint.packed_bytes)
         plan.pack_into(given, lane.packed, stream)
         return lane.packed
+
+
+def _again(backend: str, index: int, problem: Problem, config: Config) -> LayerPlan:
+    """Plan a layer that was pickled."""
+    why = Provenance(Origin.BY_HAND, verified=False)
+    return LayerPlan(Plan.make(open_runtime(backend, index), problem, config, why))

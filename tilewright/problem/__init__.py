@@ -266,9 +266,13 @@ class Problem:
             text: a string of the grammar ``tilewright.problem.GRAMMAR``.
 
         Raises:
-            ProblemError: the text is malformed; the error names the part.
+            ProblemError: the text is malformed; the error names it and the part.
         """
-        return cls(**read(text))  # type: ignore[arg-type]
+        values = read(text)
+        try:
+            return cls(**values)  # type: ignore[arg-type]
+        except ProblemError as error:
+            raise ProblemError(f"problem {shown(text)}: {error}") from None
 
 
 def _laid_out(layout: str, n: int, c: int, h: int, w: int) -> tuple[int, int, int, int]:
@@ -293,7 +297,8 @@ def _check_sizes(p: Problem) -> None:
         spread = " with its dilation" if p.dilation != (1, 1) else ""
         raise ProblemError(
             f"the filter spans {span_h}x{span_w}{spread} but the padded input is only "
-            f"{p.h + p.pad[0] + p.pad[1]}x{p.w + p.pad[2] + p.pad[3]}: the output would be empty"
+            f"{p.h + p.pad[0] + p.pad[1]}x{p.w + p.pad[2] + p.pad[3]}: the output would be empty; "
+            "give a larger input or padding, or a smaller filter"
         )
 
 

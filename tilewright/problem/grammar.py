@@ -80,7 +80,7 @@ def _parse_sizes(text: str, sizes: str) -> dict[str, object]:
 
 
 def _numbers(text: str, letter: str, digits: str) -> list[int]:
-    numbers = [_number(letter, one) for one in re.split(r"[x.]", digits)]
+    numbers = [_number(text, letter, one) for one in re.split(r"[x.]", digits)]
     counts = {"p": (1, 2, 4), "u": (1, 2), "d": (1, 2)}.get(letter, (1,))
     joint = "." if len(numbers) == 4 else "x"
     if len(numbers) not in counts or joint.join(re.split(r"[x.]", digits)) != digits:
@@ -89,11 +89,10 @@ def _numbers(text: str, letter: str, digits: str) -> list[int]:
     return numbers
 
 
-def _number(letter: str, digits: str) -> int:
+def _number(text: str, letter: str, digits: str) -> int:
     if len(digits) > 9:
-        raise ProblemError(
-            f"{letter}={shortened(digits, 40)}: must be an integer no larger than {MAX_EXTENT}"
-        )
+        size = f"{letter}={shortened(digits, 40)}"
+        raise ProblemError(f"problem {shown(text)}: {size}: must be an integer no larger than {MAX_EXTENT}")
     return int(digits)
 
 

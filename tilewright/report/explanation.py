@@ -38,31 +38,34 @@ class Subject:
     blueprint: Blueprint | None = None
 
 
-Section = tuple[str, dict[str, str | float | int]]
+Section = tuple[str, dict[str, str | float | int]]  # its key in JSON, and what is in it
+TITLES = {
+    "model_sees": "model sees",
+    "predicted_terms_us": "predicted time by term, us",
+    "predicted_against_measured": "predicted against measured",
+    "runner_up": "runner-up",
+}  # of tables; other keys are their own
 
 
 def sections(subject: Subject) -> list[Section]:
-    """Everything there is to say, in titled groups of named figures."""
+    """Everything there is to say, in groups of named figures."""
     return [
         ("layer", _layer(subject.problem, subject.device)),
         ("config", _config(subject)),
         ("launches", _launches(subject)),
         ("pool", _pool(subject)),
         ("device", _limits(subject.device, subject.problem.kind)),
-        ("model sees", dict(subject.estimate.facts) if subject.estimate else {}),
-        ("predicted time by term, us", _terms(subject.estimate)),
-        ("predicted against measured", _measured(subject)),
-        ("runner-up", _runner_up(subject)),
+        ("model_sees", dict(subject.estimate.facts) if subject.estimate else {}),
+        ("predicted_terms_us", _terms(subject.estimate)),
+        ("predicted_against_measured", _measured(subject)),
+        ("runner_up", _runner_up(subject)),
     ]
 
 
 def tables(found: list[Section]) -> list[Table]:
     """One small table for each section that has something to say."""
-    return [
-        Table(title, ("", ""), tuple((_name(k), _value(v)) for k, v in rows.items()), words=True)
-        for title, rows in found
-        if rows
-    ]
+    bodies = {key: tuple((_name(k), _value(v)) for k, v in rows.items()) for key, rows in found if rows}
+    return [Table(TITLES.get(key, key), ("", ""), body, words=True) for key, body in bodies.items()]
 
 
 def best_records(history: Sequence[Record]) -> list[Record]:

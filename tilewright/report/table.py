@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
-from tilewright.errors import count, shortened
+from tilewright.errors import count, printable, shortened
 from tilewright.record import NOISY, STOLEN
 from tilewright.report.results import Results
 
@@ -22,13 +22,22 @@ Cell = Callable[[BenchRow], str]
 
 @dataclass(frozen=True)
 class Table:
-    """Cells to print. The first column is left-aligned, the others right, unless they are ``words``."""
+    """Cells to print. The first column is left-aligned, the others right, unless they are ``words``.
+
+    Of names and reasons from anywhere, whatever would steer a terminal is made visible.
+    """
 
     title: str
     head: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     words: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("head", "notes"):
+            object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
+        object.__setattr__(self, "title", printable(self.title))
+        object.__setattr__(self, "body", tuple(tuple(map(printable, row)) for row in self.body))
 
     def right(self, column: int) -> bool:
         """Whether a column is right-aligned."""

@@ -49,6 +49,7 @@ def import_opencl() -> Any:
     if "POCL_CACHE_DIR" not in os.environ:
         # Where PoCL cannot write it would hide its devices and not say why.
         os.environ["POCL_CACHE_DIR"] = str(cache.writable_folder() / cache.POCL)
+        opencl_cache.mend()  # children have the folder named: once is enough
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
     # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
     os.environ.setdefault("POCL_WORK_GROUP_METHOD", "loops")

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tilewright.runtime import cache
 # The folder of a program, as the binary that PoCL makes of it names it near its start.
 _FOLDER = re.compile(rb"[A-P]{2}/[A-P]{30,60}")
 _HEAD_BYTES = 4096
+_USED = "/last_accessed"  # which PoCL touches at each use of a program
+_MENDED = "mended"  # and which ``mend`` does
 _ELF = struct.Struct("<40xQ10xHH")  # a 64-bit one: where its table of sections is, bytes of each, how many
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")  # what LLVM's files begin with
 
@@ -33,6 +36,30 @@ def ready() -> None:
             place.mkdir(mode=0o700)
     if why := cache.full(place):
         raise CompileError(f"PoCL cannot keep what it compiles{why}")
+
+
+def mend() -> None:
+    """Remove libraries of PoCL's that are cut short: it would load them, and end the process.
+
+    Looked at are programs that were used since this was last done: what nobody used nobody wrote.
+    """
+    top = Path(os.environ.get("POCL_CACHE_DIR", ""))
+    stamp = top / _MENDED
+    with suppress(OSError):
+        since = stamp.stat().st_mtime_ns if stamp.exists() else 0
+        stamp.touch(0o600)
+        for program in _programs(top):
+            with suppress(OSError):  # another process was quicker
+                if os.stat(program + _USED).st_mtime_ns >= since:
+                    for path in filter(_is_short, Path(program).rglob("*.so")):
+                        path.unlink(missing_ok=True)
+
+
+def _programs(top: Path) -> Iterator[str]:
+    """The folders of PoCL's programs, two below its own."""
+    for group in os.scandir(top):
+        if group.is_dir(follow_symlinks=False):
+            yield from (one.path for one in os.scandir(group.path))
 
 
 def drop(binary: bytes) -> bool:

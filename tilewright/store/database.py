@@ -6,12 +6,13 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 from tilewright.errors import StoreBusy, StoreError, warn_once
+from tilewright.files import locked
 from tilewright.runtime.cache import secure_folder
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class Database:
     def _set_aside(self, reason: Exception) -> None:
         """Move a corrupt file and its journal away, unless another process just did."""
         mark = f".corrupt-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
-        with _locked(self._part(".lock")):
+        with locked(self._part(".lock")):
             if self._is_sound():
                 return
             for tail in ("-journal", "-wal", "-shm", ""):
@@ -145,20 +146,6 @@ def _touch(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
     except OSError as error:
         raise StoreError(f"store {path}: cannot be made ({error.strerror or error}); {_ANOTHER}") from None
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file ``path``; other processes wait (on POSIX)."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _is_corrupt(error: sqlite3.Error) -> bool:

@@ -182,7 +182,7 @@ def parse(text: str, source: str) -> object:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise StoreError(f"{source}: not a valid JSON file ({reason})") from None
+        raise StoreError(f"{source}: not a valid JSON file ({reason}); want one of 'cache export'") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
