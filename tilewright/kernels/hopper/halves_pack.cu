@@ -27,11 +27,11 @@ KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed
     GLOBAL acc_t *against = (GLOBAL acc_t *)moved + ROWS;
     NO_UNROLL for (int row = GROUP(0); row < ROWS; row += GROUPS(0)) {
         const int tile = row / PACK_K, at = row % PACK_K, group = tile / TILES;
-        const int k = tile % TILES * PACK_K + FILTER_OF(at);
+        const int filter = FILTER_OF(at), k = tile % TILES * PACK_K + filter, channel = tile * PACK_K + filter;
         GLOBAL const unsigned *from = w + (offset_t)(group * KG + k) * TERMS;
         int size = 0;
         for (int i = THREAD(0); k < KG && i < TERMS; i += MAX_THREADS) size = max(size, finite_size(from[i]));
-        if (THREAD(0) == 0) against[row] = 0;
+        if (THREAD(0) == 0) against[channel] = 0;
         FENCE();
         const int largest = largest_of_block(size, most), shift = shift_of(largest);
         if (THREAD(0) == 0) moved[row] = (unsigned)shift;
@@ -41,7 +41,7 @@ KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed
             exact[(offset_t)(group * KG + k) * TERMS + i] = v;
             misfits += misfit(v, largest);
         }
-        add_misfits(against + row, misfits, TERMS);
+        add_misfits(against + channel, misfits, TERMS);
         for (int item = THREAD(0); item < PACK_STEPS * CHUNKS * 4; item += MAX_THREADS) {
             const int step = item / (CHUNKS * 4), chunk = item / 4 % CHUNKS;
             unsigned high = 0, low = 0;
