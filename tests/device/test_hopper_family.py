@@ -130,7 +130,7 @@ CASES = (
     ("n2c18h9w7k70r3s3p1-tf32+maxpool2", TURNED | dict(chunks=4)),
     ("n2c50h9w7k70r3s3p1-f8", TURNED | dict(xs=1, chunks=4)),
     ("n2c18h9w7k70r3s3p1-accurate+relu", TURNED | dict(chunks=4)),
-    # by the copy engine as runs of pixels, then turned: one image and more, groups, channels left over, strides
+    # by the copy engine as runs of pixels, then turned: images, groups, channels left over, strides
     ("n1c64h8w16k70r3s3p1-f16+bias", TURNED | dict(pieces=1, chunks=4, bn=32)),
     ("n1c72h12w22k70r3s3p1-bf16", TURNED | dict(pieces=1, chunks=4, batch=3, wn=2, xs=3)),
     ("n3c24h4w6k40r3s3p1-f16", TURNED | dict(chunks=2)),
