@@ -36,7 +36,7 @@ MOST_PROBLEMS = 1024  # that are remembered
 _problems: dict[tuple[object, ...], Problem] = {}
 
 
-def whole(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
     """Return an integer of Python or NumPy as an int; None for anything else, True and False too."""
     if isinstance(value, bool):
         return None
@@ -57,10 +57,10 @@ def as_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def _wholes(value: object) -> list[int] | None:
+def _integers(value: object) -> list[int] | None:
     """Return one integer, or a tuple or list of them, as a list."""
     items = list(value) if isinstance(value, (tuple, list)) else [value]
-    numbers = [whole(item) for item in items]
+    numbers = [as_integer(item) for item in items]
     return None if None in numbers else [n for n in numbers if n is not None]
 
 
@@ -70,7 +70,7 @@ def pair(name: str, value: object) -> Pair:
     Raises:
         ProblemError: it is neither an integer nor a pair of integers, or less than 1.
     """
-    numbers = _wholes(value)
+    numbers = _integers(value)
     if not numbers or len(numbers) > 2 or min(numbers) < 1:
         want = "an integer or a pair (height, width), each 1 or more"
         raise ProblemError(f"{name}={shown(value)}: must be {want}")
@@ -91,7 +91,7 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
             for e, t, u, d in zip(extent, taps, stride, dilation, strict=True)
         ]
         return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
-    numbers = None if isinstance(value, str) else _wholes(value)
+    numbers = None if isinstance(value, str) else _integers(value)
     if not numbers or len(numbers) not in (1, 2, 4) or min(numbers) < 0:
         raise ProblemError(f"padding={shown(value)}: must be {PADDINGS}, without negative numbers")
     if len(numbers) == 4:
@@ -170,7 +170,7 @@ def _layer(
 ) -> Problem:  # fmt: skip
     """Read the layer itself."""
     _one_of("layout", layout, LAYOUTS)
-    count = whole(groups)
+    count = as_integer(groups)
     if count is None or count < 1:
         raise ProblemError(f"groups={shown(groups)}: must be an integer of 1 or more")
     _one_of("math", math, MATHS)

@@ -145,7 +145,7 @@ class Verifier:
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
         """Whether NaN and infinity can be put in, and must stay where they have a part."""
-        return not self.problem.whole and candidate.plan.family.plain
+        return not self.problem.is_integer and candidate.plan.family.plain
 
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str, fence: Fence) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""

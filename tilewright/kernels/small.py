@@ -227,7 +227,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, aligned: bool) -> Values:
     vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
-    body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.whole(pr)
+    body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.unflattened(pr)
     return dict(
         VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], Q_PARTS=sz.q_parts, STAGES=cf["stages"],
@@ -270,9 +270,9 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     words = _words(pr, cf, sz)
     nhwc = pr.layout_out == "nhwc"
     vector = min(cf["tk"], 4) if nhwc else words
-    whole = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
+    full_sectors = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
     store = outputs * ((4.0 / words + 2.0 if cf["out"] else 0.0) + 6.0 / vector)
-    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if whole else vector)
+    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if full_sectors else vector)
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
         resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],

@@ -35,7 +35,7 @@ class Cublas(Peer):
             return offer
         as_asked(problem)
         offer.attempt_layouts("cublas", partial(_contestant, problem, inputs, setting, _product))
-        if problem.n * problem.p * problem.q == 1 and not problem.whole and problem.dtype != "f8":
+        if problem.n * problem.p * problem.q == 1 and not problem.is_integer and problem.dtype != "f8":
             vector = partial(_contestant, problem, inputs, setting, _vector)
             offer.attempt("cublas vector", partial(vector, "nchw"))
         return offer
@@ -90,7 +90,7 @@ def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: An
     z = None if placed.z is None else _flat(placed.z, layout).reshape(shape)
     if target.ndim == 3 and problem.n == 1:
         b, target, z = b[0], target[0], None if z is None else z[0]
-    if problem.whole:
+    if problem.is_integer:
         return _whole(torch, a, b, target)
     if problem.dtype == "f8":
         return _eighths(torch, e, a, b, target, bias)

@@ -41,11 +41,11 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str)
     fused = ("bias",) if problem.epilogue.alpha == 1.0 else ()
     layer, left = convolution(problem, placed, fused), gpu.eager(problem, placed, fused)
 
-    def whole(x: Any) -> Any:
+    def layer_and_epilogue(x: Any) -> Any:
         return left(layer(x))
 
     torch.compiler.reset()  # one layer's code at a time
-    compiled = torch.compile(whole, mode=_MODE, dynamic=False)
+    compiled = torch.compile(layer_and_epilogue, mode=_MODE, dynamic=False)
     last: list[Any] = [None]
 
     def run() -> None:

@@ -146,7 +146,7 @@ class Problem:
         return KINDS[self.dtype].out
 
     @property
-    def whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether x, w and all sums are integers."""
         return self.dtype in ("i8", "q8")
 
@@ -317,7 +317,7 @@ def _check_names(p: Problem) -> None:
         raise ProblemError(f"+{p.epilogue.pool}: no window fits into the convolution's {p.p}x{p.q} output")
     if p.math != "strict" and p.dtype != "f32":
         raise ProblemError(f"math={p.math!r} needs dtype f32, got {p.dtype}")
-    if p.whole and not p.epilogue.whole:
+    if p.is_integer and not p.epilogue.keeps_integers:
         raise ProblemError(f"{p.epilogue}: i8 layers accept only bias, add (no factor), relu and maxpool")
 
 

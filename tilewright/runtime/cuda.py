@@ -285,8 +285,8 @@ class CudaRuntime:
         if int(status):
             return None
         try:
-            whole = not failed and int(check(driver.cuGraphGetNodes(graph))[-1]) >= count
-            return check(driver.cuGraphInstantiate(graph, 0)) if whole else None
+            complete = not failed and int(check(driver.cuGraphGetNodes(graph))[-1]) >= count
+            return check(driver.cuGraphInstantiate(graph, 0)) if complete else None
         finally:
             check(driver.cuGraphDestroy(graph))
 

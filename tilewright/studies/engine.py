@@ -11,12 +11,14 @@ from typing import Any
 
 from tilewright.bench.provenance import commit, commits, device_of, now
 from tilewright.files import read_json
+from tilewright.studies.breakdown import run_breakdown
 from tilewright.studies.counters import run_counters
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
 from tilewright.studies.searching import run_search
 from tilewright.studies.steps import run_steps
 from tilewright.studies.study import (
+    Breakdown,
     Column,
     Counters,
     Part,
@@ -26,9 +28,7 @@ from tilewright.studies.study import (
     Study,
     StudyError,
     Value,
-    Whole,
 )
-from tilewright.studies.whole import run_whole
 
 FORMAT = "tilewright-study"
 _TEXTS = ("name", "title", "source", "published_on", "date", "commit")
@@ -89,8 +89,8 @@ def _run(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[Par
         yield from run_steps(part, lab, before)
     elif isinstance(part, Search):
         yield from run_search(part, lab, before)
-    elif isinstance(part, Whole):
-        yield run_whole(part, lab)
+    elif isinstance(part, Breakdown):
+        yield run_breakdown(part, lab)
     elif isinstance(part, Counters):
         yield run_counters(part, lab)
     else:

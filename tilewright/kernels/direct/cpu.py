@@ -63,8 +63,8 @@ def _pools(problem: Problem, th: int, tw: int, x: int, combine: int) -> bool:
     pool = problem.epilogue.pool
     if pool is None or combine == TWO_PASS:
         return True
-    whole = (pool.stride, pool.pad) == (pool.size, 0)
-    return whole and x == 1 and th % pool.size == 0 and tw % pool.size == 0
+    disjoint = (pool.stride, pool.pad) == (pool.size, 0)
+    return disjoint and x == 1 and th % pool.size == 0 and tw % pool.size == 0
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:

@@ -95,8 +95,8 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
         step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), geo.wb))
         row = geo.view.w * many, step, first - pr.pad[2] * many, geo.xw * many
         # Where lanes of a warp share channels out, planes of whole sectors would lie in the same banks.
-        whole = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
-        for sectors in (True, False) if whole else (False,):
+        by_channels = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
+        for sectors in (True, False) if by_channels else (False,):
             run, lead, xw = row_runs(pr, *row, aligned, sectors=sectors)
             items = geo.xh * xw * cf["cs"] // (run * many)
             copies = ceil_div(items, geo.threads)

@@ -105,7 +105,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     """Lay out one launch, two where there is a pool; ``rolled``: the filter's rows are a loop."""
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
-    combine, view = cf["combine"], View.whole(pr)
+    combine, view = cf["combine"], View.unflattened(pr)
     main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), operands(combine))
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,

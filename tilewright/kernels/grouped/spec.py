@@ -71,14 +71,14 @@ def columns(pr: Problem, tw: int) -> int:
 
 def reads_quads(pr: Problem, cf: Values) -> bool:
     """Whether a thread of a GPU reads rows four columns at a time: those of nchw, where fours are aligned."""
-    whole = pr.w % 4 == 0 and cf["tw"] * pr.stride[1] % 4 == 0
-    return pr.layout_in == "nchw" and pr.dtype in ("f32", "f16", "bf16") and whole
+    divisible = pr.w % 4 == 0 and cf["tw"] * pr.stride[1] % 4 == 0
+    return pr.layout_in == "nchw" and pr.dtype in ("f32", "f16", "bf16") and divisible
 
 
 def stores_quads(pr: Problem, cf: Values) -> bool:
     """Whether it stores four columns at a time."""
-    whole = pr.q % 4 == 0 and cf["tw"] % 4 == 0
-    return pr.layout_out == "nchw" and cf["v"] == 1 and cf["combine"] == NONE and whole
+    divisible = pr.q % 4 == 0 and cf["tw"] % 4 == 0
+    return pr.layout_out == "nchw" and cf["v"] == 1 and cf["combine"] == NONE and divisible
 
 
 class Grouped(Family):
@@ -222,7 +222,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool) -> Values:
-    wide, view = device.is_gpu and aligned, View.whole(pr)
+    wide, view = device.is_gpu and aligned, View.unflattened(pr)
     return dict(
         ROLLED=int(rolled(pr, device, cf["v"], cf["th"], cf["tw"])),
         X_QUADS=int(wide and reads_quads(pr, cf)), Y_QUADS=int(wide and stores_quads(pr, cf)),

@@ -125,7 +125,7 @@ RULES = (
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
-    products, view = products_of_row(pr, cf), View.whole(pr)
+    products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.dtype),
         CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],

@@ -194,7 +194,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> Values:
-    vector, nhwc, view = min(cf["tk"], 4), pr.layout_out == "nhwc", View.whole(pr)
+    vector, nhwc, view = min(cf["tk"], 4), pr.layout_out == "nhwc", View.unflattened(pr)
     return dict(
         POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], TILES=sz.tiles, X_FLOATS=sz.x_floats,
@@ -212,8 +212,9 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> 
 
 def _words(layout: str, aligned: bool, *runs: int) -> int:
     """Neighbours of a row that are loaded or stored at once: all runs are whole such words."""
-    whole = layout == "nchw" and aligned
-    return next(words for words in (4, 2, 1) if words == 1 or whole and all(run % words == 0 for run in runs))
+    if layout != "nchw" or not aligned:
+        return 1
+    return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
