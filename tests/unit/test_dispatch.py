@@ -63,7 +63,7 @@ class FakePlan:
     needs = 0
 
     def __init__(self, config: Config, why: Provenance) -> None:
-        self.config, self.why, self.note, self.held_bytes = config, why, why.note(LAYER), self.needs
+        self.config, self.why, self.note, self.allocated_bytes = config, why, why.note(LAYER), self.needs
 
     @classmethod
     def make(cls, runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:

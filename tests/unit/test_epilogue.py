@@ -118,7 +118,7 @@ def test_windows_are_counted(extent: int, pool: Pool, out: int) -> None:
     assert pool.out(extent) == out
 
 
-@pytest.mark.parametrize(("text", "whole", "exact"), [
+@pytest.mark.parametrize(("text", "integer", "exact"), [
     ("", True, True),
     ("+bias+add+relu+maxpool3u2p1", True, True),
     ("+alpha0.5+add-2", False, True),

@@ -129,7 +129,7 @@ def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
     first, second = plan.plan._aligned.workspace, plan.plan._unaligned[None].workspace
     assert set(second) == {"partial", "copied", "counts"} and second["partial"] is first["partial"]
     assert second["counts"] is not first["counts"], "that one need not hold zeros"
-    assert plan.workspace_bytes == 64 + 8 and plan.held_bytes == 64 + 8 + 8 + 64
+    assert plan.workspace_bytes == 64 + 8 and plan.allocated_bytes == 64 + 8 + 8 + 64
 
 
 def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
         np.testing.assert_array_equal(y, _made()(x, _made().pack(w), b))
     assert {*plan._unaligned} == {5, 6}
     assert plan._unaligned[5].workspace["copied"] is not plan._unaligned[6].workspace["copied"]
-    assert plan.workspace_bytes == 0 and plan.held_bytes == 2 * 64
+    assert plan.workspace_bytes == 0 and plan.allocated_bytes == 2 * 64
 
 
 def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:

@@ -17,7 +17,6 @@ from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.lab import Lab
-from tilewright.studies.standing import held
 from tilewright.studies.study import (
     Layer,
     Memory,
@@ -29,6 +28,7 @@ from tilewright.studies.study import (
     StudyError,
     Value,
 )
+from tilewright.studies.study_run import earlier_result
 
 SAMPLE = Path(__file__).parent / "study_sample.json"
 COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks").glob("*/studies/*.json"))
@@ -261,7 +261,7 @@ def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Pa
     file = tmp_path / "x.json"
     file.write_text(json.dumps(engine.document(engine.result(STUDY, lab(runtime), ()))))
     with pytest.raises(StudyError, match="with --quick; give it, or name another file after --json"):
-        held(file, STUDY, replace(lab(runtime), quick=False))
+        earlier_result(file, STUDY, replace(lab(runtime), quick=False))
 
 
 @pytest.mark.parametrize(

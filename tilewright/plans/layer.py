@@ -63,8 +63,8 @@ class _Lane:
     counted_bytes: int = 0  # when it was last looked whether all plans together hold too much
 
     @property
-    def held_bytes(self) -> int:
-        return self.plan.held_bytes + (self.packed.nbytes if self.packed else 0)
+    def allocated_bytes(self) -> int:
+        return self.plan.allocated_bytes + (self.packed.nbytes if self.packed else 0)
 
 
 class LayerPlan:
@@ -95,7 +95,7 @@ class LayerPlan:
         self._home = f"cuda:{plan.device.index}" if plan.device.is_cuda else "cpu"
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._operands = plan.problem.operands
-        self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.held_bytes)}
+        self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.allocated_bytes)}
         self._lock = threading.RLock()
         self._fitting: set[tuple[str | Kind, ...]] = set()  # arrays that are what the layer takes
 
@@ -133,14 +133,14 @@ class LayerPlan:
         return self.plan.workspace_bytes
 
     @property
-    def held_bytes(self) -> int:
+    def allocated_bytes(self) -> int:
         """Bytes of device memory that it holds by now, of all streams that it ran on.
 
         Workspaces, filters that calls have packed, and what arrays that are not aligned have needed.
         """
         lanes = list(self._lanes.values())
         packed = sum(lane.packed.nbytes for lane in lanes if lane.packed)
-        return packed + sum(plan.held_bytes for plan in {lane.plan for lane in lanes})
+        return packed + sum(plan.allocated_bytes for plan in {lane.plan for lane in lanes})
 
     def __repr__(self) -> str:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
@@ -275,7 +275,7 @@ class LayerPlan:
                 if self._home == "cpu":
                     settle(runtime)
                 raise
-            before, lane.counted_bytes = lane.counted_bytes, lane.held_bytes
+            before, lane.counted_bytes = lane.counted_bytes, lane.allocated_bytes
         if lane.counted_bytes > before:
             let_go_oldest(runtime, self.plan)
 

@@ -72,7 +72,7 @@ def load(path: Path) -> Results:
         raise StoreError(f"results file {path}: {error}") from None
 
 
-def held(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:
+def earlier_results(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:
     """Read what an earlier run on a device, by its key, left in a file; no rows if there is none.
 
     Raises:

@@ -20,24 +20,24 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family, Param, Rule
 from tilewright.problem import Problem
 
-Held = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only
+Pins = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only
 REMEMBERED = 60_000  # answers of all rules of a space, 10 MB of them: as many as ranking the largest asks for
 NEIGHBOURS = 32  # configs whose neighbours are remembered: a search asks anew for those of its best
 
 
 class Space:
-    """The space of one family for one problem on one device; or the part of it where parameters are held.
+    """The space of one family for one problem on one device; or the part of it where parameters are pinned.
 
     It remembers what its rules said, which a search asks many times: a search makes one of its own, and what
     it remembers goes with the search.
 
     Raises:
-        ConfigError: the family has no parameter, or no value, that is to be held.
+        ConfigError: the family has no parameter, or no value, that is to be pinned.
     """
 
-    def __init__(self, family: Family, problem: Problem, device: Device, held: Held | None = None) -> None:
+    def __init__(self, family: Family, problem: Problem, device: Device, pins: Pins | None = None) -> None:
         self.family = family
-        self.params: tuple[Param, ...] = _narrowed(family.params(problem, device), held or {}, family, device)
+        self.params: tuple[Param, ...] = _narrowed(family.params(problem, device), pins or {}, family, device)
         by_name = sorted(self.params, key=lambda param: param.name)
         self._items = [(p.name, {value: (p.name, value) for value in p.values}) for p in by_name]
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
@@ -121,12 +121,12 @@ class Space:
                 yield from self._extend(depth + 1, known, order)
 
 
-def _narrowed(params: tuple[Param, ...], held: Held, family: Family, device: Device) -> tuple[Param, ...]:
-    """Parameters with the values that they may take; those that are held come first: rules see them early."""
-    for name in sorted(held.keys() - {param.name for param in params}):
+def _narrowed(params: tuple[Param, ...], pins: Pins, family: Family, device: Device) -> tuple[Param, ...]:
+    """Parameters with the values that they may take; the pinned come first: rules see them early."""
+    for name in sorted(pins.keys() - {param.name for param in params}):
         raise ConfigError(f"{family.name} has no parameter {name!r} on {device.name}")
-    first = sorted(params, key=lambda param: param.name not in held)
-    return tuple(_only(p, held[p.name], family) if p.name in held else p for p in first)
+    first = sorted(params, key=lambda param: param.name not in pins)
+    return tuple(_only(p, pins[p.name], family) if p.name in pins else p for p in first)
 
 
 def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param:

@@ -21,7 +21,7 @@ from tilewright.search import model
 from tilewright.search.correction import Correction
 from tilewright.search.experience import Bias, Experience, shipped
 from tilewright.search.proposals import Strategy
-from tilewright.search.space import Held, Space
+from tilewright.search.space import Pins, Space
 
 Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
@@ -44,10 +44,10 @@ class ModelRanking:
 
     def __init__(
         self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
-        experience: Experience | None = None, held: Held | None = None,
+        experience: Experience | None = None, pins: Pins | None = None,
     ) -> None:  # fmt: skip
         self._family, self._problem, self._device, self._among = family, problem, device, among
-        self.space = Space(family, problem, device, held)
+        self.space = Space(family, problem, device, pins)
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()
@@ -104,10 +104,10 @@ class ModelRanking:
 
 
 def rank(
-    problem: Problem, device: Device, family: Family, count: int, seed: int = 0, held: Held | None = None
+    problem: Problem, device: Device, family: Family, count: int, seed: int = 0, pins: Pins | None = None
 ) -> list[tuple[Config, float]]:
     """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
-    ranked = ModelRanking(family, problem, device, random.Random(seed), held=held)
+    ranked = ModelRanking(family, problem, device, random.Random(seed), pins=pins)
     ranked.deepen()
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 

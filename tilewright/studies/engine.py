@@ -62,13 +62,13 @@ def study(name: str) -> Study:
     return found
 
 
-def parts(wanted: Iterable[Part], lab: Lab, held: Mapping[str, PartResult]) -> Iterator[PartResult]:
+def parts(wanted: Iterable[Part], lab: Lab, earlier: Mapping[str, PartResult]) -> Iterator[PartResult]:
     """Run parts of a study one after the other; each is handed on as it grows, last when it is done.
 
-    ``held``, by title, are of an earlier run: those that are done are not run, the others are gone on with.
+    ``earlier``, by title, are of another run: those that are done are not run, the others are gone on with.
     """
     for part in wanted:
-        before = held.get(part.title)
+        before = earlier.get(part.title)
         if before and not before.left:
             continue
         theirs = commits(before.commit if before else "")

@@ -122,7 +122,7 @@ def dots_bytes(pr: Problem, device: Device) -> bool:
     return pr.dtype == "i8" and device.byte_dots
 
 
-def held_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
+def live_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
     inputs: int = device.lanes < 16
     if pr.dtype == "i8":  # a word's bytes take a register each; or what is to be taken off does
