@@ -279,12 +279,12 @@ def test_layers_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds: dict[Any, Any] = {}
-    monkeypatch.setattr("tilewright.arrays.look._kinds", kinds)
-    monkeypatch.setattr("tilewright.arrays.look._MOST_KINDS", 4)
+    specs: dict[Any, Any] = {}
+    monkeypatch.setattr("tilewright.arrays.look._specs", specs)
+    monkeypatch.setattr("tilewright.arrays.look._MOST_SPECS", 4)
     for size in range(1, 20):
         assert look("x", np.zeros(size, np.float32)).shape == (size,)
-        assert len(kinds) <= 4
+        assert len(specs) <= 4
 
 
 def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,7 +592,7 @@ def test_tensors_through_a_plan_of_nhwc() -> None:
 
 def test_cuda_arrays_are_used_on_their_stream(cupy: FakeCupy) -> None:
     x = look("x", cupy.array(X, device=1))
-    assert (x.place, x.index, x.library, x.contiguous) == ("cuda:1", 1, "cupy", True)
+    assert (x.device, x.index, x.library, x.contiguous) == ("cuda:1", 1, "cupy", True)
     assert current_stream(x) == 1001 and current_stream(look("x", X)) is None
 
 

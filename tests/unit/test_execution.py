@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from tilewright import runtime as runtimes
-from tilewright.arrays.view import ArrayView, Kind
+from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
@@ -163,7 +163,7 @@ def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
     def given(library: str, *shape: int) -> ArrayView:
         array = np.zeros(shape, np.float32)
         strides = tuple(stride // 4 for stride in array.strides)
-        return ArrayView("x", array, Kind(library, "cpu", "f32", shape, strides), array.ctypes.data)
+        return ArrayView("x", array, ArraySpec(library, "cpu", "f32", shape, strides), array.ctypes.data)
 
     for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
         array, seen_as_nchw = binding._input(one, str(one), given("torch", *shape), True)

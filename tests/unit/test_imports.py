@@ -63,7 +63,7 @@ ORDER = (
     ("tuning.channel", "checking.fence"),
     ("tuning.worker_pool",),
     ("tuning.job", "checking.reference", "checking.launcher"),
-    ("checking.placed", "checking.compare"),
+    ("checking.device_inputs", "checking.compare"),
     ("checking.verify",),
     ("tuning.trial",),
     ("tuning.child", "tuning.worker"),

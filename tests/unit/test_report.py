@@ -18,7 +18,7 @@ import pytest
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, results
-from tilewright.report.table import NOISY_NOTE, Table, bytes_text, markdown, plain, results_table, time_text
+from tilewright.report.table import NOISY_NOTE, Table, as_text, bytes_text, markdown, results_table, time_text
 from tilewright.studies import engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ onednn has no time for R3: crashed"""
 
 
 def test_plain_table() -> None:
-    assert plain(results_table(results.parse(DOCUMENT))) == PLAIN
+    assert as_text(results_table(results.parse(DOCUMENT))) == PLAIN
 
 
 def test_one_layer_is_no_plural() -> None:
@@ -151,7 +151,7 @@ def test_markdown_escapes() -> None:
 def test_our_failure_is_a_row_with_its_reason() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["rows"][0]["ours"] = {"reason": "no config compiled"}
-    text = plain(results_table(results.parse(document)))
+    text = as_text(results_table(results.parse(document)))
     assert "tilewright has no time for R2: no config compiled" in text
 
 
@@ -159,7 +159,8 @@ def test_what_is_to_be_known_of_our_kernel_is_a_note() -> None:
     document = copy.deepcopy(DOCUMENT)
     for row in document["rows"]:
         row["ours"]["note"] = "untuned: the model's choice"
-    assert "R2, R3: untuned: the model's choice" in plain(results_table(results.parse(document))).splitlines()
+    lines = as_text(results_table(results.parse(document))).splitlines()
+    assert "R2, R3: untuned: the model's choice" in lines
 
 
 def test_time_that_a_host_took_is_marked_and_said_once() -> None:
@@ -176,7 +177,8 @@ def test_time_that_a_host_took_is_marked_and_said_once() -> None:
 
 
 def test_no_rows_is_a_table_with_a_head() -> None:
-    assert plain(results_table(results.parse({"device": {}, "rows": []}))).splitlines()[1].startswith("layer")
+    lines = as_text(results_table(results.parse({"device": {}, "rows": []}))).splitlines()
+    assert lines[1].startswith("layer")
 
 
 @pytest.mark.parametrize(

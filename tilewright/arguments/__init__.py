@@ -28,10 +28,10 @@ PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
-_PLAIN = frozenset(  # nothing that could change, or hold memory
+_IMMUTABLE = frozenset(  # nothing that could change, or hold memory
     (int, float, bool, str, NoneType, Pool, np.int32, np.int64, np.float32, np.float64)
 )
-_PLAIN_OR_ROW = _PLAIN | {tuple, list}
+_IMMUTABLE_OR_ROW = _IMMUTABLE | {tuple, list}
 MOST_PROBLEMS = 1024  # that are remembered
 _problems: dict[tuple[object, ...], Problem] = {}
 
@@ -111,10 +111,10 @@ def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **wo
     types = tuple(map(type, words.values()))
     given = tuple(tuple(word) if type(word) is list else word for word in words.values())
     inner = [part for word in given if type(word) is tuple for part in word]
-    if not (_PLAIN_OR_ROW.issuperset(types) and _PLAIN.issuperset(map(type, inner))):
+    if not (_IMMUTABLE_OR_ROW.issuperset(types) and _IMMUTABLE.issuperset(map(type, inner))):
         return _read(x, w, beside, **words)  # an array as a factor, say, may change in place
-    kinds = (*beside, *(seen.kind for seen in (x, w, *beside.values())))
-    key = (kinds, given, types, *map(type, inner))  # 1, 1.0 and True are equal
+    specs = (*beside, *(seen.spec for seen in (x, w, *beside.values())))
+    key = (specs, given, types, *map(type, inner))  # 1, 1.0 and True are equal
     found = _problems.get(key)
     if found is None:
         found = _read(x, w, beside, **words)
@@ -220,7 +220,7 @@ def runtime_for(x: ArrayView, device: object) -> Runtime:
         DeviceError: there is no such device.
     """
     kind, index = parse_selector(device)
-    if x.place == "cpu":
+    if x.device == "cpu":
         if kind == "cuda":
             open_runtime(kind, index)  # is there one to move it to?
             hint = f"torch.from_numpy({x.name}).cuda()" if x.library == "numpy" else f"{x.name}.cuda()"
@@ -228,6 +228,6 @@ def runtime_for(x: ArrayView, device: object) -> Runtime:
         return open_runtime(kind or "cpu", index)
     if kind not in (None, "cuda") or (":" in str(device) and index != x.index):
         raise ArrayError(
-            f"{x.name}: is on {x.place}, but device={device!r}; leave device out, or move the array"
+            f"{x.name}: is on {x.device}, but device={device!r}; leave device out, or move the array"
         )
     return open_runtime("cuda", x.index)

@@ -10,7 +10,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
 from tilewright.peers.eager import told
-from tilewright.peers.gpu import Gpu, Placed
+from tilewright.peers.gpu import Gpu, GpuInputs
 from tilewright.problem import Problem
 
 
@@ -81,7 +81,7 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str)
     )
 
 
-def convolution(problem: Problem, placed: Placed, fused: tuple[str, ...]) -> Callable[[Any], Any]:
+def convolution(problem: Problem, placed: GpuInputs, fused: tuple[str, ...]) -> Callable[[Any], Any]:
     """Return F.conv2d of an x, its bias in it if that is among ``fused``; padded apart if need be."""
     functional = load("torch").nn.functional
     top, bottom, left, right = problem.pad

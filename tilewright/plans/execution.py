@@ -76,9 +76,9 @@ class Plan:
             OutOfMemory: says how much workspace was needed.
         """
         require_arrays(problem, runtime)
-        kind = family(config.family)
-        kind.check(problem, runtime.device, config)
-        return cls(runtime, problem, kind, config, why)
+        chosen = family(config.family)
+        chosen.check(problem, runtime.device, config)
+        return cls(runtime, problem, chosen, config, why)
 
     @property
     def note(self) -> str:

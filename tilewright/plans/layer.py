@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.use import current_stream, in_place, same_home, shaped, typed, writable
-from tilewright.arrays.view import Array, ArrayView, Kind
+from tilewright.arrays.view import Array, ArraySpec, ArrayView
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels.config import Config
@@ -97,7 +97,7 @@ class LayerPlan:
         self._operands = plan.problem.operands
         self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.allocated_bytes)}
         self._lock = threading.RLock()
-        self._fitting: set[tuple[str | Kind, ...]] = set()  # arrays that are what the layer takes
+        self._fitting: set[tuple[str | ArraySpec, ...]] = set()  # arrays that are what the layer takes
 
     @property
     def problem(self) -> Problem:
@@ -239,10 +239,10 @@ class LayerPlan:
 
     def _check(self, given: Mapping[str, ArrayView]) -> None:
         """Refuse what the layer does not take; arrays of kinds that it has taken before are not looked at."""
-        kinds: tuple[str | Kind, ...] = (*given, *(seen.kind for seen in given.values()))
-        if kinds not in self._fitting:
+        specs: tuple[str | ArraySpec, ...] = (*given, *(seen.spec for seen in given.values()))
+        if specs not in self._fitting:
             self._fit(given)
-            self._fitting = {*list(self._fitting)[:MOST_FITTING], kinds}
+            self._fitting = {*list(self._fitting)[:MOST_FITTING], specs}
         if "out" in given:
             writable(given["out"], *(seen for name, seen in given.items() if name != "out"))
 
@@ -280,7 +280,7 @@ class LayerPlan:
             let_go_oldest(runtime, self.plan)
 
     def _at_home(self, seen: ArrayView) -> None:
-        if seen.place != self._home:
+        if seen.device != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
     def _lane(self, stream: int | None) -> _Lane:

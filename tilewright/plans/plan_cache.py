@@ -58,7 +58,7 @@ _lock = threading.Lock()  # of the dict, never held for long
 _let_go = 0  # plans until now
 
 
-def place(key: Key) -> CacheEntry:
+def entry_of(key: Key) -> CacheEntry:
     """Return the entry of a key, now the one used last; where there was none, an empty one."""
     dropped = []  # here and below: freed once nobody waits for the lock, since to free memory takes a while
     with _lock:

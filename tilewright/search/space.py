@@ -42,8 +42,8 @@ class Space:
         self._items = [(p.name, {value: (p.name, value) for value in p.values}) for p in by_name]
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
-        answers = _Answers()
-        asked = [_Asked(rule, self._known, answers) for rule in family.rules(device)]
+        answers = _RuleMemo()
+        asked = [_MemoisedRule(rule, self._known, answers) for rule in family.rules(device)]
         self._checks = _checks_by_depth(self.params, asked)
         self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
 
@@ -140,7 +140,7 @@ def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param
     return replace(param, values=tuple(param.values[i] for i in kept), names=names)
 
 
-class _Answers:
+class _RuleMemo:
     """What the rules of one space have said; where that is too much, all is asked anew."""
 
     def __init__(self) -> None:
@@ -161,13 +161,13 @@ class _Answers:
         self._left -= 1
 
 
-class _Asked:
+class _MemoisedRule:
     """A rule of one space; it is asked a great many times, and remembers what it said.
 
     ``fixed`` is what does not change: the problem and the device.
     """
 
-    def __init__(self, rule: Rule, fixed: Iterable[str], answers: _Answers) -> None:
+    def __init__(self, rule: Rule, fixed: Iterable[str], answers: _RuleMemo) -> None:
         self.needs, self._allows = rule.needs, rule.allows
         names = [name for name in rule.needs if name not in fixed]
         self._pick: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
@@ -183,10 +183,10 @@ class _Asked:
         return said
 
 
-def _checks_by_depth(params: tuple[Param, ...], rules: list[_Asked]) -> list[list[_Asked]]:
+def _checks_by_depth(params: tuple[Param, ...], rules: list[_MemoisedRule]) -> list[list[_MemoisedRule]]:
     """For each depth, the rules that can be asked once that parameter is chosen."""
     place = {param.name: depth for depth, param in enumerate(params)}
-    checks: list[list[_Asked]] = [[] for _ in params]
+    checks: list[list[_MemoisedRule]] = [[] for _ in params]
     for rule in rules:
         checks[max((place.get(name, 0) for name in rule.needs), default=0)].append(rule)
     return checks

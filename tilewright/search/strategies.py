@@ -112,7 +112,7 @@ def rank(
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
 
-class Blind:
+class Uninformed:
     """A strategy that neither expects nor learns anything."""
 
     def promise_us(self) -> float:
@@ -127,7 +127,7 @@ class Blind:
         """Learn nothing."""
 
 
-class All(Blind):
+class Exhaustive(Uninformed):
     """Every legal config, in the order of the space."""
 
     def __init__(
@@ -141,7 +141,7 @@ class All(Blind):
         return list(islice(self._configs, count))
 
 
-class Random(Blind):
+class RandomSampling(Uninformed):
     """Legal configs drawn without regard to anything, none twice."""
 
     def __init__(
@@ -167,7 +167,7 @@ class Random(Blind):
         return batch
 
 
-class Model:
+class ModelGuided:
     """The model's order, corrected by what is measured; half of each batch climbs from the best."""
 
     climbing = 0.5
@@ -250,7 +250,7 @@ class Model:
         return chosen
 
 
-class Local(Model):
+class LocalSearch(ModelGuided):
     """Local search: after a first batch by the model, only neighbours of the best measured."""
 
     climbing = 1.0
@@ -268,11 +268,11 @@ def make(
     Raises:
         ConfigError: if the name is not one of ``STRATEGIES``.
     """
-    guided: dict[str, type[Model]] = {"model": Model, "local": Local}
-    blind: dict[str, type[All] | type[Random]] = {"all": All, "random": Random}
+    guided: dict[str, type[ModelGuided]] = {"model": ModelGuided, "local": LocalSearch}
+    uninformed: dict[str, type[Exhaustive | RandomSampling]] = {"all": Exhaustive, "random": RandomSampling}
     rng = random.Random(seed)
     if strategy in guided:
         return guided[strategy](family, problem, device, rng, among, experience)
-    if strategy in blind:
-        return blind[strategy](family, problem, device, rng, among)
+    if strategy in uninformed:
+        return uninformed[strategy](family, problem, device, rng, among)
     raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")

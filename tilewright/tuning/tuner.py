@@ -249,7 +249,7 @@ class _Run:
             if self.spending.over(self.outcomes.found):
                 return
             start = time.monotonic()
-            record = self.outcomes.keep(self._try(config, compiled).placed(Standing.TRIAL))
+            record = self.outcomes.keep(self._try(config, compiled).with_standing(Standing.TRIAL))
             self.spending.trial_s = time.monotonic() - start
             self.records.append(record)
             proposals.tell(record)
