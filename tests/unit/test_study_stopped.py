@@ -237,8 +237,8 @@ def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.Monke
         ({"device": {}}, ["unknown device"]),
         ({"quick": False}, ["without --quick", "leave it out"]),
         ({"left": ["B", "R9"]}, ["lacks R9", "'steps'", "leave --resume out"]),
-        ({"parts": 3}, ["x.json: a damaged", "TypeError"]),
-        ({"parts": [PART | {"rows": [{"layer": ["A"]}]}]}, ["x.json: a damaged", "layer is of type list"]),
+        ({"parts": 3}, ["x.json: a damaged", "parts: must be a list"]),
+        ({"parts": [PART | {"rows": [{"layer": ["A"]}]}]}, ["layer: must be a text or"]),
         ({"format": "other"}, ["x.json: not a results document of a study"]),
     ],
 )
