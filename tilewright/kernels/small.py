@@ -14,6 +14,7 @@ from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Famil
 from tilewright.kernels.limits import (
     MOST_BODY,
     RESIDENT,
+    bands_param,
     blocks_param,
     fits_registers,
     fits_shared,
@@ -130,8 +131,6 @@ class Small(Family):
         """Offer the tunables, outermost choice first."""
         q = problem.q
         widths = tuple(t for t in up_to(q, WIDTHS) if 9 * ceil_div(q, t) * t <= 11 * q)
-        parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
-        bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
         return (
             Param("f", (0, 1), "filter in constant memory or in shared memory", ("constant", "shared")),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8, 16)), "output channels a thread"),
@@ -140,7 +139,7 @@ class Small(Family):
             Param("threads", (64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 416, 512, 544, 640),
                   "threads of a block"),
             blocks_param(1, 2, 3, 4, 6, 8),
-            Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
+            bands_param(problem),
             Param("ni", up_to(problem.n, (1, 2, 3, 4, 5, 6, 8)), "images worked on at once"),
             Param("stages", (1, 2), "buffers of staged input"),
             Param("out", (0, 1), "output stored from registers or through shared memory",

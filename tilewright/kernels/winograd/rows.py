@@ -14,6 +14,7 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.limits import (
     MOST_BODY,
     RESIDENT,
+    bands_param,
     blocks_param,
     fits_registers,
     fits_shared,
@@ -103,8 +104,6 @@ class WinogradRows(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
-        bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
         return (
             Param("points", _points(problem), "inputs of a tile of a row"),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
@@ -112,7 +111,7 @@ class WinogradRows(Family):
                   "output rows a thread"),
             Param("threads", tuple(range(64, 449, 32)) + (512, 544, 576, 640), "threads of a block"),
             blocks_param(1, 2, 3, 4, 6, 8),
-            Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
+            bands_param(problem),
             Param("ni", up_to(problem.n, (1, 2, 3, 4)), "images worked on at once"),
         )  # fmt: skip
 
