@@ -74,7 +74,7 @@ ORDER = (
     ("arguments", "dispatch.dispatch", "dispatch.once"),
     ("api", "export", "profiling"),
     ("peers",),
-    ("bench.contest", "bench.race", "bench.provenance"),
+    ("bench.contest", "bench.race", "bench.environment", "bench.bound_plan"),
     ("bench",),
     ("studies",),
     ("report",),

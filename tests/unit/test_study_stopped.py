@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.bench import provenance
+from tilewright.bench import environment
 from tilewright.cli import main
 from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime
@@ -176,7 +176,7 @@ def test_a_study_of_several_days_says_so() -> None:
 
 def at(commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the code be of a commit."""
-    for module in (provenance, engine):
+    for module in (environment, engine):
         monkeypatch.setattr(module, "commit", lambda: commit)
 
 

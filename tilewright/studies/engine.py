@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tilewright.bench.provenance import commit, commits, device_of, now
+from tilewright.bench.environment import commit, commits, device_of, now
 from tilewright.errors import StoreError
 from tilewright.files import read_json
 from tilewright.store.fields import Fields

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import kernels
-from tilewright.bench.bench import BoundPlan
+from tilewright.bench.bound_plan import BoundPlan
 from tilewright.bench.contest import Entered, offered
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
