@@ -62,7 +62,7 @@ _HOMES = {
     "RunError": "errors",
     "StoreError": "errors",
     "TilewrightError": "errors",
-    "Config": "kernels.family",
+    "Config": "kernels.config",
     "Problem": "problem",
     "Check": "record",
     "Measurement": "record",

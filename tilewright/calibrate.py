@@ -63,9 +63,9 @@ def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
         f32_tflops=round(rate / 1e6, 4),
         source="calibrated",
     )
-    measured, held = found, rates.calibrated(runtime.device).rates
-    if held.source == "calibrated" and not anew:
-        measured, found = _better(found, rates.measured(runtime.device)), _better(found, held)
+    measured, kept = found, rates.calibrated(runtime.device).rates
+    if kept.source == "calibrated" and not anew:
+        measured, found = _better(found, rates.measured(runtime.device)), _better(found, kept)
     rates.keep(runtime.device, found, measured)
     runtime.device = replace(runtime.device, rates=found)
     return found

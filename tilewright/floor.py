@@ -57,12 +57,12 @@ def peak_tflops(device: Device, kind: str) -> float:
     f32 = device.rates.f32_tflops
     if not device.is_cuda:
         return f32 * {"f64": 0.5, "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
-    plain = f32 * {"f64": f64_rate(device.capability), "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
+    cuda_cores = f32 * {"f64": f64_rate(device.capability), "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
     faster = _OVER_F16 if device.capability >= E4M3 else _OVER_F16 | {"f8": 1.0}
     if kind not in faster or (device.capability < MMA_SYNC and kind in ("bf16", "tf32", "accurate")):
-        return plain
+        return cuda_cores
     products = tensor_products(device.capability) * faster[kind]
-    return max(plain, 2 * products * device.units * device.clock_ghz / 1e3)
+    return max(cuda_cores, 2 * products * device.units * device.clock_ghz / 1e3)
 
 
 def least_flops(problem: Problem) -> int:

@@ -109,8 +109,8 @@ class Record:
         registers: most that a thread of any of its kernels takes; 0 where the compiler does not say.
         workspace_bytes: device memory beside the tensors and the packed filter.
         compile_s: seconds that the compiler took.
-        context: versions, clocks, what ``placed`` and ``among`` write; of a winner that somebody shared also
-            "worst", the only figure that such a file has of its check.
+        context: versions, clocks, what ``with_standing`` and ``among`` write; of a winner that was shared
+            also "worst", the only figure that such a file has of its check.
     """
 
     problem: str
@@ -162,7 +162,7 @@ class Record:
         said = {} if cut is None else {"cut_s": f"{cut[0]:.6g}", "cut_trials": str(cut[1])}
         return replace(self, context=context | said)
 
-    def placed(self, standing: Standing) -> Record:
+    def with_standing(self, standing: Standing) -> Record:
         """Return the record with how far its config came."""
         return replace(self, context={**self.context, "stage": standing.value})
 

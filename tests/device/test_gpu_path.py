@@ -256,13 +256,13 @@ def test_streams_of_tiles(stream: int, text: str, runtime: Runtime) -> None:
     sampled = {space.sample(rng) for _ in range(60)}
     assert len(sampled) >= 20
 
-    def whole(config: Config) -> int:
+    def full_tiles(config: Config) -> int:
         stream = stream_of(runtime.device, sizes(product(problem), config.values), config.values)
         assert stream
-        return stream.whole
+        return stream.full_tiles
 
-    ordered = sorted(sampled, key=lambda config: (whole(config), str(config)))
-    assert whole(ordered[-1]) > 0
+    ordered = sorted(sampled, key=lambda config: (full_tiles(config), str(config)))
+    assert full_tiles(ordered[-1]) > 0
     for config in ordered[:: len(ordered) // 3] + ordered[-1:]:
         plan = Plan.make(runtime, problem, config)
         agrees(plan)

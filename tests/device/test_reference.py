@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from here import DEVICES, KERNELS
 
-from tilewright.bench.bench import BoundPlan
+from tilewright.bench.bound_plan import BoundPlan
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.reference import reference

@@ -279,12 +279,12 @@ def test_layers_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_remembered_of_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds: dict[Any, Any] = {}
-    monkeypatch.setattr("tilewright.arrays.look._kinds", kinds)
-    monkeypatch.setattr("tilewright.arrays.look._MOST_KINDS", 4)
+    specs: dict[Any, Any] = {}
+    monkeypatch.setattr("tilewright.arrays.look._specs", specs)
+    monkeypatch.setattr("tilewright.arrays.look._MOST_SPECS", 4)
     for size in range(1, 20):
         assert look("x", np.zeros(size, np.float32)).shape == (size,)
-        assert len(kinds) <= 4
+        assert len(specs) <= 4
 
 
 def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +315,7 @@ def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.M
     plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy")
     packed, run = plan.pack(W), Plan.run
     other = weakref.ref(tw.plan("n2c4h7w9k6r3s2-f32+bias", device="numpy"))
-    plan.plan.held_bytes = other().plan.held_bytes = 1  # type: ignore[union-attr]
+    plan.plan.allocated_bytes = other().plan.allocated_bytes = 1  # type: ignore[union-attr]
 
     def full(self: Plan, *memories: Any, **more: Any) -> None:
         if other() is not None:
@@ -333,7 +333,7 @@ def test_a_call_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.M
 def test_a_filter_that_finds_no_room_lets_go_of_other_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, pack = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy"), Plan.pack
     other = weakref.ref(tw.plan("n2c4h7w9k6r3s2-f32+bias", device="numpy"))
-    other().plan.held_bytes = 1  # type: ignore[union-attr]
+    other().plan.allocated_bytes = 1  # type: ignore[union-attr]
 
     def full(self: Plan, *given: Any) -> Any:
         if other() is not None:
@@ -592,7 +592,7 @@ def test_tensors_through_a_plan_of_nhwc() -> None:
 
 def test_cuda_arrays_are_used_on_their_stream(cupy: FakeCupy) -> None:
     x = look("x", cupy.array(X, device=1))
-    assert (x.place, x.index, x.library, x.contiguous) == ("cuda:1", 1, "cupy", True)
+    assert (x.device, x.index, x.library, x.contiguous) == ("cuda:1", 1, "cupy", True)
     assert current_stream(x) == 1001 and current_stream(look("x", X)) is None
 
 
@@ -698,13 +698,13 @@ def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.Monke
             tw.conv2d(x, w, activation="relu" if "relu" in text else None)
         found = {str(key[0].problem): one for key, one in plan_cache._plans.items()}[text]
         held.append(weakref.ref(found.layer))
-        assert found.held_bytes == found.layer.held_bytes == 3 * 1000 + 2 * packed
+        assert found.allocated_bytes == found.layer.allocated_bytes == 3 * 1000 + 2 * packed
         del found
     monkeypatch.setattr(cupy.runtime("cuda"), "memory_bytes", lambda: 8 * (7000 + 5 * packed), raising=False)
     first, second = (one() for one in held)
     cupy.stream = 7
     near(tw.conv2d(x, w, activation="relu").data_, expected(texts[1], X, W))
-    assert second.held_bytes == 4 * 1000 + 3 * packed and len(plan_cache._plans) == 2, "just what may be"
+    assert second.allocated_bytes == 4 * 1000 + 3 * packed and len(plan_cache._plans) == 2, "just what may be"
     del first, second
     cupy.stream = 8
     tw.conv2d(x, w, activation="relu")

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.bench.bench import Bench, BoundPlan
+from tilewright.bench.bench import Bench
+from tilewright.bench.bound_plan import BoundPlan
 from tilewright.bench.contest import deviation
-from tilewright.bench.provenance import commit
+from tilewright.bench.environment import commit
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
@@ -190,11 +191,11 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 def test_only_the_packages_own_checkout_has_a_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = Path("tilewright") / "bench" / "provenance.py"
-    monkeypatch.setattr("tilewright.bench.provenance.__file__", str(checkout / "lib" / module))
+    monkeypatch.setattr("tilewright.bench.environment.__file__", str(checkout / "lib" / module))
     (checkout / "lib" / "tilewright").mkdir(parents=True)
     assert commit() == ""
     commit.cache_clear()
-    monkeypatch.setattr("tilewright.bench.provenance.__file__", str(checkout / module))
+    monkeypatch.setattr("tilewright.bench.environment.__file__", str(checkout / module))
     (checkout / "tilewright").mkdir()
     assert len(commit()) == 12
 

@@ -14,7 +14,7 @@ from tilewright import __version__
 from tilewright.cli import main, outputs, run
 from tilewright.cli.screen import Progress, emit
 from tilewright.errors import DeviceError
-from tilewright.report.table import NOISY_NOTE, Table, plain
+from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import open_runtime
 from tilewright.store import Store
 
@@ -162,11 +162,11 @@ def test_run_says_when_its_check_takes_long(
 def test_run_marks_a_noisy_time() -> None:
     facts = {"cold_us": 45.4, "ci95_us": 242.0, "warm_us": 40.0, "workspace_bytes": 8, "note": ""}
     assert "cold us          45.4~\n± us             242\n" in (
-        told := plain(run._table(facts | {"noisy": True, "stolen": 0.0}))
+        told := as_text(run._table(facts | {"noisy": True, "stolen": 0.0}))
     )
     assert told.endswith(NOISY_NOTE) and "noisy  " not in told
-    assert "~" not in plain(run._table(facts | {"noisy": False, "stolen": 0.0}))
-    told = plain(run._table(facts | {"noisy": True, "stolen": 0.23}))
+    assert "~" not in as_text(run._table(facts | {"noisy": False, "stolen": 0.0}))
+    told = as_text(run._table(facts | {"noisy": True, "stolen": 0.23}))
     assert "45.4~" in told and "stolen" not in told
     assert told.endswith("~ the host took 23% of the CPU's time while this was measured")
 

@@ -63,7 +63,7 @@ class FakePlan:
     needs = 0
 
     def __init__(self, config: Config, why: Provenance) -> None:
-        self.config, self.why, self.note, self.held_bytes = config, why, why.note(LAYER), self.needs
+        self.config, self.why, self.note, self.allocated_bytes = config, why, why.note(LAYER), self.needs
 
     @classmethod
     def make(cls, runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
@@ -562,7 +562,6 @@ def test_a_pinned_family_that_cannot_is_an_error_and_not_the_reference(box: Stor
 
 
 def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
     monkeypatch.setattr(choices, "verified", Judge())
     box.add(record(6, 8.0), "imported")
     assert choose(box)[0] == "tiles:t=6"
@@ -601,8 +600,7 @@ def test_a_search_that_its_budget_ended_settles_no_larger_one(box: Store, two: N
     assert known("all") and known("8trials"), "that search came to its end"
 
 
-def test_the_race_of_the_families(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "FAMILIES", (Tiles(), Slabs()))
+def test_the_race_of_the_families(box: Store, two: None) -> None:
     assert race.raced(LAYER, RUNTIME, None) == {"tiles": "not tried", "slabs": "not tried"}
     for row in (record(2, 8.0), record(4, 7.0), record(4, 9.0), slab(2)):
         box.add(row)

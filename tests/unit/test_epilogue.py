@@ -118,7 +118,7 @@ def test_windows_are_counted(extent: int, pool: Pool, out: int) -> None:
     assert pool.out(extent) == out
 
 
-@pytest.mark.parametrize(("text", "whole", "exact"), [
+@pytest.mark.parametrize(("text", "integer", "exact"), [
     ("", True, True),
     ("+bias+add+relu+maxpool3u2p1", True, True),
     ("+alpha0.5+add-2", False, True),
@@ -133,5 +133,5 @@ def test_windows_are_counted(extent: int, pool: Pool, out: int) -> None:
     ("+clamp0.1:6+avgpool4", False, False),  # sums of 0.1 are rounded
     ("+leaky0.5+avgpool2", False, False),
 ])  # fmt: skip
-def test_what_stays_whole_and_exact(text: str, whole: bool, exact: bool) -> None:
-    assert (of(text).whole, of(text).exact) == (whole, exact)
+def test_what_stays_integer_and_exact(text: str, integer: bool, exact: bool) -> None:
+    assert (of(text).keeps_integers, of(text).exact) == (integer, exact)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from tilewright import runtime as runtimes
-from tilewright.arrays.view import ArrayView, Kind
+from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
@@ -129,7 +129,7 @@ def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
     first, second = plan.plan._aligned.workspace, plan.plan._unaligned[None].workspace
     assert set(second) == {"partial", "copied", "counts"} and second["partial"] is first["partial"]
     assert second["counts"] is not first["counts"], "that one need not hold zeros"
-    assert plan.workspace_bytes == 64 + 8 and plan.held_bytes == 64 + 8 + 8 + 64
+    assert plan.workspace_bytes == 64 + 8 and plan.allocated_bytes == 64 + 8 + 8 + 64
 
 
 def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
         np.testing.assert_array_equal(y, _made()(x, _made().pack(w), b))
     assert {*plan._unaligned} == {5, 6}
     assert plan._unaligned[5].workspace["copied"] is not plan._unaligned[6].workspace["copied"]
-    assert plan.workspace_bytes == 0 and plan.held_bytes == 2 * 64
+    assert plan.workspace_bytes == 0 and plan.allocated_bytes == 2 * 64
 
 
 def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
@@ -163,7 +163,7 @@ def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
     def given(library: str, *shape: int) -> ArrayView:
         array = np.zeros(shape, np.float32)
         strides = tuple(stride // 4 for stride in array.strides)
-        return ArrayView("x", array, Kind(library, "cpu", "f32", shape, strides), array.ctypes.data)
+        return ArrayView("x", array, ArraySpec(library, "cpu", "f32", shape, strides), array.ctypes.data)
 
     for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
         array, seen_as_nchw = binding._input(one, str(one), given("torch", *shape), True)

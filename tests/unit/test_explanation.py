@@ -18,7 +18,7 @@ from tilewright.kernels.family import Config, Family, Param
 from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record
 from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
-from tilewright.report.table import plain
+from tilewright.report.table import as_text
 from tilewright.search.model import estimate
 from tilewright.search.strategies import rank
 
@@ -138,7 +138,7 @@ def test_best_records_are_the_newest_correct_of_each_config() -> None:
 
 
 def test_tables_are_readable_lines() -> None:
-    text = "\n".join(plain(table) for table in tables(sections(subject(HISTORY))))
+    text = "\n".join(as_text(table) for table in tables(sections(subject(HISTORY))))
     assert "flops" in text and "231,211,008" in text
     assert "bound by" in text
 

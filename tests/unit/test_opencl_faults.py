@@ -16,7 +16,7 @@ from tilewright.device import Device
 from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels import family
 from tilewright.problem import Problem
-from tilewright.runtime import opencl, opencl_cache
+from tilewright.runtime import opencl, opencl_cache, opencl_driver
 from tilewright.runtime.base import Built, Memory, Resources
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.pending import Pending
@@ -108,14 +108,14 @@ def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatc
     fake = SimpleNamespace(
         Error=Error, get_platforms=lambda: platforms, device_type=SimpleNamespace(CPU=1)
     )
-    monkeypatch.setattr(opencl, "import_opencl", lambda: fake)
-    assert opencl.devices() == good[::-1]
+    monkeypatch.setattr(opencl_driver, "import_opencl", lambda: fake)
+    assert opencl_driver.devices() == good[::-1]
     platforms.pop()
     with pytest.raises(DeviceError, match="no OpenCL driver: INVALID_PLATFORM; "):
-        opencl.devices()
+        opencl_driver.devices()
     fake.get_platforms = failing(Error("PLATFORM_NOT_FOUND_KHR"))
     with pytest.raises(DeviceError, match="no OpenCL driver: PLATFORM_NOT_FOUND_KHR; "):
-        opencl.devices()
+        opencl_driver.devices()
 
 
 @pytest.mark.parametrize("removed", [True, False])

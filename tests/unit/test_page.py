@@ -123,10 +123,10 @@ def test_numbers() -> None:
         (["{tmp}/missing.json"], ["missing.json", "No such file"]),
         (["{tmp}/odd.json"], ["odd.json", "not JSON"]),
         (["{tmp}/list.json"], ["list.json", "want one written by 'bench --json'"]),
-        (["{tmp}/study.json"], ["study.json", "damaged", "parts"]),
+        (["{tmp}/study.json"], ["study.json", "damaged", "name: must be a text, it is missing"]),
         (["{tmp}/endless.json", "--json", "-"], ["endless.json", "NaN or Infinity"]),
-        (["{tmp}/rates.json", "--html", "-"], ["rates.json", "device: key 'rates' has the wrong type"]),
-        (["{tmp}/large.json", "--html", "-"], ["large.json", "damaged", "OverflowError"]),
+        (["{tmp}/rates.json", "--html", "-"], ["rates.json", "device.rates: must be an object"]),
+        (["{tmp}/large.json", "--html", "-"], ["large.json", "damaged", "must be a finite number"]),
         ([], ["no results files", "benchmarks/"]),
     ],
 )

@@ -18,7 +18,7 @@ import pytest
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, results
-from tilewright.report.table import NOISY_NOTE, Table, bytes_text, markdown, plain, results_table, time_text
+from tilewright.report.table import NOISY_NOTE, Table, as_text, bytes_text, markdown, results_table, time_text
 from tilewright.studies import engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ onednn has no time for R3: crashed"""
 
 
 def test_plain_table() -> None:
-    assert plain(results_table(results.parse(DOCUMENT))) == PLAIN
+    assert as_text(results_table(results.parse(DOCUMENT))) == PLAIN
 
 
 def test_one_layer_is_no_plural() -> None:
@@ -151,7 +151,7 @@ def test_markdown_escapes() -> None:
 def test_our_failure_is_a_row_with_its_reason() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["rows"][0]["ours"] = {"reason": "no config compiled"}
-    text = plain(results_table(results.parse(document)))
+    text = as_text(results_table(results.parse(document)))
     assert "tilewright has no time for R2: no config compiled" in text
 
 
@@ -159,7 +159,8 @@ def test_what_is_to_be_known_of_our_kernel_is_a_note() -> None:
     document = copy.deepcopy(DOCUMENT)
     for row in document["rows"]:
         row["ours"]["note"] = "untuned: the model's choice"
-    assert "R2, R3: untuned: the model's choice" in plain(results_table(results.parse(document))).splitlines()
+    lines = as_text(results_table(results.parse(document))).splitlines()
+    assert "R2, R3: untuned: the model's choice" in lines
 
 
 def test_time_that_a_host_took_is_marked_and_said_once() -> None:
@@ -176,7 +177,8 @@ def test_time_that_a_host_took_is_marked_and_said_once() -> None:
 
 
 def test_no_rows_is_a_table_with_a_head() -> None:
-    assert plain(results_table(results.parse({"device": {}, "rows": []}))).splitlines()[1].startswith("layer")
+    lines = as_text(results_table(results.parse({"device": {}, "rows": []}))).splitlines()
+    assert lines[1].startswith("layer")
 
 
 @pytest.mark.parametrize(
@@ -189,32 +191,32 @@ def test_time_text(value: float | None, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        (("rows",), None, "'rows' has the wrong type"),
-        (("device",), [], "'device' has the wrong type"),
-        (("rows", 0), 3, r"rows\[0\] must be an object"),
-        (("rows", 1, "ours"), None, r"rows\[1\]: key 'ours'"),
-        (("rows", 0, "floor_us"), "1", "'floor_us' has the wrong type"),
-        (("rows", 0, "peers", "onednn"), 4, r"rows\[0\].peers.onednn must be an object"),
-        (("rows", 0, "ours", "cold_us"), "600", "cold_us must be a number"),
-        (("rows", 0, "ours", "cold_us"), -1.0, "cold_us must be a number"),
-        (("rows", 0, "ours", "cold_us"), True, "cold_us must be a number"),
-        (("rows", 0, "ours", "deterministic"), 1, "deterministic must be of type bool"),
-        (("rows", 0, "peers", "onednn", "layout"), [], "layout must be of type str"),
-        (("rows", 0, "ours", "families"), {"gemm": [1]}, "families.gemm must be a number"),
-        (("rows", 0, "ours", "families"), {"direct": math.nan}, "families.direct must be a number"),
-        (("rows", 0, "ours", "families"), [], "families must be of type"),
-        (("rows", 0, "ours", "workspace_bytes"), 10**400, "workspace_bytes must be a number"),
-        (("rows", 0, "ours", "workspace_bytes"), 1.5, "workspace_bytes must be of type int"),
-        (("rows", 0, "ours", "cold_us"), 10**400, "cold_us must be a number"),
-        (("rows", 0, "floor_us"), 10**400, r"rows\[0\].floor_us must be a number"),
-        (("rows", 0, "floor_us"), math.nan, r"rows\[0\].floor_us must be a number"),
-        (("rows", 0, "floor_us"), math.inf, r"rows\[0\].floor_us must be a number"),
+        (("rows",), None, "rows: must be a list, got None"),
+        (("device",), [], "device: must be an object, got "),
+        (("rows", 0), 3, r"rows\[0\]: must be an object"),
+        (("rows", 1, "ours"), None, r"rows\[1\].ours: must be an object"),
+        (("rows", 0, "floor_us"), "1", r"rows\[0\].floor_us: must be a number"),
+        (("rows", 0, "peers", "onednn"), 4, r"rows\[0\].peers.onednn: must be an object"),
+        (("rows", 0, "ours", "cold_us"), "600", "cold_us: must be a number"),
+        (("rows", 0, "ours", "cold_us"), -1.0, "cold_us: must be a number"),
+        (("rows", 0, "ours", "cold_us"), True, "cold_us: must be a number"),
+        (("rows", 0, "ours", "deterministic"), 1, "deterministic: must be true or false"),
+        (("rows", 0, "peers", "onednn", "layout"), [], "layout: must be a text"),
+        (("rows", 0, "ours", "families"), {"gemm": [1]}, "families.gemm: must be a number"),
+        (("rows", 0, "ours", "families"), {"direct": math.nan}, "families.direct: must be a number"),
+        (("rows", 0, "ours", "families"), [], "families: must be an object"),
+        (("rows", 0, "ours", "workspace_bytes"), 10**400, "workspace_bytes: must be an integer"),
+        (("rows", 0, "ours", "workspace_bytes"), 1.5, "workspace_bytes: must be an integer"),
+        (("rows", 0, "ours", "cold_us"), 10**400, "cold_us: must be a number"),
+        (("rows", 0, "floor_us"), 10**400, r"rows\[0\].floor_us: must be a number"),
+        (("rows", 0, "floor_us"), math.nan, r"rows\[0\].floor_us: must be a number"),
+        (("rows", 0, "floor_us"), math.inf, r"rows\[0\].floor_us: must be a number"),
         (("rows", 1, "problem"), "n1c64h5", r"rows\[1\].problem: problem 'n1c64h5'"),
-        (("device", "rates"), "x", "device: key 'rates' has the wrong type"),
-        (("device", "rates"), {"read_gbs": "x", "f32_tflops": 1.0}, "device.rates.read_gbs must be a number"),
-        (("device", "rates"), {"read_gbs": 0, "f32_tflops": 1.0}, "device.rates.read_gbs must be above 0"),
-        (("device", "peak_tflops"), "x", "device: key 'peak_tflops' has the wrong type"),
-        (("device", "peak_tflops"), {"f32": 0.0}, "device.peak_tflops.f32 must be above 0"),
+        (("device", "rates"), "x", "device.rates: must be an object"),
+        (("device", "rates"), {"read_gbs": "x", "f32_tflops": 1.0}, "read_gbs: must be a number"),
+        (("device", "rates"), {"read_gbs": 0, "f32_tflops": 1.0}, "device.rates.read_gbs: must be above 0"),
+        (("device", "peak_tflops"), "x", "device.peak_tflops: must be an object"),
+        (("device", "peak_tflops"), {"f32": 0.0}, "device.peak_tflops.f32: must be above 0"),
     ],
 )
 def test_malformed_document_names_its_key(path: tuple[Any, ...], value: Any, says: str) -> None:

@@ -244,15 +244,15 @@ def test_after_failures_only_the_search_goes_elsewhere() -> None:
 
 def test_one_at_a_time_climbs_as_often_as_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    choose = search.Model._choose
+    choose = search.ModelGuided._choose
 
-    def noted(self: search.Model, pool: list[Config], count: int) -> list[Config]:
+    def noted(self: search.ModelGuided, pool: list[Config], count: int) -> list[Config]:
         asked.append(count)
         return choose(self, pool, count)
 
     strategy = search.make("model", Direct(), LAYER, DEVICE, seed=1)
     strategy.tell(outcome(strategy.propose(1)[0], 5.0, LAYER))
-    monkeypatch.setattr(search.Model, "_choose", noted)
+    monkeypatch.setattr(search.ModelGuided, "_choose", noted)
     for size in (1, 1, 1, 1, 8):
         assert len(strategy.propose(size)) == size
     assert asked == [0, 1, 1, 0, 0, 1, 1, 0, 4, 4]  # steps from the best, then of the model's order

@@ -143,9 +143,9 @@ def test_clear_and_info(path: Path) -> None:
 
 def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
     """A store of an earlier version says the same to this one, and the other way round."""
-    trial = record().placed(Standing.TRIAL)
-    winner = record("tiles:t=2.u=0", 20.0).placed(Standing.WINNER).among(["tiles", "slabs"])
-    assert [r.context["stage"] for r in (trial, trial.placed(Standing.FINALIST), winner)] == [
+    trial = record().with_standing(Standing.TRIAL)
+    winner = record("tiles:t=2.u=0", 20.0).with_standing(Standing.WINNER).among(["tiles", "slabs"])
+    assert [r.context["stage"] for r in (trial, trial.with_standing(Standing.FINALIST), winner)] == [
         "trial", "finalist", "final",
     ]  # fmt: skip
     assert '"context":{"compiler":"c1","raced":"tiles slabs","stage":"final"}' in to_json(winner)

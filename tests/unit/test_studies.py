@@ -29,6 +29,7 @@ from tilewright.studies.memory import formula_bytes
 from tilewright.studies.pinned import ranked
 from tilewright.studies.published import FOLDER, table
 from tilewright.studies.study import (
+    Breakdown,
     Column,
     Counters,
     Layer,
@@ -37,7 +38,6 @@ from tilewright.studies.study import (
     Search,
     Step,
     Steps,
-    Whole,
     present,
     published_us,
     time_us,
@@ -89,13 +89,13 @@ def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
 @pytest.mark.parametrize("name", engine.NAMES)
 def test_steps_have_names_of_their_own_and_figures_that_can_be_read(name: str) -> None:
     for part in engine.study(name).parts:
-        steps = part.steps if isinstance(part, Steps | Whole | Counters) else ()
+        steps = part.steps if isinstance(part, Steps | Breakdown | Counters) else ()
         assert len({step.name for step in steps}) == len(steps)
         for step in steps:
             layers = {layer.name for layer in getattr(part, "layers", ())} | {"", "sum"}
             assert set(step.published) <= layers
             assert all(published_us(figures) for figures in step.published.values()), step.name
-        if isinstance(part, Whole | Counters) and part.table:
+        if isinstance(part, Breakdown | Counters) and part.table:
             assert set(table(part.table).steps) == {step.name for step in steps}
 
 

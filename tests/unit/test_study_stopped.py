@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from tilewright.bench import provenance
+from tilewright.bench import environment
 from tilewright.cli import main
 from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.lab import Lab
-from tilewright.studies.standing import held
 from tilewright.studies.study import (
     Layer,
     Memory,
@@ -29,6 +28,7 @@ from tilewright.studies.study import (
     StudyError,
     Value,
 )
+from tilewright.studies.study_run import earlier_result
 
 SAMPLE = Path(__file__).parent / "study_sample.json"
 COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks").glob("*/studies/*.json"))
@@ -176,7 +176,7 @@ def test_a_study_of_several_days_says_so() -> None:
 
 def at(commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the code be of a commit."""
-    for module in (provenance, engine):
+    for module in (environment, engine):
         monkeypatch.setattr(module, "commit", lambda: commit)
 
 
@@ -237,8 +237,8 @@ def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.Monke
         ({"device": {}}, ["unknown device"]),
         ({"quick": False}, ["without --quick", "leave it out"]),
         ({"left": ["B", "R9"]}, ["lacks R9", "'steps'", "leave --resume out"]),
-        ({"parts": 3}, ["x.json: a damaged", "TypeError"]),
-        ({"parts": [PART | {"rows": [{"layer": ["A"]}]}]}, ["x.json: a damaged", "layer is of type list"]),
+        ({"parts": 3}, ["x.json: a damaged", "parts: must be a list"]),
+        ({"parts": [PART | {"rows": [{"layer": ["A"]}]}]}, ["layer: must be a text or"]),
         ({"format": "other"}, ["x.json: not a results document of a study"]),
     ],
 )
@@ -261,7 +261,7 @@ def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Pa
     file = tmp_path / "x.json"
     file.write_text(json.dumps(engine.document(engine.result(STUDY, lab(runtime), ()))))
     with pytest.raises(StudyError, match="with --quick; give it, or name another file after --json"):
-        held(file, STUDY, replace(lab(runtime), quick=False))
+        earlier_result(file, STUDY, replace(lab(runtime), quick=False))
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,15 @@ PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
-_PLAIN = frozenset(  # nothing that could change, or hold memory
+_IMMUTABLE = frozenset(  # nothing that could change, or hold memory
     (int, float, bool, str, NoneType, Pool, np.int32, np.int64, np.float32, np.float64)
 )
-_PLAIN_OR_ROW = _PLAIN | {tuple, list}
+_IMMUTABLE_OR_ROW = _IMMUTABLE | {tuple, list}
 MOST_PROBLEMS = 1024  # that are remembered
 _problems: dict[tuple[object, ...], Problem] = {}
 
 
-def whole(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
     """Return an integer of Python or NumPy as an int; None for anything else, True and False too."""
     if isinstance(value, bool):
         return None
@@ -57,10 +57,10 @@ def as_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def _wholes(value: object) -> list[int] | None:
+def _integers(value: object) -> list[int] | None:
     """Return one integer, or a tuple or list of them, as a list."""
     items = list(value) if isinstance(value, (tuple, list)) else [value]
-    numbers = [whole(item) for item in items]
+    numbers = [as_integer(item) for item in items]
     return None if None in numbers else [n for n in numbers if n is not None]
 
 
@@ -70,7 +70,7 @@ def pair(name: str, value: object) -> Pair:
     Raises:
         ProblemError: it is neither an integer nor a pair of integers, or less than 1.
     """
-    numbers = _wholes(value)
+    numbers = _integers(value)
     if not numbers or len(numbers) > 2 or min(numbers) < 1:
         want = "an integer or a pair (height, width), each 1 or more"
         raise ProblemError(f"{name}={shown(value)}: must be {want}")
@@ -91,7 +91,7 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
             for e, t, u, d in zip(extent, taps, stride, dilation, strict=True)
         ]
         return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
-    numbers = None if isinstance(value, str) else _wholes(value)
+    numbers = None if isinstance(value, str) else _integers(value)
     if not numbers or len(numbers) not in (1, 2, 4) or min(numbers) < 0:
         raise ProblemError(f"padding={shown(value)}: must be {PADDINGS}, without negative numbers")
     if len(numbers) == 4:
@@ -111,10 +111,10 @@ def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **wo
     types = tuple(map(type, words.values()))
     given = tuple(tuple(word) if type(word) is list else word for word in words.values())
     inner = [part for word in given if type(word) is tuple for part in word]
-    if not (_PLAIN_OR_ROW.issuperset(types) and _PLAIN.issuperset(map(type, inner))):
+    if not (_IMMUTABLE_OR_ROW.issuperset(types) and _IMMUTABLE.issuperset(map(type, inner))):
         return _read(x, w, beside, **words)  # an array as a factor, say, may change in place
-    kinds = (*beside, *(seen.kind for seen in (x, w, *beside.values())))
-    key = (kinds, given, types, *map(type, inner))  # 1, 1.0 and True are equal
+    specs = (*beside, *(seen.spec for seen in (x, w, *beside.values())))
+    key = (specs, given, types, *map(type, inner))  # 1, 1.0 and True are equal
     found = _problems.get(key)
     if found is None:
         found = _read(x, w, beside, **words)
@@ -170,7 +170,7 @@ def _layer(
 ) -> Problem:  # fmt: skip
     """Read the layer itself."""
     _one_of("layout", layout, LAYOUTS)
-    count = whole(groups)
+    count = as_integer(groups)
     if count is None or count < 1:
         raise ProblemError(f"groups={shown(groups)}: must be an integer of 1 or more")
     _one_of("math", math, MATHS)
@@ -220,7 +220,7 @@ def runtime_for(x: ArrayView, device: object) -> Runtime:
         DeviceError: there is no such device.
     """
     kind, index = parse_selector(device)
-    if x.place == "cpu":
+    if x.device == "cpu":
         if kind == "cuda":
             open_runtime(kind, index)  # is there one to move it to?
             hint = f"torch.from_numpy({x.name}).cuda()" if x.library == "numpy" else f"{x.name}.cuda()"
@@ -228,6 +228,6 @@ def runtime_for(x: ArrayView, device: object) -> Runtime:
         return open_runtime(kind or "cpu", index)
     if kind not in (None, "cuda") or (":" in str(device) and index != x.index):
         raise ArrayError(
-            f"{x.name}: is on {x.place}, but device={device!r}; leave device out, or move the array"
+            f"{x.name}: is on {x.device}, but device={device!r}; leave device out, or move the array"
         )
     return open_runtime("cuda", x.index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tilewright.arguments import whole
+from tilewright.arguments import as_integer
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown
 from tilewright.kernels import family
 from tilewright.kernels.config import Config
@@ -113,7 +113,7 @@ def as_seed(seed: object) -> int:
     Raises:
         ConfigError: it is no integer, or out of range.
     """
-    number = whole(seed)
+    number = as_integer(seed)
     if number is None or not 0 <= number < 1 << 31:
         raise ConfigError(f"seed={shown(seed)}: must be an integer from 0 to {(1 << 31) - 1}")
     return number

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.arrays.view import Array, ArrayView, Kind, Shape
+from tilewright.arrays.view import Array, ArraySpec, ArrayView, Shape
 from tilewright.dtypes import FULL, SHORT, name_of
 from tilewright.errors import ArrayError
 from tilewright.problem import DTYPE_BYTES, STORED
 
 _LIBRARIES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"))
 _CAST = {"numpy": "{}.astype(np.{})", "torch": "{}.to(torch.{})", "cupy": "{}.astype(cupy.{})"}
-_MOST_KINDS, _MOST_TYPES = 4096, 64  # that are remembered
-_kinds: dict[tuple[Any, ...], Kind] = {}
+_MOST_SPECS, _MOST_TYPES = 4096, 64  # that are remembered
+_specs: dict[tuple[Any, ...], ArraySpec] = {}
 _looks: dict[type, Callable[[str, Array], ArrayView]] = {}  # by the types of arrays that were met
 
 
@@ -57,17 +57,17 @@ def look_at(**arrays: Array) -> dict[str, ArrayView]:
     return {name: look(name, array) for name, array in arrays.items() if array is not None}
 
 
-def _known(key: tuple[Any, ...], make: Callable[[], Kind]) -> Kind:
-    """Return the kind of arrays with the same key; one that was refused is made again, for its error."""
+def _known(key: tuple[Any, ...], make: Callable[[], ArraySpec]) -> ArraySpec:
+    """Return what arrays with this key have in common; what was refused is made again, for its error."""
     try:
-        found = _kinds.get(key)
+        found = _specs.get(key)
     except TypeError:  # a dtype without a hash: none that we know
         return make()
     if found is None:
         found = make()
-        if len(_kinds) >= _MOST_KINDS:
-            _kinds.clear()
-        _kinds[key] = found
+        if len(_specs) >= _MOST_SPECS:
+            _specs.clear()
+        _specs[key] = found
     return found
 
 
@@ -75,15 +75,15 @@ def _numpy(name: str, array: Array) -> ArrayView:
     if hasattr(array, "mask"):
         raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
 
-    def make() -> Kind:
+    def make() -> ArraySpec:
         if not array.dtype.isnative:
             native = f"{name}.astype(np.{array.dtype.newbyteorder('=')})"
             raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; call {native}")
         dtype = _dtype(name, array, "numpy")
-        return Kind("numpy", "cpu", dtype, tuple(array.shape), _in_elements(name, array, dtype))
+        return ArraySpec("numpy", "cpu", dtype, tuple(array.shape), _in_elements(name, array, dtype))
 
-    kind = _known(("numpy", array.dtype, array.shape, array.strides), make)
-    return ArrayView(name, array, kind, array.__array_interface__["data"][0])
+    spec = _known(("numpy", array.dtype, array.shape, array.strides), make)
+    return ArrayView(name, array, spec, array.__array_interface__["data"][0])
 
 
 def _in_elements(name: str, array: Array, dtype: str) -> Shape:
@@ -100,7 +100,7 @@ def _torch(name: str, tensor: Array) -> ArrayView:
         address = int(tensor.data_ptr())  # int: else torch.compile looks into this, once for each shape
     except RuntimeError as error:  # it has none of these
         raise _odd(name, tensor) from error
-    kind = _known(key, lambda: _kind_of_tensor(name, tensor))
+    spec = _known(key, lambda: _spec_of_tensor(name, tensor))
     if tensor.is_neg():  # its memory is as it was; the conjugate bit is of complex dtypes alone
         raise ArrayError(
             f"{name}: a view that has yet to be negated was given (its negative bit is set); "
@@ -110,19 +110,20 @@ def _torch(name: str, tensor: Array) -> ArrayView:
         if sys.modules["torch"].is_grad_enabled():
             raise _wants_grad(name)
         tensor = tensor.detach()
-    if not address and 0 not in kind.shape:
+    if not address and 0 not in spec.shape:
         raise _odd(name, tensor)
-    return ArrayView(name, tensor, kind, address)
+    return ArrayView(name, tensor, spec, address)
 
 
-def _kind_of_tensor(name: str, tensor: Array) -> Kind:
-    device = tensor.device
-    if device.type not in ("cpu", "cuda"):
-        raise ArrayError(f"{name}: a tensor on {device} was given; must be on cpu or cuda")
+def _spec_of_tensor(name: str, tensor: Array) -> ArraySpec:
+    where = tensor.device
+    if where.type not in ("cpu", "cuda"):
+        raise ArrayError(f"{name}: a tensor on {where} was given; must be on cpu or cuda")
     if tensor.layout != sys.modules["torch"].strided:
         raise _not_strided(name, tensor)
-    place = "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
-    return Kind("torch", place, _dtype(name, tensor, "torch"), tuple(tensor.shape), tuple(tensor.stride()))
+    device = "cpu" if where.type == "cpu" else f"cuda:{where.index or 0}"
+    dtype = _dtype(name, tensor, "torch")
+    return ArraySpec("torch", device, dtype, tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def _not_strided(name: str, tensor: Array) -> ArrayError:
@@ -149,13 +150,13 @@ def _odd(name: str, tensor: Array) -> ArrayError:
 def _cupy(name: str, array: Array) -> ArrayView:
     index = int(array.device.id)
 
-    def make() -> Kind:
+    def make() -> ArraySpec:
         dtype = _dtype(name, array, "cupy")
         strides = _in_elements(name, array, dtype)
-        return Kind("cupy", f"cuda:{index}", dtype, tuple(array.shape), strides)
+        return ArraySpec("cupy", f"cuda:{index}", dtype, tuple(array.shape), strides)
 
-    kind = _known(("cupy", array.dtype, tuple(array.shape), tuple(array.strides), index), make)
-    return ArrayView(name, array, kind, int(array.data.ptr))
+    spec = _known(("cupy", array.dtype, tuple(array.shape), tuple(array.strides), index), make)
+    return ArrayView(name, array, spec, int(array.data.ptr))
 
 
 def _dtype(name: str, array: Array, library: str) -> str:

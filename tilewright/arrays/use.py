@@ -34,7 +34,7 @@ def same_home(x: ArrayView, *others: ArrayView) -> None:
         ArrayError: names the first that is not where ``x`` is.
     """
     for other in others:
-        if (other.library, other.place) != (x.library, x.place):
+        if (other.library, other.device) != (x.library, x.device):
             raise ArrayError(
                 f"{other.name}: is {other.where()}, but {x.name} is {x.where()}; must be the same"
             )
@@ -53,7 +53,7 @@ def in_place(seen: ArrayView, advice: str = "") -> Array:
         ArrayError: it cannot be used in place on a GPU; says what to call.
         OutOfMemory: there is no room for the copy: a broadcast array may be small, and its copy is not.
     """
-    if seen.place == "cpu":
+    if seen.device == "cpu":
         host = on_host(seen.array)
         if seen.contiguous and seen.aligned:
             return host
@@ -101,10 +101,10 @@ def empty(like: ArrayView, shape: Shape, dtype: str) -> Array:
     try:
         return _empty(like, shape, dtype)
     except (MemoryError, ValueError, RuntimeError) as error:  # each library's own, past what it can count too
-        if like.place != "cpu" and "OutOfMemory" not in type(error).__name__:
+        if like.device != "cpu" and "OutOfMemory" not in type(error).__name__:
             raise
         nbytes = math.prod(shape) * DTYPE_BYTES[dtype]
-        raise OutOfMemory(f"no room for an output of {nbytes:,} bytes on {like.place}") from error
+        raise OutOfMemory(f"no room for an output of {nbytes:,} bytes on {like.device}") from error
 
 
 def _empty(like: ArrayView, shape: Shape, dtype: str) -> Array:
@@ -137,7 +137,7 @@ def writable(seen: ArrayView, *inputs: ArrayView | None) -> None:
 
 def current_stream(x: ArrayView) -> int | None:
     """Return the handle of the caller's current stream on the array's device; None on a CPU."""
-    if x.place == "cpu":
+    if x.device == "cpu":
         return None
     if x.library == "torch":
         torch = sys.modules["torch"]

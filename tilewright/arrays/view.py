@@ -1,4 +1,4 @@
-"""What an array is: its library, place, dtype, and how it lies in memory."""
+"""What an array is: its library, device, dtype, and how it lies in memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _NHWC = (0, 2, 3, 1)  # of dimensions seen as (N, C, H, W)
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class ArraySpec:
     """What many arrays have in common; those of one layer have it call after call.
 
     Attributes:
         library: numpy, torch or cupy.
-        place: cpu, or cuda:N.
+        device: cpu, or cuda:N.
         dtype: f64, f32, f16, bf16, f8, i8 or i32.
         shape: sizes as the caller sees them.
         strides: in elements, as the caller sees them.
     """
 
     library: str
-    place: str
+    device: str
     dtype: str
     shape: Shape
     strides: Shape
@@ -67,27 +67,27 @@ class ArrayView:
     Attributes:
         name: the argument's name, for errors.
         array: the array itself (a detached view of a tensor).
-        kind: what it has in common with others; its parts are here, too.
+        spec: what it has in common with others; its parts are here, too.
         address: of the first element.
     """
 
-    __slots__ = ("address", "array", "kind", "name")
+    __slots__ = ("address", "array", "name", "spec")
 
-    def __init__(self, name: str, array: Array, kind: Kind, address: int) -> None:
-        self.name, self.array, self.kind, self.address = name, array, kind, address
+    def __init__(self, name: str, array: Array, spec: ArraySpec, address: int) -> None:
+        self.name, self.array, self.spec, self.address = name, array, spec, address
 
-    library = property(lambda self: self.kind.library)
-    place = property(lambda self: self.kind.place)
-    dtype = property(lambda self: self.kind.dtype)
-    shape = property(lambda self: self.kind.shape)
-    strides = property(lambda self: self.kind.strides)
-    contiguous = property(lambda self: self.kind.contiguous)
-    channels_last = property(lambda self: self.kind.channels_last)
+    library = property(lambda self: self.spec.library)
+    device = property(lambda self: self.spec.device)
+    dtype = property(lambda self: self.spec.dtype)
+    shape = property(lambda self: self.spec.shape)
+    strides = property(lambda self: self.spec.strides)
+    contiguous = property(lambda self: self.spec.contiguous)
+    channels_last = property(lambda self: self.spec.channels_last)
 
     @property
     def index(self) -> int:
         """Number of the CUDA device; 0 on a CPU."""
-        return int(self.place.partition(":")[2] or 0)
+        return int(self.device.partition(":")[2] or 0)
 
     @property
     def aligned(self) -> bool:
@@ -97,12 +97,12 @@ class ArrayView:
     @property
     def span(self) -> tuple[int, int]:
         """Addresses of the first byte and past the last one."""
-        low, high = self.kind.reach
+        low, high = self.spec.reach
         return self.address + low, self.address + high
 
     def where(self) -> str:
         """Say what it is, for an error."""
-        return f"a {self.library} array on {self.place}"
+        return f"a {self.library} array on {self.device}"
 
 
 def _dense(shape: Shape, strides: Shape, order: Sequence[int]) -> bool:

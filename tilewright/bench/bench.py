@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from tilewright.bench.bound_plan import BoundPlan
 from tilewright.bench.contest import deviation, offered
-from tilewright.bench.provenance import commits, device_of, now
+from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.calibrate import outdone
@@ -19,7 +17,6 @@ from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.dispatch.choices import REFERENCE
 from tilewright.dispatch.dispatch import dispatch
-from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
@@ -29,7 +26,7 @@ from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement
-from tilewright.runtime.base import Blocking, Memory, Runtime
+from tilewright.runtime.base import Blocking, Runtime
 from tilewright.store import Store
 from tilewright.tuning.measure import Limits, measure
 
@@ -172,47 +169,6 @@ class Bench:
             "protocol": self.protocol(budget),
             "rows": [replace(row, floor_us=us).to_json() for row, us in zip(rows, floors, strict=True)],
         }  # fmt: skip
-
-
-class BoundPlan:
-    """One of our plans on given inputs, in memory of its own."""
-
-    def __init__(self, runtime: Runtime, plan: Plan, inputs: Inputs) -> None:
-        """Copy the inputs to the device and pack the filter."""
-        self.runtime, self.plan = runtime, plan
-        given = {name: self._place(array) for name, array in inputs.given(plan.problem).items()}
-        self._w = given["w"]
-        self._memories = {**given, "w": plan.pack(self._w), "y": runtime.alloc(plan.problem.y_bytes)}
-        runtime.fill(self._memories["y"], 0xFF)
-
-    def run(self) -> None:
-        """Enqueue one run."""
-        self.plan.run(self._memories)
-
-    def call(self) -> None:
-        """Do one run, and wait for it."""
-        self.run()
-        self.runtime.synchronize()
-
-    def once(self) -> Array:
-        """Run, and return y on the host."""
-        problem = self.plan.problem
-        y = np.empty(problem.y_shape, numpy_dtype(problem.dtype_out))
-        self.run()
-        self.runtime.download(self._memories["y"], y)
-        return y
-
-    def pack_us(self) -> float:
-        """Time packing the filter, allocation included."""
-        start = time.perf_counter()
-        self.plan.pack(self._w)
-        self.runtime.synchronize()
-        return (time.perf_counter() - start) * 1e6
-
-    def _place(self, array: Any) -> Memory:
-        memory = self.runtime.alloc(array.nbytes)
-        self.runtime.upload(memory, array)
-        return memory
 
 
 def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:

@@ -139,7 +139,7 @@ class Deviation:
             return self.misshapen
         if self.lost:
             return f"{count(self.lost, 'element')} not finite or not written"
-        if problem.whole:
+        if problem.is_integer:
             return f"{self.differing} of {self.size} sums of whole numbers differ" if self.differing else ""
         most_rms, most_of_one = _LIMITS[problem.kind]
         size = _size(problem)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tilewright.kernels import FAMILIES, pick
+from tilewright.dispatch.choices import racing_keys
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import usable
 from tilewright.store import Store
-from tilewright.store.sources import source_keys
 
 
 def raced(
@@ -25,8 +24,7 @@ def raced(
         store: what was tried; only what is of these very kernels counts.
         families: names of those to tell of; none: all that race.
     """
-    found, _ = usable(pick(FAMILIES, families), problem, runtime.device)
-    keys = source_keys((family.name for family in found), runtime.device.backend, runtime.compiler)
+    keys = racing_keys(Request(problem, families=tuple(families)), runtime)
     now = store.records(problem, runtime.device.key, keys) if store else []
     return {name: _best([r for r in now if r.family == name]) for name in keys}
 

@@ -20,7 +20,7 @@ class _GuardedAllocation:
     """One allocation: guard, what the user sees, guard."""
 
     name: str
-    whole: Memory
+    allocation: Memory
     inside: Memory
 
 
@@ -30,7 +30,7 @@ class Fence:
     def __init__(self, runtime: Runtime) -> None:
         """Guard allocations of ``runtime``."""
         self._runtime = runtime
-        self._plots: list[_GuardedAllocation] = []
+        self._allocations: list[_GuardedAllocation] = []
 
     @property
     def guarded(self) -> Runtime:
@@ -40,34 +40,34 @@ class Fence:
     def alloc(self, nbytes: int, name: str = "a workspace buffer") -> Memory:
         """Allocate ``nbytes`` of poison between canaries."""
         end = round_up(GUARD_BYTES + nbytes, _STEP)
-        whole = self._runtime.alloc(end + GUARD_BYTES)
-        inside = self._runtime.slice(whole, GUARD_BYTES, nbytes)
-        self._runtime.fill(whole, CANARY)
+        allocation = self._runtime.alloc(end + GUARD_BYTES)
+        inside = self._runtime.slice(allocation, GUARD_BYTES, nbytes)
+        self._runtime.fill(allocation, CANARY)
         self._runtime.fill(inside, POISON)
-        self._plots.append(_GuardedAllocation(name, whole, inside))
+        self._allocations.append(_GuardedAllocation(name, allocation, inside))
         return inside
 
     def damage(self) -> str:
         """Say which canaries were touched and mend them; empty if none were."""
-        found = [text for plot in self._plots for text in self._damage(plot)]
+        found = [text for guarded in self._allocations for text in self._damage(guarded)]
         return "; ".join(found)
 
-    def _damage(self, plot: _GuardedAllocation) -> list[str]:
+    def _damage(self, guarded: _GuardedAllocation) -> list[str]:
         import numpy as np
 
-        stop = (GUARD_BYTES + plot.inside.nbytes) // _STEP * _STEP
-        first = plot.inside.nbytes % _STEP
+        stop = (GUARD_BYTES + guarded.inside.nbytes) // _STEP * _STEP
+        first = guarded.inside.nbytes % _STEP
         found = []
         for where, offset, size, skip in (
             ("before the start", 0, GUARD_BYTES, 0),
-            ("past the end", stop, plot.whole.nbytes - stop, first),
+            ("past the end", stop, guarded.allocation.nbytes - stop, first),
         ):
-            part = self._runtime.slice(plot.whole, offset, size)
+            part = self._runtime.slice(guarded.allocation, offset, size)
             data = np.empty(size, np.uint8)
             self._runtime.download(part, data)
             wrong = np.flatnonzero(data[skip:] != CANARY)
             if wrong.size:
-                found.append(f"wrote {count(wrong.size, 'byte')} {where} of {plot.name}")
+                found.append(f"wrote {count(wrong.size, 'byte')} {where} of {guarded.name}")
                 data[skip:] = CANARY
                 self._runtime.upload(part, data)
         return found

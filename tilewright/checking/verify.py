@@ -1,7 +1,7 @@
 """Whether a candidate's answer is right: exact integers, an a-priori bound, canaries, run twice.
 
-What is checked, in which order, and what the verdict says; ``placed`` makes the references and ``compare``
-finds how far an answer is from them, both on the candidate's own device.
+What is checked, in which order, and what the verdict says; ``device_inputs`` makes the references and
+``compare`` finds how far an answer is from them, both on the candidate's own device.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tilewright.checking.compare import Figures, compare, differences
+from tilewright.checking.device_inputs import DeviceInputs, upload
 from tilewright.checking.fence import POISON, Fence
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.checking.launcher import Launcher
-from tilewright.checking.placed import Placed, place
 from tilewright.errors import count
 from tilewright.kernels.bound import bound
 from tilewright.kernels.config import Config
@@ -52,8 +52,8 @@ class Verifier:
         self._launcher = Launcher(runtime)
         self._y = self._fence.alloc(problem.y_bytes, "y")
         self._again = self._fence.alloc(problem.y_bytes, "y")
-        self._exact = self._place(exact_inputs(problem, seed), self._fence)
-        self._normal = self._place(normal_inputs(problem, seed), self._fence, sized=True)
+        self._exact = self._upload(exact_inputs(problem, seed), self._fence)
+        self._normal = self._upload(normal_inputs(problem, seed), self._fence, sized=True)
 
     def candidate(self, config: Config) -> Candidate:
         """Compile and load a config inside a fence of its own, and pack the filter to time it with.
@@ -145,14 +145,14 @@ class Verifier:
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
         """Whether NaN and infinity can be put in, and must stay where they have a part."""
-        return not self.problem.whole and candidate.plan.family.plain
+        return not self.problem.is_integer and candidate.plan.family.plain
 
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str, fence: Fence) -> str:
         """One NaN and one infinity: they must show where the reference has them, nowhere else."""
         stage("reference")
         host = self._normal.host
         host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
-        data = self._place(host, fence)
+        data = self._upload(host, fence)
         stage("run")
         figures = self._figures(candidate, data, candidate.plan.pack(data.inputs["w"]))
         if figures.misplaced:
@@ -168,7 +168,7 @@ class Verifier:
             found += [f"the kernel changed {name}" for name in names if name]
         return found
 
-    def _figures(self, candidate: Candidate, data: Placed, packed: Memory) -> Figures:
+    def _figures(self, candidate: Candidate, data: DeviceInputs, packed: Memory) -> Figures:
         """Run on some data and compare y with its reference, by the bound of normal numbers."""
         self._answer(candidate, data, packed, self._y)
         plan, device = candidate.plan, self.runtime.device
@@ -176,15 +176,15 @@ class Verifier:
         assert self._normal.size is not None
         return compare(self._launcher, self.problem, self._y, data.ref, self._normal.size, limits)
 
-    def _answer(self, candidate: Candidate, data: Placed, packed: Memory, y: Memory) -> None:
+    def _answer(self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory) -> None:
         """Poison y, then run: what is not written stays poison."""
         self.runtime.fill(y, POISON)
         candidate.plan.run(self._bound(data, packed, y))
         self.runtime.synchronize()
 
     @staticmethod
-    def _bound(data: Placed, packed: Memory, y: Memory) -> dict[str, Memory]:
+    def _bound(data: DeviceInputs, packed: Memory, y: Memory) -> dict[str, Memory]:
         return {**data.inputs, "w": packed, "y": y}
 
-    def _place(self, host: Inputs, fence: Fence, sized: bool = False) -> Placed:
-        return place(self._launcher, self.problem, host, fence, sized)
+    def _upload(self, host: Inputs, fence: Fence, sized: bool = False) -> DeviceInputs:
+        return upload(self._launcher, self.problem, host, fence, sized)

@@ -15,7 +15,7 @@ from tilewright.cli.screen import Progress, foretell, remark, show, wrote
 from tilewright.cli.search import Search
 from tilewright.errors import count
 from tilewright.report.plot import draw, drawable
-from tilewright.report.results import Results, held, parse
+from tilewright.report.results import Results, earlier_results, parse
 from tilewright.report.table import markdown as as_markdown
 from tilewright.report.table import results_table, time_text
 from tilewright.tuning.options import TuneOptions
@@ -95,22 +95,22 @@ def bench(
         bar = Progress(len(found), "bench")
         search = Search(runtime, store, bar, wanted, share=0.6)
         work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
-        before = held(source, runtime.device.key, work.protocol(limit_text))
+        before = earlier_results(source, runtime.device.key, work.protocol(limit_text))
         opened.room(found, runtime)
         opened.measure(runtime)
         foretell(found, runtime)
-        standing = _Standing(work, limit_text, found, before)
-        report = partial(_report, standing, files, all_families)
+        bench_run = _BenchRun(work, limit_text, found, before)
+        report = partial(_report, bench_run, files, all_families)
         with bar, search.children, stopping.until_stopped(report) as stop:
-            standing.measure_all(bar, json_file)
+            bench_run.measure_all(bar, json_file)
         report()
         stop.leave()
-        if standing.without_time:
+        if bench_run.without_time:
             raise typer.Exit(1)
 
 
 @dataclass
-class _Standing:
+class _BenchRun:
     """The rows of a benchmark so far, those that an earlier run left in its file among them."""
 
     work: Bench
@@ -219,13 +219,13 @@ def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
     return found
 
 
-def _report(standing: _Standing, files: Mapping[str, Path | None], all_families: bool) -> None:
+def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families: bool) -> None:
     """Report the rows that there are, and say how many layers have none."""
-    if standing.rows:
-        _write(standing.document(), files, all_families)
-    if standing.left:
-        everything = len(standing.layers)
-        done, all_of_them = everything - len(standing.left), count(everything, "layer")
+    if bench_run.rows:
+        _write(bench_run.document(), files, all_families)
+    if bench_run.left:
+        everything = len(bench_run.layers)
+        done, all_of_them = everything - len(bench_run.left), count(everything, "layer")
         said = stopping.LAYERS.format(done=done, all=all_of_them)
         remark(said + (outputs.way_on(files["--json"]) or stopping.AGAIN))
 

@@ -83,15 +83,15 @@ def _subject(
     from tilewright.report.explanation import Subject
     from tilewright.search.model import estimate
 
-    kind = family(config.family)
-    kind.check(problem, device, config)
+    chosen = family(config.family)
+    chosen.check(problem, device, config)
     return Subject(
         problem=problem,
         device=device,
-        family=kind,
+        family=chosen,
         config=config,
-        estimate=estimate(kind, problem, device, config) if kind.tunable else None,
+        estimate=estimate(chosen, problem, device, config) if chosen.tunable else None,
         note=why.told(problem),
         history=history,
-        blueprint=kind.blueprint(problem, device, config),
+        blueprint=chosen.blueprint(problem, device, config),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.cli import outputs
 from tilewright.errors import count, printable
-from tilewright.report.table import Table, plain
+from tilewright.report.table import Table, as_text
 from tilewright.report.terminal import pieces, rich_table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def show(table: Table) -> None:
         for note in table.notes:
             console.print(note, soft_wrap=True)
     else:
-        print(plain(table))
+        print(as_text(table))
 
 
 def remark(text: str) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tilewright.store import Store
     from tilewright.studies.engine import StudyResult
     from tilewright.studies.lab import Lab
-    from tilewright.studies.standing import Standing
     from tilewright.studies.study import PartResult
+    from tilewright.studies.study_run import StudyRun
     from tilewright.tuning.budget import Budget as Limit
     from tilewright.tuning.worker_pool import WorkerPool
 
@@ -74,7 +74,7 @@ def study(
     """
     from tilewright.report.plot import drawable
     from tilewright.studies import engine
-    from tilewright.studies.standing import Standing, chosen, held
+    from tilewright.studies.study_run import StudyRun, chosen, earlier_result
     from tilewright.tuning.worker_pool import WorkerPool
 
     found = engine.study(name)
@@ -90,41 +90,41 @@ def study(
         opened.needs_kernels(runtime, "study")
         children = WorkerPool()
         lab = _lab(runtime, store, quick, found.rounds, limit, children)
-        standing = Standing(found, wanted, held(source, found, lab) if source else None)
+        so_far = StudyRun(found, wanted, earlier_result(source, found, lab) if source else None)
         opened.measure_once(runtime)
-        if standing.before:
-            remark(f"{source}: {standing.left() or 'all parts asked for are done'}")
+        if so_far.before:
+            remark(f"{source}: {so_far.left() or 'all parts asked for are done'}")
 
-        report = partial(_report, standing, lab, files, quiet)
+        report = partial(_report, so_far, lab, files, quiet)
         with children, stopping.until_stopped(report) as stop:
-            for done in standing.taken_over:
-                _print(done, standing, quiet)
-            for grown in standing.run(lab):
-                outputs.keep(engine.document(standing.result(lab)), json_file)
+            for done in so_far.taken_over:
+                _print(done, so_far, quiet)
+            for grown in so_far.run(lab):
+                outputs.keep(engine.document(so_far.result(lab)), json_file)
                 if not grown.left:
-                    _print(grown, standing, quiet)
+                    _print(grown, so_far, quiet)
         report()
         stop.leave()
 
 
-def _report(standing: Standing, lab: Lab, files: Mapping[str, Path | None], quiet: bool) -> None:
+def _report(so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], quiet: bool) -> None:
     """Print the parts that are begun, write what was asked for, and say what is left."""
-    for begun in standing.parts:
+    for begun in so_far.parts:
         if begun.left and begun.rows:
-            _print(begun, standing, quiet)
-    if standing.parts:
-        _write(standing.result(lab), files, quiet)
-    if left := standing.left():
-        remark(f"stopped: {left}{outputs.way_on(files['--json']) if standing.parts else ''}")
+            _print(begun, so_far, quiet)
+    if so_far.parts:
+        _write(so_far.result(lab), files, quiet)
+    if left := so_far.left():
+        remark(f"stopped: {left}{outputs.way_on(files['--json']) if so_far.parts else ''}")
 
 
-def _print(part: PartResult, standing: Standing, quiet: bool) -> None:
+def _print(part: PartResult, so_far: StudyRun, quiet: bool) -> None:
     """Print the table of a part, as far as it is done."""
     from tilewright.report.study import part_table
 
     if not quiet:
         table = part_table(part, with_bars=True)
-        show(replace(table, title=f"{standing.number(part)}. {table.title}"))
+        show(replace(table, title=f"{so_far.number(part)}. {table.title}"))
         print(flush=True)
 
 

@@ -167,7 +167,7 @@ def ranked_for(
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
     """Return the stored winner, of these very kernels."""
-    keys = _keys(request, runtime)
+    keys = racing_keys(request, runtime)
     return store.best(request.problem, runtime.device.key, request.deterministic, keys)
 
 
@@ -182,14 +182,14 @@ def settled(
     best = stored(request, runtime, store)
     if best is None or not best.won:
         return None
-    wanted = _keys(request, runtime)
+    wanted = racing_keys(request, runtime)
     won = [r for r in store.records(request.problem, runtime.device.key, wanted) if r.won]
     won = [r for r in won if budget is None or budget.within(r.cut)]
     may_answer = [r for r in won if r.deterministic >= request.deterministic]
     return best if any(r.raced is None or r.raced >= wanted.keys() for r in may_answer) else None
 
 
-def _keys(request: Request, runtime: Runtime) -> dict[str, str]:
+def racing_keys(request: Request, runtime: Runtime) -> dict[str, str]:
     """Return the source key of each family that may win and takes the problem."""
     known = usable(pick(FAMILIES, request.families), request.problem, runtime.device)[0]
     return source_keys((family.name for family in known), runtime.device.backend, runtime.compiler)

@@ -13,7 +13,7 @@ from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, 
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
-from tilewright.plans.plan_cache import CacheEntry, let_go_oldest, place, with_room
+from tilewright.plans.plan_cache import CacheEntry, entry_of, let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance, Replaced
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
@@ -52,7 +52,7 @@ def dispatch(
 
 def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry:
     """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
-    found = place((request, id(runtime), store.key if store else None))
+    found = entry_of((request, id(runtime), store.key if store else None))
     with found.lock:
         if found.plan is None:
             found.plan = _first_that_works(request, runtime, store)

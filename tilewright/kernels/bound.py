@@ -81,7 +81,7 @@ def bound(problem: Problem, chain: int) -> Bound:
     has an error of its own.
     """
     unit, least, overflow = _OUT[problem.dtype_out]
-    if problem.whole:
+    if problem.is_integer:
         return Bound(0.0, unit, least, overflow)
     u = _U_F64 if problem.dtype == "f64" else _U_F32
     terms, more = problem.cg * problem.r * problem.s, _steps(problem)

@@ -141,8 +141,8 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
-    held = cf["images"] * share(pr, device, cf) // word_channels(pr) if cf["x"] else 0
-    return 4 * max(held, cf["threads"] * cf["rows"] * cf["images"])
+    staged = cf["images"] * share(pr, device, cf) // word_channels(pr) if cf["x"] else 0
+    return 4 * max(staged, cf["threads"] * cf["rows"] * cf["images"])
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:

@@ -14,6 +14,7 @@ from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Famil
 from tilewright.kernels.limits import (
     MOST_BODY,
     RESIDENT,
+    bands_param,
     blocks_param,
     fits_registers,
     fits_shared,
@@ -130,8 +131,6 @@ class Small(Family):
         """Offer the tunables, outermost choice first."""
         q = problem.q
         widths = tuple(t for t in up_to(q, WIDTHS) if 9 * ceil_div(q, t) * t <= 11 * q)
-        parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
-        bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
         return (
             Param("f", (0, 1), "filter in constant memory or in shared memory", ("constant", "shared")),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8, 16)), "output channels a thread"),
@@ -140,7 +139,7 @@ class Small(Family):
             Param("threads", (64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 416, 512, 544, 640),
                   "threads of a block"),
             blocks_param(1, 2, 3, 4, 6, 8),
-            Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
+            bands_param(problem),
             Param("ni", up_to(problem.n, (1, 2, 3, 4, 5, 6, 8)), "images worked on at once"),
             Param("stages", (1, 2), "buffers of staged input"),
             Param("out", (0, 1), "output stored from registers or through shared memory",
@@ -227,7 +226,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, aligned: bool) -> Values:
     vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
-    body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.whole(pr)
+    body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.unflattened(pr)
     return dict(
         VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], Q_PARTS=sz.q_parts, STAGES=cf["stages"],
@@ -270,9 +269,9 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     words = _words(pr, cf, sz)
     nhwc = pr.layout_out == "nhwc"
     vector = min(cf["tk"], 4) if nhwc else words
-    whole = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
+    full_sectors = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
     store = outputs * ((4.0 / words + 2.0 if cf["out"] else 0.0) + 6.0 / vector)
-    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if whole else vector)
+    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if full_sectors else vector)
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
         resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],

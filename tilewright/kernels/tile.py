@@ -46,15 +46,15 @@ class View:
     @classmethod
     def of(cls, pr: Problem) -> View:
         """Flatten the image where every output pixel needs just its own input pixel."""
-        plain = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
-        if not plain or pr.epilogue.pool:
-            return cls.whole(pr)
+        pointwise = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
+        if not pointwise or pr.epilogue.pool:
+            return cls.unflattened(pr)
         if (pr.layout_in, pr.layout_out) == ("nhwc", "nhwc"):
             return cls(1, 1, pr.n * pr.h * pr.w, 1, pr.n * pr.p * pr.q)
         return cls(pr.n, 1, pr.h * pr.w, 1, pr.p * pr.q)
 
     @classmethod
-    def whole(cls, pr: Problem) -> View:
+    def unflattened(cls, pr: Problem) -> View:
         """The image as it is."""
         return cls(pr.n, pr.h, pr.w, pr.p, pr.q)
 
@@ -130,5 +130,5 @@ def row_runs(
     run = next(run for run in (4, 2, 1) if run <= most and width % run == step % run == 0)
     run = 1 if pr.dtype == "i8" or not aligned else run
     unit = 8 if sectors and run == 4 and width % 8 == step % 8 == 0 else run
-    lead, whole = first % unit, max(4, unit)
-    return run, lead, round_up(lead + need, whole)
+    lead, unit = first % unit, max(4, unit)
+    return run, lead, round_up(lead + need, unit)

@@ -50,8 +50,8 @@ PACKED_POINTS = "It is transformed as well (Winograd): leave it to the kernel in
 
 def as_words(pr: Problem, aligned: bool = True) -> bool:
     """Whether memory holds the input's words as they are, and they can be copied without a register."""
-    whole = pr.layout_in == "nhwc" and pr.cg % CHANNELS_OF_I8 == 0 and aligned
-    return pr.dtype in ("f64", "f32") or (pr.dtype == "i8" and whole)
+    in_words = pr.layout_in == "nhwc" and pr.cg % CHANNELS_OF_I8 == 0 and aligned
+    return pr.dtype in ("f64", "f32") or (pr.dtype == "i8" and in_words)
 
 
 def read_bytes(pr: Problem) -> float:

@@ -10,7 +10,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, unwritten
 from tilewright.peers.eager import told
-from tilewright.peers.gpu import Gpu, Placed
+from tilewright.peers.gpu import Gpu, GpuInputs
 from tilewright.peers.pytorch import as_asked, no_cuda_torch, tf32
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
@@ -35,7 +35,7 @@ class Cublas(Peer):
             return offer
         as_asked(problem)
         offer.attempt_layouts("cublas", partial(_contestant, problem, inputs, setting, _product))
-        if problem.n * problem.p * problem.q == 1 and not problem.whole and problem.dtype != "f8":
+        if problem.n * problem.p * problem.q == 1 and not problem.is_integer and problem.dtype != "f8":
             vector = partial(_contestant, problem, inputs, setting, _vector)
             offer.attempt("cublas vector", partial(vector, "nchw"))
         return offer
@@ -76,7 +76,7 @@ def _contestant(
     return Contestant("cublas", way, detail, layout, run, output, pack_us=pack_us, convert_us=convert_us)
 
 
-def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: Any) -> Product:
+def _product(torch: Any, problem: Problem, layout: str, placed: GpuInputs, sums: Any) -> Product:
     """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw, or one an image."""
     e, bias, shape = problem.epilogue, placed.bias, tuple[int, ...]()
     if layout == "nchw" and not _classifier(problem):
@@ -90,7 +90,7 @@ def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: An
     z = None if placed.z is None else _flat(placed.z, layout).reshape(shape)
     if target.ndim == 3 and problem.n == 1:
         b, target, z = b[0], target[0], None if z is None else z[0]
-    if problem.whole:
+    if problem.is_integer:
         return _whole(torch, a, b, target)
     if problem.dtype == "f8":
         return _eighths(torch, e, a, b, target, bias)
@@ -101,7 +101,7 @@ def _product(torch: Any, problem: Problem, layout: str, placed: Placed, sums: An
     return _with_bias(torch, e, a, b, target, bias.reshape(-1))
 
 
-def _vector(torch: Any, problem: Problem, layout: str, placed: Placed, sums: Any) -> Product:
+def _vector(torch: Any, problem: Problem, layout: str, placed: GpuInputs, sums: Any) -> Product:
     """Return the filter times the one pixel."""
     matrix, pixel, target = placed.w.reshape(problem.k, -1), placed.x.reshape(-1), sums.view(-1)
     z = None if placed.z is None else placed.z.reshape(-1)

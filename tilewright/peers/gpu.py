@@ -26,12 +26,12 @@ def release() -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
-    """A problem's inputs on the GPU, axes n, c, h, w in one layout; ``plain_w`` is the filter in kcrs."""
+class GpuInputs:
+    """A problem's inputs on the GPU, axes n, c, h, w in one layout; ``w_kcrs`` is the filter as given."""
 
     x: Any
     w: Any
-    plain_w: Any
+    w_kcrs: Any
     bias: Any = None
     z: Any = None
     scale: Any = None
@@ -55,13 +55,14 @@ class Gpu:
                 reasons.append(one_line(error, 100))
         raise PeerError(f"no arrays on the GPU ({'; '.join(reasons)}); pip install torch, or cupy-cuda13x")
 
-    def place(self, problem: Problem, inputs: Inputs, layout: str) -> Placed:
+    def place(self, problem: Problem, inputs: Inputs, layout: str) -> GpuInputs:
         """Copy a problem's inputs to the GPU, all in one layout; the bias has the shape (1, K, 1, 1)."""
         z = None if inputs.z is None else self.put(as_nchw(inputs.z, problem.layout_out), layout)
         bias = self.put(inputs.bias.reshape(1, -1, 1, 1)) if problem.epilogue.bias else None
-        x, plain_w = self.put(as_nchw(inputs.x, problem.layout_in), layout), self.put(inputs.w)
+        x, w_kcrs = self.put(as_nchw(inputs.x, problem.layout_in), layout), self.put(inputs.w)
         scale = None if inputs.scale is None else self.put(inputs.scale.reshape(1, -1, 1, 1))
-        return Placed(x, plain_w if layout == "nchw" else self.put(inputs.w, layout), plain_w, bias, z, scale)
+        w = w_kcrs if layout == "nchw" else self.put(inputs.w, layout)
+        return GpuInputs(x, w, w_kcrs, bias, z, scale)
 
     def put(self, array: Array, layout: str = "nchw") -> Any:
         """Copy an array of axes n, c, h, w to the GPU in a layout."""
@@ -85,7 +86,7 @@ class Gpu:
         """Enqueue on the setting's stream inside the context."""
         return self._on.on_stream()
 
-    def eager(self, problem: Problem, placed: Placed, done: Collection[str]) -> Eager:
+    def eager(self, problem: Problem, placed: GpuInputs, done: Collection[str]) -> Eager:
         """Return what is left of the epilogue as operations of its own.
 
         Raises:
@@ -104,11 +105,11 @@ class Gpu:
 
         return run
 
-    def pack_us(self, setting: Setting, placed: Placed, layout: str) -> float:
+    def pack_us(self, setting: Setting, placed: GpuInputs, layout: str) -> float:
         """Time bringing the filter from kcrs to a layout."""
-        return 0.0 if layout == "nchw" else setting.quick_us(self.copying(placed.plain_w, placed.w))
+        return 0.0 if layout == "nchw" else setting.quick_us(self.copying(placed.w_kcrs, placed.w))
 
-    def convert_us(self, problem: Problem, setting: Setting, layout: str, placed: Placed, y: Any) -> float:
+    def convert_us(self, problem: Problem, setting: Setting, layout: str, placed: GpuInputs, y: Any) -> float:
         """Time bringing x and z from, and y to, the problem's layouts where they are not the peer's."""
         x_too, y_too = foreign(problem, layout)
         inputs = [(placed.x, problem.layout_in)] if x_too else []

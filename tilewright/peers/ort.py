@@ -142,13 +142,13 @@ def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
         ends = dict(low=e.low, high=e.high)
         graph.add("Clip", *(graph.constant(name, np.array(value, dtype)) for name, value in ends.items()))
     if e.pool:
-        whole, kinds = problem.dtype == "i8", load("onnx").TensorProto
-        if whole:  # there is no MaxPool of i32; f64 holds each of them
+        integers, kinds = problem.dtype == "i8", load("onnx").TensorProto
+        if integers:  # there is no MaxPool of i32; f64 holds each of them
             graph.add("Cast", to=kinds.DOUBLE)
         kind = {"max": "MaxPool", "avg": "AveragePool"}[e.pool.kind]
         size, stride = [e.pool.size] * 2, [e.pool.stride] * 2
         graph.add(kind, kernel_shape=size, strides=stride, pads=[e.pool.pad] * 4)
-        if whole:
+        if integers:
             graph.add("Cast", to=kinds.INT32)
 
 

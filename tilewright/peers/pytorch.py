@@ -10,8 +10,10 @@ from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
 from tilewright.peers.eager import told
-from tilewright.peers.gpu import Gpu, Placed
+from tilewright.peers.gpu import Gpu, GpuInputs
 from tilewright.problem import Problem
+
+Layer = Callable[[Any], Any]  # from x to what comes of it
 
 
 def no_cuda_torch(peer: str) -> str | None:
@@ -58,30 +60,44 @@ class PyTorch(Peer):
 
 
 def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> Contestant:
+    what = f"PyTorch {load('torch').__version__} conv2d, cudnn.benchmark, {layout}{tf32(problem)}"
+    detail = what + ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused(problem))
+    return contestant("pytorch", problem, inputs, setting, layout, detail)
+
+
+def fused(problem: Problem) -> tuple[str, ...]:
+    """Return the steps of the epilogue that F.conv2d does."""
+    return ("bias",) if problem.epilogue.alpha == 1.0 else ()
+
+
+def contestant(
+    peer: str, problem: Problem, inputs: Inputs, setting: Setting, layout: str, detail: str,
+    compiled: Callable[[Layer], Layer] = lambda layer: layer,
+) -> Contestant:  # fmt: skip
+    """Make a contestant of F.conv2d and what is left of the epilogue, ``compiled`` into one; run it once."""
     torch, gpu = load("torch"), Gpu(setting)
     placed = gpu.place(problem, inputs, layout)
-    fused = ("bias",) if problem.epilogue.alpha == 1.0 else ()
-    layer, left = convolution(problem, placed, fused), gpu.eager(problem, placed, fused)
+    layer = convolution(problem, placed, fused(problem))
+    left = gpu.eager(problem, placed, fused(problem))
+    all_steps = compiled(lambda x: left(layer(x)))
     last: list[Any] = [None]
 
     def run() -> None:
         with torch.inference_mode(), gpu.on_stream():
-            last[0] = left(layer(placed.x))
+            last[0] = all_steps(placed.x)
 
     def output() -> Any:
         return as_output(gpu.get(last[0]), problem)
 
     run()
-    what = f"PyTorch {torch.__version__} conv2d, cudnn.benchmark, {layout}{tf32(problem)}"
-    detail = what + ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused)
     pack_us = gpu.pack_us(setting, placed, layout)
     convert_us = gpu.convert_us(problem, setting, layout, placed, last[0])
     return Contestant(
-        "pytorch", f"pytorch {layout}", detail, layout, run, output, pack_us=pack_us, convert_us=convert_us
+        peer, f"{peer} {layout}", detail, layout, run, output, pack_us=pack_us, convert_us=convert_us
     )
 
 
-def convolution(problem: Problem, placed: Placed, fused: tuple[str, ...]) -> Callable[[Any], Any]:
+def convolution(problem: Problem, placed: GpuInputs, fused: tuple[str, ...]) -> Layer:
     """Return F.conv2d of an x, its bias in it if that is among ``fused``; padded apart if need be."""
     functional = load("torch").nn.functional
     top, bottom, left, right = problem.pad

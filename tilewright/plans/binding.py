@@ -44,7 +44,7 @@ def _input(pr: Problem, name: str, x: ArrayView, may_turn: bool) -> tuple[Array,
     if pr.layout_in == "nhwc" and may_turn and _in_channels_last(pr, x):
         shaped(x, (pr.n, pr.c, pr.h, pr.w), name + " in channels_last")
         view = to_nhwc(x.array)
-        return (on_host(view) if x.place == "cpu" else view), True
+        return (on_host(view) if x.device == "cpu" else view), True
     shaped(x, pr.x_shape, name)
     return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
 
@@ -52,7 +52,7 @@ def _input(pr: Problem, name: str, x: ArrayView, may_turn: bool) -> tuple[Array,
 def _in_channels_last(pr: Problem, x: ArrayView) -> bool:
     """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
     by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
-    return x.kind.channels_last or (by_shape and x.kind.both_ways)
+    return x.spec.channels_last or (by_shape and x.spec.both_ways)
 
 
 def _residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> Array:
@@ -62,7 +62,7 @@ def _residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> Array:
         return in_place(z)
     shaped(z, (pr.n, pr.k, pr.p, pr.q), name + " in channels_last")
     view = look("z", to_nhwc(z.array))
-    if z.place != "cpu" and not view.contiguous:
+    if z.device != "cpu" and not view.contiguous:
         raise ArrayError(f"z: strides {z.strides} of shape {z.shape} were given; must be {_TURNED}")
     return in_place(view)
 
@@ -73,10 +73,10 @@ def _output(
     """Return what the kernel writes, and the same as the caller gets it."""
     if out is None:
         y = empty(x, pr.y_shape, pr.dtype_out)
-        return (on_host(y) if x.place == "cpu" else y), (to_nchw(y) if turned else y)
+        return (on_host(y) if x.device == "cpu" else y), (to_nchw(y) if turned else y)
     shaped(out, (pr.n, pr.k, pr.y_p, pr.y_q) if turned else pr.y_shape, name)
     view = to_nhwc(out.array) if turned else out.array
     if not look("out", view).contiguous:
         how = _TURNED if turned else f"contiguous, as {x.library}.empty makes it"
         raise ArrayError(f"out: strides {out.strides} of shape {out.shape} were given; must be {how}")
-    return (on_host(view) if x.place == "cpu" else view), out.array
+    return (on_host(view) if x.device == "cpu" else view), out.array

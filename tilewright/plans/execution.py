@@ -39,7 +39,7 @@ class Plan:
         config: its parameters.
         why: why it is this config.
         built: the compiled programs.
-        held_bytes: bytes of device memory that it holds by now: its workspace, and what arrays that are not
+        allocated_bytes: device memory that it holds by now: its workspace, and what arrays that are not
             aligned have needed beside it.
 
     It knows memory of its device alone: ``layer.LayerPlan`` takes arrays. A Plan has one workspace: run it on
@@ -54,7 +54,7 @@ class Plan:
         slow = "" if why.note(problem) else runtime.note
         self.why = replace(why, remark=slow) if slow else why
         self.blueprint = family.blueprint(problem, runtime.device, config)
-        self.held_bytes = 0
+        self.allocated_bytes = 0
         self._lent: dict[Buffer, Memory] = {}  # what the variant for other arrays need not allocate
         self._aligned = self._variant(self.blueprint)
         self._lent = {buffer: self._aligned.workspace[buffer.name] for buffer in self.blueprint.workspace}
@@ -76,9 +76,9 @@ class Plan:
             OutOfMemory: says how much workspace was needed.
         """
         require_arrays(problem, runtime)
-        kind = family(config.family)
-        kind.check(problem, runtime.device, config)
-        return cls(runtime, problem, kind, config, why)
+        chosen = family(config.family)
+        chosen.check(problem, runtime.device, config)
+        return cls(runtime, problem, chosen, config, why)
 
     @property
     def note(self) -> str:
@@ -202,7 +202,8 @@ class Plan:
         loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
         main = next(iter(loaded.values()))
         loaded |= dict.fromkeys(NO_KERNELS, main)
-        self.held_bytes += sum(buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent)
+        own = [buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent]
+        self.allocated_bytes += sum(own)
         return _Variant(blueprint, built, loaded, workspace)
 
     def _alloc(self, buffer: Buffer) -> Memory:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.use import current_stream, in_place, same_home, shaped, typed, writable
-from tilewright.arrays.view import Array, ArrayView, Kind
+from tilewright.arrays.view import Array, ArraySpec, ArrayView
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels.config import Config
@@ -63,8 +63,8 @@ class _Lane:
     counted_bytes: int = 0  # when it was last looked whether all plans together hold too much
 
     @property
-    def held_bytes(self) -> int:
-        return self.plan.held_bytes + (self.packed.nbytes if self.packed else 0)
+    def allocated_bytes(self) -> int:
+        return self.plan.allocated_bytes + (self.packed.nbytes if self.packed else 0)
 
 
 class LayerPlan:
@@ -95,9 +95,9 @@ class LayerPlan:
         self._home = f"cuda:{plan.device.index}" if plan.device.is_cuda else "cpu"
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._operands = plan.problem.operands
-        self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.held_bytes)}
+        self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.allocated_bytes)}
         self._lock = threading.RLock()
-        self._fitting: set[tuple[str | Kind, ...]] = set()  # arrays that are what the layer takes
+        self._fitting: set[tuple[str | ArraySpec, ...]] = set()  # arrays that are what the layer takes
 
     @property
     def problem(self) -> Problem:
@@ -133,14 +133,14 @@ class LayerPlan:
         return self.plan.workspace_bytes
 
     @property
-    def held_bytes(self) -> int:
+    def allocated_bytes(self) -> int:
         """Bytes of device memory that it holds by now, of all streams that it ran on.
 
         Workspaces, filters that calls have packed, and what arrays that are not aligned have needed.
         """
         lanes = list(self._lanes.values())
         packed = sum(lane.packed.nbytes for lane in lanes if lane.packed)
-        return packed + sum(plan.held_bytes for plan in {lane.plan for lane in lanes})
+        return packed + sum(plan.allocated_bytes for plan in {lane.plan for lane in lanes})
 
     def __repr__(self) -> str:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
@@ -239,10 +239,10 @@ class LayerPlan:
 
     def _check(self, given: Mapping[str, ArrayView]) -> None:
         """Refuse what the layer does not take; arrays of kinds that it has taken before are not looked at."""
-        kinds: tuple[str | Kind, ...] = (*given, *(seen.kind for seen in given.values()))
-        if kinds not in self._fitting:
+        specs: tuple[str | ArraySpec, ...] = (*given, *(seen.spec for seen in given.values()))
+        if specs not in self._fitting:
             self._fit(given)
-            self._fitting = {*list(self._fitting)[:MOST_FITTING], kinds}
+            self._fitting = {*list(self._fitting)[:MOST_FITTING], specs}
         if "out" in given:
             writable(given["out"], *(seen for name, seen in given.items() if name != "out"))
 
@@ -275,12 +275,12 @@ class LayerPlan:
                 if self._home == "cpu":
                     settle(runtime)
                 raise
-            before, lane.counted_bytes = lane.counted_bytes, lane.held_bytes
+            before, lane.counted_bytes = lane.counted_bytes, lane.allocated_bytes
         if lane.counted_bytes > before:
             let_go_oldest(runtime, self.plan)
 
     def _at_home(self, seen: ArrayView) -> None:
-        if seen.place != self._home:
+        if seen.device != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
     def _lane(self, stream: int | None) -> _Lane:

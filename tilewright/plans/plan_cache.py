@@ -47,10 +47,10 @@ class CacheEntry:
         return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
 
     @property
-    def held_bytes(self) -> int:
+    def allocated_bytes(self) -> int:
         """Device memory that goes with it: of all streams, packed filters included."""
-        held = self.layer or self.plan
-        return held.held_bytes if held is not None else 0
+        owner = self.layer or self.plan
+        return owner.allocated_bytes if owner is not None else 0
 
 
 _plans: OrderedDict[Key, CacheEntry] = OrderedDict()
@@ -58,7 +58,7 @@ _lock = threading.Lock()  # of the dict, never held for long
 _let_go = 0  # plans until now
 
 
-def place(key: Key) -> CacheEntry:
+def entry_of(key: Key) -> CacheEntry:
     """Return the entry of a key, now the one used last; where there was none, an empty one."""
     dropped = []  # here and below: freed once nobody waits for the lock, since to free memory takes a while
     with _lock:
@@ -130,4 +130,4 @@ def _drop(key: Key) -> CacheEntry:
 
 def _bytes_on(runtime: Runtime, key: Key, found: CacheEntry) -> int:
     """Bytes that a plan holds on a device; 0 if it is on another, or not made yet."""
-    return found.held_bytes if key[1] == id(runtime) else 0
+    return found.allocated_bytes if key[1] == id(runtime) else 0

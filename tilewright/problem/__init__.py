@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from tilewright.errors import ProblemError, shown
 from tilewright.hashed import hashed_once
+from tilewright.problem.checks import check_names, check_sizes
 from tilewright.problem.epilogue import NOTHING, Epilogue
-from tilewright.problem.grammar import EXAMPLE, GRAMMAR, REQUANT, read
+from tilewright.problem.grammar import EXAMPLE, GRAMMAR, read, write
 from tilewright.problem.kinds import DTYPE_BYTES, DTYPES, KINDS, LAYOUTS, MATHS, MAX_EXTENT, NAMES, STORED
 
 __all__ = [
@@ -103,8 +104,8 @@ class Problem:
                 raise ProblemError(f"dtype={self.dtype!r}, math={self.math!r}: they contradict each other")
             object.__setattr__(self, "math", self.dtype)
             object.__setattr__(self, "dtype", "f32")
-        _check_sizes(self)
-        _check_names(self)
+        check_sizes(self)
+        check_names(self)
         if self.dtype != "f64" and self.epilogue:
             object.__setattr__(self, "epilogue", self.epilogue.rounded())
 
@@ -146,7 +147,7 @@ class Problem:
         return KINDS[self.dtype].out
 
     @property
-    def whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether x, w and all sums are integers."""
         return self.dtype in ("i8", "q8")
 
@@ -256,7 +257,7 @@ class Problem:
         return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
 
     def __str__(self) -> str:
-        return _format(self)
+        return write(self)
 
     @classmethod
     def parse(cls, text: str) -> Problem:
@@ -277,66 +278,3 @@ class Problem:
 
 def _laid_out(layout: str, n: int, c: int, h: int, w: int) -> tuple[int, int, int, int]:
     return (n, c, h, w) if layout == "nchw" else (n, h, w, c)
-
-
-def _check_sizes(p: Problem) -> None:
-    for name, low in dict(n=0, c=1, h=1, w=1, k=1, r=1, s=1, groups=1).items():
-        value = getattr(p, name)
-        if type(value) is not int or not low <= value <= MAX_EXTENT:
-            raise ProblemError(f"{name}={shown(value)}: must be an integer from {low} to {MAX_EXTENT}")
-    for name, count, low in (("pad", 4, 0), ("stride", 2, 1), ("dilation", 2, 1)):
-        values = getattr(p, name)
-        good = isinstance(values, tuple) and len(values) == count
-        if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
-            many = f"{count} integers from {low} to {MAX_EXTENT}"
-            raise ProblemError(f"{name}={shown(values)}: must be {many}")
-    if p.c % p.groups or p.k % p.groups:
-        raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
-    if p.p < 1 or p.q < 1:
-        span_h, span_w = p.dilation[0] * (p.r - 1) + 1, p.dilation[1] * (p.s - 1) + 1
-        spread = " with its dilation" if p.dilation != (1, 1) else ""
-        raise ProblemError(
-            f"the filter spans {span_h}x{span_w}{spread} but the padded input is only "
-            f"{p.h + p.pad[0] + p.pad[1]}x{p.w + p.pad[2] + p.pad[3]}: the output would be empty; "
-            "give a larger input or padding, or a smaller filter"
-        )
-
-
-def _check_names(p: Problem) -> None:
-    for name, value, known in (
-        ("dtype", p.dtype, NAMES),
-        ("layout_in", p.layout_in, LAYOUTS),
-        ("layout_out", p.layout_out, LAYOUTS),
-        ("math", p.math, MATHS),
-    ):
-        if value not in known:
-            raise ProblemError(f"{name}={shown(value)}: must be one of {', '.join(known)}")
-    if not isinstance(p.epilogue, Epilogue):
-        raise ProblemError(f"epilogue={shown(p.epilogue)}: must be an Epilogue, e.g. Epilogue(bias=True)")
-    if p.y_p < 1 or p.y_q < 1:
-        raise ProblemError(f"+{p.epilogue.pool}: no window fits into the convolution's {p.p}x{p.q} output")
-    if p.math != "strict" and p.dtype != "f32":
-        raise ProblemError(f"math={p.math!r} needs dtype f32, got {p.dtype}")
-    if p.whole and not p.epilogue.whole:
-        raise ProblemError(f"{p.epilogue}: i8 layers accept only bias, add (no factor), relu and maxpool")
-
-
-def _pair(values: tuple[int, int]) -> str:
-    return str(values[0]) if values[0] == values[1] else f"{values[0]}x{values[1]}"
-
-
-def _format(p: Problem) -> str:
-    text = f"n{p.n}c{p.c}h{p.h}w{p.w}k{p.k}r{p.r}s{p.s}"
-    top, bottom, left, right = p.pad
-    if (top, left) != (bottom, right):
-        text += f"p{top}.{bottom}.{left}.{right}"
-    elif any(p.pad):
-        text += "p" + _pair((top, left))
-    text += "u" + _pair(p.stride) if p.stride != (1, 1) else ""
-    text += "d" + _pair(p.dilation) if p.dilation != (1, 1) else ""
-    text += f"g{p.groups}" if p.groups != 1 else ""
-    text += f"-{p.stored if p.requantised else p.kind}"
-    if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
-        same = p.layout_in == p.layout_out
-        text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
-    return text + p.epilogue.text(p.dtype) + (f"+{REQUANT}" if p.requantised else "")

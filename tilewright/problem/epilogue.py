@@ -60,8 +60,8 @@ class Pool:
     pad: int = 0
 
     def __post_init__(self) -> None:
-        whole = all(type(value) is int for value in (self.size, self.stride, self.pad))
-        in_range = whole and 1 <= self.size <= MAX_POOL and 1 <= self.stride <= MAX_POOL and self.pad >= 0
+        integers = all(type(value) is int for value in (self.size, self.stride, self.pad))
+        in_range = integers and 1 <= self.size <= MAX_POOL and 1 <= self.stride <= MAX_POOL and self.pad >= 0
         if self.kind not in POOLS or not in_range:
             raise ProblemError(f"{self}: must be a max or avg pool, size and stride from 1 to {MAX_POOL}")
         if self.pad and (self.kind != "max" or self.pad > self.size // 2):
@@ -126,7 +126,7 @@ class Epilogue:
         return self.beta != 0.0
 
     @property
-    def whole(self) -> bool:
+    def keeps_integers(self) -> bool:
         """Whether integers stay integers, as i8 layers require."""
         mean = self.pool is not None and self.pool.kind == "avg"
         return self.alpha == 1.0 and self.beta in (0.0, 1.0) and self.act in ("", "relu") and not mean
@@ -136,8 +136,8 @@ class Epilogue:
         """Whether results on small integers are exact, so that answers can be compared bit by bit."""
         powers = all(math.frexp(f)[0] in (0.0, 0.5, -0.5) for f in (self.alpha, self.beta))
         if self.pool is not None and self.pool.kind == "avg":  # a sum of what the activation gave
-            whole = self.act in ("", "relu", "clamp") and self.low.is_integer() and self.high.is_integer()
-            return powers and whole and math.frexp(self.pool.size)[0] == 0.5
+            integers = self.act in ("", "relu", "clamp") and self.low.is_integer() and self.high.is_integer()
+            return powers and integers and math.frexp(self.pool.size)[0] == 0.5
         return powers and self.act != "silu"
 
     def rounded(self) -> Epilogue:

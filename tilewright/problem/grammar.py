@@ -1,13 +1,17 @@
-"""The one-line text of a layer: its grammar, and reading it into the fields of a Problem."""
+"""The one-line text of a layer: its grammar, reading it into the fields of a Problem, and writing it."""
 
 from __future__ import annotations
 
 import re
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 from tilewright.errors import ProblemError, count, shortened, shown
 from tilewright.problem.epilogue import WORDS, Epilogue
 from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
+
+if TYPE_CHECKING:
+    from tilewright.problem import Problem
 
 REQUANT = "requant"
 
@@ -50,6 +54,28 @@ def read(text: str) -> dict[str, object]:
     except ProblemError as error:
         raise ProblemError(f"problem {shown(text)}: {error}") from None
     return values | {"epilogue": epilogue}
+
+
+def write(p: Problem) -> str:
+    """Return the problem string of a layer."""
+    text = f"n{p.n}c{p.c}h{p.h}w{p.w}k{p.k}r{p.r}s{p.s}"
+    top, bottom, left, right = p.pad
+    if (top, left) != (bottom, right):
+        text += f"p{top}.{bottom}.{left}.{right}"
+    elif any(p.pad):
+        text += "p" + _pair((top, left))
+    text += "u" + _pair(p.stride) if p.stride != (1, 1) else ""
+    text += "d" + _pair(p.dilation) if p.dilation != (1, 1) else ""
+    text += f"g{p.groups}" if p.groups != 1 else ""
+    text += f"-{p.stored if p.requantised else p.kind}"
+    if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
+        same = p.layout_in == p.layout_out
+        text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
+    return text + p.epilogue.text(p.dtype) + (f"+{REQUANT}" if p.requantised else "")
+
+
+def _pair(values: tuple[int, int]) -> str:
+    return str(values[0]) if values[0] == values[1] else f"{values[0]}x{values[1]}"
 
 
 def _parse_sizes(text: str, sizes: str) -> dict[str, object]:

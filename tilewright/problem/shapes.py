@@ -184,12 +184,12 @@ def _siblings(spec: str) -> str:
 
 def _close(spec: str, likeness: float) -> str:
     """The suite or layer whose name is most like a text, whatever its case; "" if none is."""
-    names = {_plain(name): name for name in [*_of_suites(), *shipped(), *suites()]}
-    found = difflib.get_close_matches(_plain(spec), names, 1, likeness)
+    names = {_normalised(name): name for name in [*_of_suites(), *shipped(), *suites()]}
+    found = difflib.get_close_matches(_normalised(spec), names, 1, likeness)
     return names[found[0]] if found else ""
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     return re.sub(r"[\s:/_-]+", ":", text.lower())
 
 

@@ -105,11 +105,11 @@ def _dress(axes: Any, rows: list[BenchRow], results: Results) -> None:
     axes.set_xticks(range(len(rows)), [row.name for row in rows], rotation=45 if len(rows) > 12 else 0)
     axes.set_ylabel("peer time / tilewright time\n(above 1: tilewright is faster)")
     axes.set_title(str(results.device.get("name", "")), fontsize=10)
-    plain(axes, "y", "bottom")
+    bare_axes(axes, "y", "bottom")
     axes.legend(frameon=False, labelcolor=INK, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4)
 
 
-def plain(axes: Any, grid: str, base: str) -> None:
+def bare_axes(axes: Any, grid: str, base: str) -> None:
     """Leave the spine that bars stand on, and lines across them."""
     axes.tick_params(colors=INK)
     axes.set_axisbelow(True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.errors import OutputError
 from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
-from tilewright.report.plot import COLOURS, INK, plain, save
+from tilewright.report.plot import COLOURS, INK, bare_axes, save
 from tilewright.report.study import duration
 from tilewright.report.table import NONE
 from tilewright.studies.engine import StudyResult
@@ -50,4 +50,4 @@ def _ladder(axes: Any, rows: Sequence[Row], title: str) -> None:
     axes.invert_yaxis()
     axes.set_xlabel(f"times as fast as {base(rows)}")
     axes.set_title(title, fontsize=10)
-    plain(axes, "x", "left")
+    bare_axes(axes, "x", "left")

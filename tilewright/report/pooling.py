@@ -59,6 +59,6 @@ def _candidates(problem: Problem, device: Device, config: Config) -> Iterator[Co
         family(config.family).check(problem, device, other)
         yield other
     mine = apart(problem, device, config)
-    for kind in usable(pick(FAMILIES, ()), problem, device)[0]:
-        ranked = (one for one, _ in rank(problem, device, kind, LOOKED_AT))
+    for another in usable(pick(FAMILIES, ()), problem, device)[0]:
+        ranked = (one for one, _ in rank(problem, device, another, LOOKED_AT))
         yield from [one for one in ranked if apart(problem, device, one) != mine][:1]

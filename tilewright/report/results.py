@@ -7,19 +7,16 @@ older version did not write have their defaults.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tilewright.arithmetic import geometric_mean
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import ProblemError, StoreError, shown
 from tilewright.files import read_json
 from tilewright.problem import Problem
-from tilewright.store.fields import HUGE
-
-F = TypeVar("F", OurFigure, PeerFigure)
-_KINDS = {"str": str, "bool": bool, "int": int, "Mapping[str, float | str]": dict}
+from tilewright.store.fields import Fields
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def load(path: Path) -> Results:
         raise StoreError(f"results file {path}: {error}") from None
 
 
-def held(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:
+def earlier_results(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:
     """Read what an earlier run on a device, by its key, left in a file; no rows if there is none.
 
     Raises:
@@ -104,13 +101,13 @@ def parse(document: Any) -> Results:
     of_tune = isinstance(document, dict) and isinstance(document.get("device"), str)
     if not isinstance(document, dict) or "rows" not in document or of_tune:
         raise StoreError("no document of results; want one written by 'bench --json' or 'study --json'")
-    rows = _need(document, "rows", list, "the document")
+    f = Fields(document)
     return Results(
-        device=checked(_need(document, "device", dict, "the document")),
-        date=str(document.get("date", "")),
-        commit=str(document.get("commit", "")),
-        rows=tuple(_row(row, f"rows[{index}]") for index, row in enumerate(rows)),
-        protocol=_need(document, "protocol", dict, "the document") if "protocol" in document else {},
+        device=checked(f.section("device").data),
+        date=f.string("date", ""),
+        commit=f.string("commit", ""),
+        rows=tuple(map(_row, f.sections("rows"))),
+        protocol=f.section("protocol").data if "protocol" in document else {},
     )
 
 
@@ -120,58 +117,26 @@ def checked(device: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         StoreError: one of these is no number above 0.
     """
+    f = Fields(device, "device")
     for name in ("rates", "peak_tflops"):
-        figures = {} if device.get(name) is None else _need(device, name, dict, "device")
-        for key, value in figures.items():
-            if key != "source" and not _number(value, where := f"device.{name}.{key}"):
-                raise StoreError(f"{where} must be above 0")
+        if device.get(name) is not None:
+            figures = f.section(name)
+            for key in figures.data:
+                if key != "source" and not figures.number(key):
+                    raise figures.bad(key, "above 0")
     return device
 
 
-def _row(row: Any, where: str) -> BenchRow:
-    peers, problem = _need(row, "peers", dict, where), _need(row, "problem", str, where)
+def _row(f: Fields) -> BenchRow:
+    problem, peers = f.string("problem"), f.section("peers")
     try:
         Problem.parse(problem)
     except ProblemError as error:
-        raise StoreError(f"{where}.problem: {error}") from None
+        raise StoreError(f"{f.path}.problem: {error}") from None
     return BenchRow(
-        name=_need(row, "name", str, where),
+        name=f.string("name"),
         problem=problem,
-        floor_us=_number(_need(row, "floor_us", (int, float), where), f"{where}.floor_us"),
-        ours=_figure(OurFigure, _need(row, "ours", dict, where), f"{where}.ours"),
-        peers={name: _figure(PeerFigure, peer, f"{where}.peers.{name}") for name, peer in peers.items()},
+        floor_us=f.number("floor_us"),
+        ours=f.section("ours").build(OurFigure),
+        peers={name: peers.section(name).build(PeerFigure) for name in peers.data},
     )
-
-
-def _figure(kind: type[F], entry: Any, where: str) -> F:
-    """Build a figure from the keys that are there, each checked against the field's type."""
-    if not isinstance(entry, dict):
-        raise StoreError(f"{where} must be an object")
-    known = {f.name: str(f.type) for f in fields(kind) if entry.get(f.name) is not None}
-    return kind(**{name: _value(entry[name], want, f"{where}.{name}") for name, want in known.items()})
-
-
-def _value(value: Any, want: str, where: str) -> Any:
-    if want in _KINDS and type(value) is not _KINDS[want]:
-        raise StoreError(f"{where} must be of type {want}, not {shown(value)}")
-    if want in ("str", "bool"):
-        return value
-    if want.startswith("Mapping"):
-        return {key: v if type(v) is str else _number(v, f"{where}.{key}") for key, v in value.items()}
-    number = _number(value, where)
-    return value if want == "int" else number
-
-
-def _number(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= HUGE:
-        raise StoreError(f"{where} must be a number of 0 or more, not {shown(value)}")
-    return float(value)
-
-
-def _need(entry: Any, key: str, kind: Any, where: str) -> Any:
-    if not isinstance(entry, dict):
-        raise StoreError(f"{where} must be an object")
-    if not isinstance(entry.get(key), kind):
-        what = "is missing" if key not in entry else "has the wrong type"
-        raise StoreError(f"{where}: key {key!r} {what}")
-    return entry[key]

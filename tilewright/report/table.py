@@ -86,7 +86,7 @@ def ran_peers(row: BenchRow) -> list[str]:
     return [name for name, figure in row.peers.items() if figure.cold_us]
 
 
-def plain(table: Table) -> str:
+def as_text(table: Table) -> str:
     """The table as aligned lines of text."""
     rows = [table.head, *table.body] if any(table.head) else list(table.body)
     widths = column_widths(table)

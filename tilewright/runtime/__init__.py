@@ -133,7 +133,7 @@ def _count(kind: str) -> int:
 
         return device_count()
     if kind == "opencl":
-        from tilewright.runtime.opencl import devices
+        from tilewright.runtime.opencl_driver import devices
 
         return len(devices())
     return 1

@@ -18,8 +18,6 @@ from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
 from tilewright.runtime.tensor_map import MappedKernel
 
-__all__ = ["CudaRuntime", "compile_cuda", "device_count"]
-
 LEAST_FLUSH_BYTES = 64 << 20
 READS = 3  # with the code 0.3 ms on an H100: longer than the host takes to enqueue a contestant (cuDNN: 0.13)
 TRIES = 3  # at timing a run in time: beside compilers that keep all cores busy a host is late in one of 20
@@ -285,8 +283,8 @@ class CudaRuntime:
         if int(status):
             return None
         try:
-            whole = not failed and int(check(driver.cuGraphGetNodes(graph))[-1]) >= count
-            return check(driver.cuGraphInstantiate(graph, 0)) if whole else None
+            complete = not failed and int(check(driver.cuGraphGetNodes(graph))[-1]) >= count
+            return check(driver.cuGraphInstantiate(graph, 0)) if complete else None
         finally:
             check(driver.cuGraphDestroy(graph))
 

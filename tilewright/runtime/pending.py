@@ -20,21 +20,21 @@ class Pending:
 
     def __init__(self) -> None:
         """Start with nothing."""
-        self._held: dict[int, Sequence[Memory]] = {}
+        self._in_use: dict[int, Sequence[Memory]] = {}
         self._numbers = count()
 
     def add(self, memories: Sequence[Memory]) -> None:
         """Keep what is about to be enqueued."""
-        self._held[next(self._numbers)] = memories
+        self._in_use[next(self._numbers)] = memories
 
     def all(self) -> list[int]:
         """Return the numbers of what is kept now."""
-        return list(self._held)
+        return list(self._in_use)
 
     def drop(self, numbers: list[int]) -> None:
         """Let go of what the device is done with."""
         for number in numbers:
-            self._held.pop(number, None)
+            self._in_use.pop(number, None)
 
 
 def settle(runtime: Runtime) -> None:

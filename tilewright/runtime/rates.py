@@ -27,9 +27,9 @@ def measured(device: Device) -> Rates:
 
 def _kept(device: Device, which: str) -> Rates | None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, StoreError):
-        held = read_json(_path(device))
-        if held["device"] == device.key:
-            figures = {n: float(held[which][n]) for n in ("empty_us", "read_gbs", "f32_tflops")}
+        document = read_json(_path(device))
+        if document["device"] == device.key:
+            figures = {n: float(document[which][n]) for n in ("empty_us", "read_gbs", "f32_tflops")}
             if all(0 < value < 1e9 for value in figures.values()):
                 return Rates(**figures, source="calibrated")
     return None
@@ -37,8 +37,8 @@ def _kept(device: Device, which: str) -> Rates | None:
 
 def keep(device: Device, rates: Rates, measured: Rates | None = None) -> None:
     """Keep calibrated rates for later processes, and what of them was measured (None: all)."""
-    held = {"rates": asdict(rates), "measured": asdict(measured or rates)}
-    text = json.dumps({"device": device.key, "driver": device.driver, **held})
+    document = {"rates": asdict(rates), "measured": asdict(measured or rates)}
+    text = json.dumps({"device": device.key, "driver": device.driver, **document})
     try:
         path = _path(device)
         path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -135,11 +135,11 @@ def coordinates(params: Sequence[Param], configs: Sequence[Config]) -> Floats:
 
 def _covariance(a: Floats, b: Floats) -> Floats:
     """Return the covariance of the errors of two lists of configs."""
-    covariance: Floats = COMMON**2 + OWN**2 * np.exp(-apart(a, b) / REACH)
+    covariance: Floats = COMMON**2 + OWN**2 * np.exp(-distances(a, b) / REACH)
     return covariance
 
 
-def apart(a: Floats, b: Floats) -> Floats:
+def distances(a: Floats, b: Floats) -> Floats:
     """Return the distance of every row of ``a`` from every row of ``b``: coordinate by coordinate, summed.
 
     A few rows at a time, which stay in the cache, and only coordinates that differ at all.

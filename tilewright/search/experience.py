@@ -30,7 +30,7 @@ from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import model, trials
-from tilewright.search.correction import Floats, apart, coordinates, on_one_core
+from tilewright.search.correction import Floats, coordinates, distances, on_one_core
 
 # Source: the search replayed on benchmarks/h100/trials.jsonl.gz, each layer without its own trials.
 COMMON = 0.15  # standard deviation of the error that all configs of a layer share
@@ -83,9 +83,9 @@ class Experience:
 
     def _near(self, family: Family, problem: Problem) -> list[Lesson]:
         """Return the lessons of the nearest layers, whatever device they are of."""
-        here = sizes(problem)
+        here = features(problem)
         lessons = [e for e in self.lessons if e.family == family.name and _alike(e.problem, problem)]
-        layers = {str(e.problem): float(np.abs(sizes(e.problem) - here).sum()) for e in lessons}
+        layers = {str(e.problem): float(np.abs(features(e.problem) - here).sum()) for e in lessons}
         nearest = sorted(layers, key=lambda name: (layers[name], name))[:NEAREST]
         return [e for e in lessons if str(e.problem) in nearest]
 
@@ -107,14 +107,14 @@ class Bias:
         self._empty = not taught
         if not taught:
             return
-        layers = np.array([sizes(e.problem) for e, _, _ in taught])
+        layers = np.array([features(e.problem) for e, _, _ in taught])
         self._places = coordinates(self._params, [c for _, c, _ in taught])
         estimates = np.array([model.estimate(family, e.problem, e.device, c).total_us for e, c, _ in taught])
         errors = np.log(np.array([us for _, _, us in taught]) / estimates)
-        alike = np.exp(-apart(layers, layers) / LAYER_REACH)
+        alike = np.exp(-distances(layers, layers) / LAYER_REACH)
         known = _covariance(self._places, self._places, alike)
         known += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
-        self._near = np.exp(-apart(sizes(problem)[None], layers) / LAYER_REACH)
+        self._near = np.exp(-distances(features(problem)[None], layers) / LAYER_REACH)
         with on_one_core():
             self._weights = np.linalg.solve(known, errors)
 
@@ -130,7 +130,7 @@ class Bias:
 
 
 def _covariance(a: Floats, b: Floats, alike: Floats) -> Floats:
-    covariance: Floats = (COMMON**2 + OWN**2 * np.exp(-apart(a, b) / REACH)) * alike
+    covariance: Floats = (COMMON**2 + OWN**2 * np.exp(-distances(a, b) / REACH)) * alike
     return covariance
 
 
@@ -194,8 +194,8 @@ def _whatever_layout(problem: Problem) -> Problem:
     return replace(problem, layout_in="nchw", layout_out="nchw")
 
 
-def sizes(problem: Problem) -> Floats:
-    """Place a layer: its sizes in octaves, and its choices."""
+def features(problem: Problem) -> Floats:
+    """Return the features of a layer: its sizes in octaves, and its choices."""
     pixels = problem.n * problem.p * problem.q
     shape = [log2(problem.c), log2(problem.k), log2(max(1, pixels)), 2.0 * problem.r, 2.0 * problem.stride[0]]
     return np.array([*shape, 2.0 * (problem.layout_in == "nhwc"), log2(problem.groups)])

@@ -95,8 +95,8 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
     tensor = work.tensor_cycles * per_unit
     alone = _alone(work, k)
-    pipes = [held / per_unit for held in (port, l2, tensor)]
-    bounds = {n: (_issue(work, k, n), alone, *(held * n for held in pipes)) for n in rounds}
+    pipes = [pipe / per_unit for pipe in (port, l2, tensor)]
+    bounds = {n: (_issue(work, k, n), alone, *(pipe * n for pipe in pipes)) for n in rounds}
     compute = sum(_slowest(bounds[n], k.sharpness) * times for n, times in rounds.items())
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
     longer = _slowest((compute * us, memory), k.sharpness)

@@ -20,30 +20,30 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family, Param, Rule
 from tilewright.problem import Problem
 
-Held = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only
+Pins = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only
 REMEMBERED = 60_000  # answers of all rules of a space, 10 MB of them: as many as ranking the largest asks for
 NEIGHBOURS = 32  # configs whose neighbours are remembered: a search asks anew for those of its best
 
 
 class Space:
-    """The space of one family for one problem on one device; or the part of it where parameters are held.
+    """The space of one family for one problem on one device; or the part of it where parameters are pinned.
 
     It remembers what its rules said, which a search asks many times: a search makes one of its own, and what
     it remembers goes with the search.
 
     Raises:
-        ConfigError: the family has no parameter, or no value, that is to be held.
+        ConfigError: the family has no parameter, or no value, that is to be pinned.
     """
 
-    def __init__(self, family: Family, problem: Problem, device: Device, held: Held | None = None) -> None:
+    def __init__(self, family: Family, problem: Problem, device: Device, pins: Pins | None = None) -> None:
         self.family = family
-        self.params: tuple[Param, ...] = _narrowed(family.params(problem, device), held or {}, family, device)
+        self.params: tuple[Param, ...] = _narrowed(family.params(problem, device), pins or {}, family, device)
         by_name = sorted(self.params, key=lambda param: param.name)
         self._items = [(p.name, {value: (p.name, value) for value in p.values}) for p in by_name]
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
-        answers = _Answers()
-        asked = [_Asked(rule, self._known, answers) for rule in family.rules(device)]
+        answers = _RuleMemo()
+        asked = [_MemoisedRule(rule, self._known, answers) for rule in family.rules(device)]
         self._checks = _checks_by_depth(self.params, asked)
         self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
 
@@ -121,12 +121,12 @@ class Space:
                 yield from self._extend(depth + 1, known, order)
 
 
-def _narrowed(params: tuple[Param, ...], held: Held, family: Family, device: Device) -> tuple[Param, ...]:
-    """Parameters with the values that they may take; those that are held come first: rules see them early."""
-    for name in sorted(held.keys() - {param.name for param in params}):
+def _narrowed(params: tuple[Param, ...], pins: Pins, family: Family, device: Device) -> tuple[Param, ...]:
+    """Parameters with the values that they may take; the pinned come first: rules see them early."""
+    for name in sorted(pins.keys() - {param.name for param in params}):
         raise ConfigError(f"{family.name} has no parameter {name!r} on {device.name}")
-    first = sorted(params, key=lambda param: param.name not in held)
-    return tuple(_only(p, held[p.name], family) if p.name in held else p for p in first)
+    first = sorted(params, key=lambda param: param.name not in pins)
+    return tuple(_only(p, pins[p.name], family) if p.name in pins else p for p in first)
 
 
 def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param:
@@ -140,7 +140,7 @@ def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param
     return replace(param, values=tuple(param.values[i] for i in kept), names=names)
 
 
-class _Answers:
+class _RuleMemo:
     """What the rules of one space have said; where that is too much, all is asked anew."""
 
     def __init__(self) -> None:
@@ -161,13 +161,13 @@ class _Answers:
         self._left -= 1
 
 
-class _Asked:
+class _MemoisedRule:
     """A rule of one space; it is asked a great many times, and remembers what it said.
 
     ``fixed`` is what does not change: the problem and the device.
     """
 
-    def __init__(self, rule: Rule, fixed: Iterable[str], answers: _Answers) -> None:
+    def __init__(self, rule: Rule, fixed: Iterable[str], answers: _RuleMemo) -> None:
         self.needs, self._allows = rule.needs, rule.allows
         names = [name for name in rule.needs if name not in fixed]
         self._pick: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
@@ -183,10 +183,10 @@ class _Asked:
         return said
 
 
-def _checks_by_depth(params: tuple[Param, ...], rules: list[_Asked]) -> list[list[_Asked]]:
+def _checks_by_depth(params: tuple[Param, ...], rules: list[_MemoisedRule]) -> list[list[_MemoisedRule]]:
     """For each depth, the rules that can be asked once that parameter is chosen."""
     place = {param.name: depth for depth, param in enumerate(params)}
-    checks: list[list[_Asked]] = [[] for _ in params]
+    checks: list[list[_MemoisedRule]] = [[] for _ in params]
     for rule in rules:
         checks[max((place.get(name, 0) for name in rule.needs), default=0)].append(rule)
     return checks

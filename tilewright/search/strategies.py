@@ -21,7 +21,7 @@ from tilewright.search import model
 from tilewright.search.correction import Correction
 from tilewright.search.experience import Bias, Experience, shipped
 from tilewright.search.proposals import Strategy
-from tilewright.search.space import Held, Space
+from tilewright.search.space import Pins, Space
 
 Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
@@ -44,10 +44,10 @@ class ModelRanking:
 
     def __init__(
         self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
-        experience: Experience | None = None, held: Held | None = None,
+        experience: Experience | None = None, pins: Pins | None = None,
     ) -> None:  # fmt: skip
         self._family, self._problem, self._device, self._among = family, problem, device, among
-        self.space = Space(family, problem, device, held)
+        self.space = Space(family, problem, device, pins)
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()
@@ -104,15 +104,15 @@ class ModelRanking:
 
 
 def rank(
-    problem: Problem, device: Device, family: Family, count: int, seed: int = 0, held: Held | None = None
+    problem: Problem, device: Device, family: Family, count: int, seed: int = 0, pins: Pins | None = None
 ) -> list[tuple[Config, float]]:
     """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
-    ranked = ModelRanking(family, problem, device, random.Random(seed), held=held)
+    ranked = ModelRanking(family, problem, device, random.Random(seed), pins=pins)
     ranked.deepen()
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
 
-class Blind:
+class Uninformed:
     """A strategy that neither expects nor learns anything."""
 
     def promise_us(self) -> float:
@@ -127,7 +127,7 @@ class Blind:
         """Learn nothing."""
 
 
-class All(Blind):
+class Exhaustive(Uninformed):
     """Every legal config, in the order of the space."""
 
     def __init__(
@@ -141,7 +141,7 @@ class All(Blind):
         return list(islice(self._configs, count))
 
 
-class Random(Blind):
+class RandomSampling(Uninformed):
     """Legal configs drawn without regard to anything, none twice."""
 
     def __init__(
@@ -167,7 +167,7 @@ class Random(Blind):
         return batch
 
 
-class Model:
+class ModelGuided:
     """The model's order, corrected by what is measured; half of each batch climbs from the best."""
 
     climbing = 0.5
@@ -250,7 +250,7 @@ class Model:
         return chosen
 
 
-class Local(Model):
+class LocalSearch(ModelGuided):
     """Local search: after a first batch by the model, only neighbours of the best measured."""
 
     climbing = 1.0
@@ -268,11 +268,11 @@ def make(
     Raises:
         ConfigError: if the name is not one of ``STRATEGIES``.
     """
-    guided: dict[str, type[Model]] = {"model": Model, "local": Local}
-    blind: dict[str, type[All] | type[Random]] = {"all": All, "random": Random}
+    guided: dict[str, type[ModelGuided]] = {"model": ModelGuided, "local": LocalSearch}
+    uninformed: dict[str, type[Exhaustive | RandomSampling]] = {"all": Exhaustive, "random": RandomSampling}
     rng = random.Random(seed)
     if strategy in guided:
         return guided[strategy](family, problem, device, rng, among, experience)
-    if strategy in blind:
-        return blind[strategy](family, problem, device, rng, among)
+    if strategy in uninformed:
+        return uninformed[strategy](family, problem, device, rng, among)
     raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")

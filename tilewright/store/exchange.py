@@ -210,7 +210,7 @@ def read_row(row: object, path: str, families: Sequence[Family], devices: Sequen
     if family is None:
         raise f.bad("family", "one of " + ", ".join(known.name for known in families))
     key = f.text("device", 400)
-    config = _config(Fields(f.data.get("config"), f.path + ".config"), family)
+    config = _config(f.section("config"), family)
     _check_rules(f, problem, family, config, _facts(f, key, devices))
     if f.boolean("deterministic") and not family.deterministic(config):
         raise f.bad("deterministic", "false: this config adds in an order that varies")

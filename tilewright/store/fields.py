@@ -3,33 +3,65 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import lru_cache
+from typing import Any, TypeVar, get_type_hints
 
 from tilewright.errors import StoreError, shown
 
 LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
 HUGE = 1e15  # more than any time, rate or number of bytes
+T = TypeVar("T")
+_hints = lru_cache(maxsize=64)(get_type_hints)
 
 
 class Fields:
-    """Typed access to one JSON object; every complaint names the field's path."""
+    """Typed access to one JSON object; every complaint names the field's path, from ``path`` on."""
 
-    def __init__(self, data: object, path: str) -> None:
+    def __init__(self, data: object, path: str = "") -> None:
         if not isinstance(data, dict):
-            raise StoreError(f"{path}: must be an object, got {shown(data)}")
+            raise StoreError(f"{path or 'the document'}: must be an object, got {shown(data)}")
         self.data: dict[str, Any] = data
         self.path = path
 
     def bad(self, name: str, want: str) -> StoreError:
         """Return the error that says what ``name`` must be."""
         got = f"got {shown(self.data[name])}" if name in self.data else "it is missing"
-        return StoreError(f"{self.path}.{name}: must be {want}, {got}")
+        return StoreError(f"{self._at(name)}: must be {want}, {got}")
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
 
     def only(self, *names: str) -> None:
         """Refuse fields that nobody asked for."""
         for name in self.data:
             if name not in names:
                 raise StoreError(f"{self.path}: unknown field {shown(name)}; known are {', '.join(names)}")
+
+    def section(self, name: str) -> Fields:
+        """Read an object."""
+        if not isinstance(self.data.get(name), dict):
+            raise self.bad(name, "an object")
+        return Fields(self.data[name], self._at(name))
+
+    def sections(self, name: str) -> list[Fields]:
+        """Read a list of objects."""
+        return [Fields(one, f"{self._at(name)}[{i}]") for i, one in enumerate(self.elements(name))]
+
+    def elements(self, name: str) -> list[Any]:
+        """Read a list, whatever is in it; of a document that was not written yet, a tuple."""
+        value = self.data.get(name)
+        if not isinstance(value, list | tuple):
+            raise self.bad(name, "a list")
+        return list(value)
+
+    def string(self, name: str, default: str | None = None) -> str:
+        """Read a text of any length; ``default``: what it is where it is missing."""
+        value = self.data.get(name, default)
+        if not isinstance(value, str):
+            raise self.bad(name, "a text")
+        return value
 
     def text(self, name: str, most: int = 200) -> str:
         """Read one printable line."""
@@ -58,3 +90,24 @@ class Fields:
         if type(value) is not bool:
             raise self.bad(name, "true or false")
         return value
+
+    def build(self, cls: type[T]) -> T:
+        """Build a flat dataclass, each value checked against the type of its field.
+
+        Fields that are missing or null have their defaults; numbers are 0 or more; what the class has not is
+        skipped.
+        """
+        types = _hints(cls)  # type: ignore[arg-type]
+        there = [
+            one.name for one in fields(cls)  # type: ignore[arg-type]
+            if self.data.get(one.name) is not None or one.default is one.default_factory is MISSING
+        ]  # fmt: skip
+        return cls(**{name: self._of_type(name, types[name]) for name in there})
+
+    def _of_type(self, name: str, want: object) -> Any:
+        if want == Mapping[str, float | str]:
+            inner = self.section(name)
+            return {key: v if type(v) is str else inner.number(key) for key, v in inner.data.items()}
+        if want is int:
+            return self.integer(name, 0, int(HUGE))
+        return {str: self.string, bool: self.boolean}.get(want, self.number)(name)  # type: ignore[call-overload]

@@ -29,7 +29,9 @@ _ONLY_SAYS = "tilewright.errors"  # its words change no answer
 _COMPOSED_AND_BOUND = ("tilewright.kernels.source", "tilewright.plans.execution")
 _LAUNCHED = {
     "cuda": tuple(f"tilewright.runtime.{name}" for name in ("nvrtc", "cuda", "tensor_map")),
-    "opencl": tuple(f"tilewright.runtime.{name}" for name in ("opencl", "opencl_builtins", "opencl_vectors")),
+    "opencl": tuple(
+        f"tilewright.runtime.opencl{name}" for name in ("", "_driver", "_builtins", "_vectors")
+    ),
     "numpy": ("tilewright.runtime.host",),
 }
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tilewright.errors import TilewrightError
 from tilewright.profiling import modelled, ncu
 from tilewright.profiling.figures import KernelProfile, Profile
+from tilewright.studies.breakdown import beside
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import table
 from tilewright.studies.study import Counters, PartResult, present
-from tilewright.studies.whole import beside
 
 # What nvprof called it: what it is called here.
 OURS = {

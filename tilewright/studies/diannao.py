@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.studies.published import table
-from tilewright.studies.study import Counters, Layer, Step, Steps, Study, Whole
+from tilewright.studies.study import Breakdown, Counters, Layer, Step, Steps, Study
 
 CONV1 = Layer("CONV1", "n1c64h224w224k64r3s3p1-f32", quick="n1c16h28w28k16r3s3p1-f32")
 CONV2 = Layer("CONV2", "n1c512h14w14k512r3s3p1-f32", quick="n1c32h14w14k32r3s3p1-f32")
@@ -115,16 +115,18 @@ STUDY = Study(
         Steps("Against the loop nest on a CPU that it started from", FOUR, ON_CPU,
               baseline="blocked loop nest on the CPU"),
         *(
-            Whole(f"{layer.name}: time by activity", (seldom(layer),), steps, table=f"diannao-{name}-times",
-                  note="Calls that are made here have a time. nvprof's figures include its own cost, and the "
-                  "source's total counts the device's time twice, within the host's too: ours is wall clock.")
+            Breakdown(
+                f"{layer.name}: time by activity", (seldom(layer),), steps, table=f"diannao-{name}-times",
+                note="Calls that are made here have a time. nvprof's figures include its own cost, and the "
+                "source's total counts the device's time twice, within the host's too: ours is wall clock.",
+            )
             for name, (layer, steps) in SWEEPS.items()
         ),
         *(
             Counters(f"{layer.name}: counters", (seldom(layer),), steps, table=f"diannao-{name}-counters")
             for name, (layer, steps) in SWEEPS.items()
         ),
-        Whole("Appendix: whole runs of CONV1", (CONV1,), appendix("CONV1")),
-        Whole("Appendix: whole runs of CONV2", (seldom(CONV2),), appendix("CONV2")),
+        Breakdown("Appendix: whole runs of CONV1", (CONV1,), appendix("CONV1")),
+        Breakdown("Appendix: whole runs of CONV2", (seldom(CONV2),), appendix("CONV2")),
     ),
 )  # fmt: skip

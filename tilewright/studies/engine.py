@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tilewright.bench.provenance import commit, commits, device_of, now
+from tilewright.bench.environment import commit, commits, device_of, now
+from tilewright.errors import StoreError
 from tilewright.files import read_json
+from tilewright.store.fields import Fields
+from tilewright.studies.breakdown import run_breakdown
 from tilewright.studies.counters import run_counters
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
 from tilewright.studies.searching import run_search
 from tilewright.studies.steps import run_steps
 from tilewright.studies.study import (
+    Breakdown,
     Column,
     Counters,
     Part,
@@ -26,12 +30,11 @@ from tilewright.studies.study import (
     Study,
     StudyError,
     Value,
-    Whole,
 )
-from tilewright.studies.whole import run_whole
 
 FORMAT = "tilewright-study"
 _TEXTS = ("name", "title", "source", "published_on", "date", "commit")
+MOST = sys.float_info.max
 NAMES = ("csg", "diannao", "im2col-gemm", "lenet", "toy-cnn")
 
 
@@ -62,13 +65,13 @@ def study(name: str) -> Study:
     return found
 
 
-def parts(wanted: Iterable[Part], lab: Lab, held: Mapping[str, PartResult]) -> Iterator[PartResult]:
+def parts(wanted: Iterable[Part], lab: Lab, earlier: Mapping[str, PartResult]) -> Iterator[PartResult]:
     """Run parts of a study one after the other; each is handed on as it grows, last when it is done.
 
-    ``held``, by title, are of an earlier run: those that are done are not run, the others are gone on with.
+    ``earlier``, by title, are of another run: those that are done are not run, the others are gone on with.
     """
     for part in wanted:
-        before = held.get(part.title)
+        before = earlier.get(part.title)
         if before and not before.left:
             continue
         theirs = commits(before.commit if before else "")
@@ -89,8 +92,8 @@ def _run(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[Par
         yield from run_steps(part, lab, before)
     elif isinstance(part, Search):
         yield from run_search(part, lab, before)
-    elif isinstance(part, Whole):
-        yield run_whole(part, lab)
+    elif isinstance(part, Breakdown):
+        yield run_breakdown(part, lab)
     elif isinstance(part, Counters):
         yield run_counters(part, lab)
     else:
@@ -132,27 +135,29 @@ def parse(found: Any) -> StudyResult:
     if not is_study(found):
         raise StudyError(f"not a results document of a study: 'format' must be {FORMAT!r}")
     try:
-        written, texts = found["parts"], {name: str(found[name]) for name in _TEXTS}
-        parts = tuple(
-            PartResult(
-                str(part["title"]), str(part["kind"]), str(part["note"]),
-                tuple(Column(**column) for column in part["columns"]), tuple(map(_cells, part["rows"])),
-                tuple(map(str, part.get("left", ()))),
-                str(part.get("date", texts["date"])), str(part.get("commit", texts["commit"])),
-            )
-            for part in written
-        )  # fmt: skip
-        return StudyResult(**texts, quick=bool(found["quick"]), device=dict(found["device"]), parts=parts)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise StudyError(f"a damaged results document of a study: {type(error).__name__}: {error}") from None
+        f = Fields(found)
+        texts = {name: f.string(name) for name in _TEXTS}
+        parts = tuple(_part(part, texts["date"], texts["commit"]) for part in f.sections("parts"))
+        return StudyResult(**texts, quick=f.boolean("quick"), device=f.section("device").data, parts=parts)
+    except StoreError as error:
+        raise StudyError(f"a damaged results document of a study: {error}") from None
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, Value]:
+def _part(f: Fields, date: str, commit: str) -> PartResult:
+    return PartResult(
+        f.string("title"), f.string("kind"), f.string("note"),
+        columns=tuple(column.build(Column) for column in f.sections("columns")),
+        rows=tuple(map(_cells, f.sections("rows"))),
+        left=tuple(map(str, f.elements("left") if "left" in f.data else ())),
+        date=f.string("date", date), commit=f.string("commit", commit),
+    )  # fmt: skip
+
+
+def _cells(f: Fields) -> dict[str, Value]:
     """Read a row: texts, numbers and what is not there."""
-    found = dict(row)
-    for name, value in found.items():
+    for name, value in f.data.items():
         if not isinstance(value, str | int | float | None):
-            raise TypeError(f"{name} is of type {type(value).__name__}")
-        if isinstance(value, int | float) and not isfinite(value):
-            raise ValueError(f"{name} is {value}")
-    return found
+            raise f.bad(name, "a text or a number")
+        if isinstance(value, int | float) and not abs(value) <= MOST:
+            raise f.bad(name, "a finite number")
+    return f.data

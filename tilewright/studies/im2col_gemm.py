@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.studies.study import Layer, Memory, Step, Steps, Study, Whole
+from tilewright.studies.study import Breakdown, Layer, Memory, Step, Steps, Study
 
 GEMM = Layer("GEMM", "n1c4096h64w64k4096r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
 SMALL = Layer("GEMM 1024", "n1c1024h32w32k1024r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
@@ -54,7 +54,7 @@ STUDY = Study(
             chart="sweep",
             note="The source's plot is lost; its text has the time of 32.",
         ),
-        Whole(
+        Breakdown(
             "Kernel time and the whole run", (GEMM,),
             (
                 Step("simple_fpu", config="gemm:naive",

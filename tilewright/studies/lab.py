@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import kernels
-from tilewright.bench.bench import BoundPlan
+from tilewright.bench.bound_plan import BoundPlan
 from tilewright.bench.contest import Entered, offered
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
@@ -28,7 +28,7 @@ from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Layer, Step
 from tilewright.tuning.measure import Limits, Run, measure
 
-MOST_TRIED = 64  # configs of a held space that are compiled before it counts as unusable
+MOST_TRIED = 64  # configs of a pinned space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)
 
 
@@ -50,7 +50,7 @@ class Lab:
 
     Attributes:
         tune: tunes a layer with some families before it is measured; None: no tuning.
-        tries: configs of a held space that are compared, the model's best.
+        tries: configs of a pinned space that are compared, the model's best.
         say: is told what is going on.
     """
 
@@ -76,8 +76,8 @@ class Lab:
 
     def forget(self) -> None:
         """Free the inputs, references and peers of a layer."""
-        for held in (self._verifiers, self._offers, self._truths, self._inputs):
-            held.clear()
+        for cached in (self._verifiers, self._offers, self._truths, self._inputs):
+            cached.clear()
 
     def enter(self, step: Step, layer: Layer) -> Entry:
         """Make a step ready to be timed on a layer, its answer checked.
@@ -126,8 +126,8 @@ class Lab:
                 self.tune(problem, names)
             plan = dispatch(problem, runtime, self.store, families=names)
             return [(plan.config, plan.note if plan.why.verified else plan.why.origin.value)]
-        held = ranked(kernels.family(step.family), problem, runtime.device, pin, MOST_TRIED)
-        return [(config, "") for config in self._compiling(held, runtime, problem)]
+        pinned = ranked(kernels.family(step.family), problem, runtime.device, pin, MOST_TRIED)
+        return [(config, "") for config in self._compiling(pinned, runtime, problem)]
 
     def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
         """Return the first few that the compiler takes: a space may hold configs that spill."""

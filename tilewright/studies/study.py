@@ -90,7 +90,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Breakdown:
     """Time by activity of each step: allocation, copies, packing, launch, kernel, copies back.
 
     ``table`` names a file of ``data/published``: activities by the steps' names. Without one, each step is
@@ -146,7 +146,7 @@ def present(layers: tuple[Layer, ...], quick: bool) -> tuple[Layer, ...]:
     return tuple(layer for layer in layers if layer.quick or not quick)
 
 
-Part = Steps | Whole | Counters | Memory | Search
+Part = Steps | Breakdown | Counters | Memory | Search
 
 
 @dataclass(frozen=True)

@@ -87,4 +87,4 @@ def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
 
 
 def _placed(record: Record, won: bool) -> Record:
-    return record.placed(Standing.WINNER if won else Standing.FINALIST)
+    return record.with_standing(Standing.WINNER if won else Standing.FINALIST)

@@ -156,7 +156,7 @@ class Trials:
     def _build(self, blueprint: Blueprint, packed_bytes: int) -> None:
         """Compile, with no device where the compiler needs none."""
         if self._runtime is None:
-            from tilewright.runtime.cuda import compile_cuda
+            from tilewright.runtime.nvrtc import compile_cuda
 
             for program in blueprint.programs:
                 compile_cuda(program, self.device.arch)

@@ -177,9 +177,10 @@ class _Run:
             self.outcomes.cut = given_s, len(self.records) + len(known)
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
-        done = tuple(self.records), tuple(finalists)
-        when = spent.ready_s, searched_s
-        result = TuneResult(best, *done, spent.elapsed_s, len(known), self.stopped, *when)
+        result = TuneResult(
+            best, tuple(self.records), tuple(finalists), seconds=spent.elapsed_s, resumed=len(known),
+            stopped=self.stopped, ready_s=spent.ready_s, searched_s=searched_s,
+        )  # fmt: skip
         self.say(result)
         return result
 
@@ -249,7 +250,7 @@ class _Run:
             if self.spending.over(self.outcomes.found):
                 return
             start = time.monotonic()
-            record = self.outcomes.keep(self._try(config, compiled).placed(Standing.TRIAL))
+            record = self.outcomes.keep(self._try(config, compiled).with_standing(Standing.TRIAL))
             self.spending.trial_s = time.monotonic() - start
             self.records.append(record)
             proposals.tell(record)

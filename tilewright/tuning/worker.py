@@ -160,10 +160,10 @@ class Worker:
         except (Lost, Refused):
             channel.kill()
         else:
-            children.keep(self._kind, channel)
+            children.keep(self._pool_key, channel)
 
     @property
-    def _kind(self) -> tuple[str, ...]:
+    def _pool_key(self) -> tuple[str, ...]:
         """What another job must have in common with this one to take over its child."""
         job = self.job
         return (str(job.kind), str(job.index), str(job.facts), *(self._command or ()))
@@ -195,7 +195,7 @@ class Worker:
         if self._channel is not None and self._channel.alive:
             return
         self._restarts += bool(self._facts)
-        resting = self._children.take(self._kind) if self._children else None
+        resting = self._children.take(self._pool_key) if self._children else None
         self._channel = resting or self._start()
         try:
             self._facts = self._channel.ask({"do": "open", **asdict(self.job)}, self._allowances_s)

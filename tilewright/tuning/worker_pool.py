@@ -11,7 +11,7 @@ from tilewright.tuning.channel import Channel
 
 
 class WorkerPool:
-    """Processes that have done their job and wait for another of the same kind, on the same device.
+    """Processes that have done their job and wait for another on the same device.
 
     ``with WorkerPool() as children:`` around several ``tune(…, children=children)``; they end with it.
     """
@@ -29,20 +29,20 @@ class WorkerPool:
     ) -> None:
         self.close()
 
-    def take(self, kind: Hashable) -> Channel | None:
-        """Return a child of a kind that rests, or None."""
+    def take(self, key: Hashable) -> Channel | None:
+        """Return a child that rests and may take over a job with this key, or None."""
         with self._lock:
-            resting = self._resting[kind]
+            resting = self._resting[key]
             while resting:
                 if (channel := resting.pop()).alive:
                     return channel
         return None
 
-    def keep(self, kind: Hashable, channel: Channel) -> None:
+    def keep(self, key: Hashable, channel: Channel) -> None:
         """Let a child rest that has answered all it was asked; after ``close`` it ends."""
         with self._lock:
             if not self._closed:
-                self._resting[kind].append(channel)
+                self._resting[key].append(channel)
                 return
         channel.kill()
 

@@ -6,7 +6,7 @@ One work-item is one core. A block is NK x NH x NW register tiles that share one
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, held_vectors, one_row
+from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, live_vectors, one_row
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
@@ -63,8 +63,8 @@ def _pools(problem: Problem, th: int, tw: int, x: int, combine: int) -> bool:
     pool = problem.epilogue.pool
     if pool is None or combine == TWO_PASS:
         return True
-    whole = (pool.stride, pool.pad) == (pool.size, 0)
-    return whole and x == 1 and th % pool.size == 0 and tw % pool.size == 0
+    disjoint = (pool.stride, pool.pad) == (pool.size, 0)
+    return disjoint and x == 1 and th % pool.size == 0 and tw % pool.size == 0
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
@@ -74,9 +74,9 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 _REGISTERS = "accumulators must fit the vector registers of a core"
 RULES = (
     Rule("k_reach", lambda problem, v, tk: v * (tk - 1) < problem.kg, "vectors of a tile without channels"),
-    Rule("registers", lambda problem, device, v, tk, tw: held_vectors(problem, device, v, tk, 1, tw)
+    Rule("registers", lambda problem, device, v, tk, tw: live_vectors(problem, device, v, tk, 1, tw)
          <= device.regs_per_thread, _REGISTERS),
-    Rule("registers", lambda problem, device, v, tk, th, tw: held_vectors(problem, device, v, tk, th, tw)
+    Rule("registers", lambda problem, device, v, tk, th, tw: live_vectors(problem, device, v, tk, th, tw)
          <= device.regs_per_thread, _REGISTERS),
     Rule("k_block", lambda problem, v, tk, nk: v * tk * (nk - 1) < problem.kg, "tiles without channels"),
     Rule("h_block", lambda problem, th, nh: th * (nh - 1) < View.of(problem).p, "tiles without rows"),

@@ -57,10 +57,10 @@ def one_row(pr: Problem) -> Problem:
 
     A tile holds several images then, and a filter that was loaded serves them all.
     """
-    whole = (pr.r, pr.s, pr.pad) == (pr.h, pr.w, (0, 0, 0, 0)) and not pr.epilogue.pool
+    covers = (pr.r, pr.s, pr.pad) == (pr.h, pr.w, (0, 0, 0, 0)) and not pr.epilogue.pool
     in_order = pr.h * pr.w == 1 or pr.groups == 1 and (pr.c == 1 or pr.layout_in == "nchw")
     channels = pr.c * pr.h * pr.w
-    if not (whole and in_order and pr.p * pr.q == 1 and channels <= MAX_EXTENT):
+    if not (covers and in_order and pr.p * pr.q == 1 and channels <= MAX_EXTENT):
         return pr
     return replace(
         pr, c=channels, h=1, w=1, r=1, s=1, stride=(1, 1), dilation=(1, 1), layout_in="nhwc",
@@ -122,7 +122,7 @@ def dots_bytes(pr: Problem, device: Device) -> bool:
     return pr.dtype == "i8" and device.byte_dots
 
 
-def held_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
+def live_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
     inputs: int = device.lanes < 16
     if pr.dtype == "i8":  # a word's bytes take a register each; or what is to be taken off does

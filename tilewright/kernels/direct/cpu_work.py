@@ -11,7 +11,7 @@ from tilewright.kernels.direct.cpu_tile import (
     Geometry,
     dots_bytes,
     geometry,
-    held_vectors,
+    live_vectors,
     one_row,
     under,
 )
@@ -45,7 +45,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         register_intensity=2.0 * outputs / (pixels + geo.tile_k),
         block_intensity=2.0 * turns * outputs
         / (geo.share * geo.xh * geo.xw + tile_bytes / geo.word * cf["nk"]),
-        vectors=held_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]) // device.lanes,
+        vectors=live_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]) // device.lanes,
         width=cf["v"] * word_registers(pr),
         multiply_adds=turns * cf["tk"] * (pixels + 1 if dots else pixels * issue_slots(pr, device)),
         filter_loads=turns * cf["tk"], input_loads=turns * pixels, turns=int(turns),

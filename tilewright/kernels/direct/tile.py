@@ -95,8 +95,8 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
         step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), geo.wb))
         row = geo.view.w * many, step, first - pr.pad[2] * many, geo.xw * many
         # Where lanes of a warp share channels out, planes of whole sectors would lie in the same banks.
-        whole = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
-        for sectors in (True, False) if whole else (False,):
+        by_channels = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
+        for sectors in (True, False) if by_channels else (False,):
             run, lead, xw = row_runs(pr, *row, aligned, sectors=sectors)
             items = geo.xh * xw * cf["cs"] // (run * many)
             copies = ceil_div(items, geo.threads)
@@ -116,9 +116,9 @@ def registers(pr: Problem, cf: Values) -> int:
     16 and the four of each input of a row (the least that left no first choice spilt on sm_80 and sm_90).
     """
     tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], row_of(pr, cf["tw"])
-    held = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
+    live = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
     made = 0 if as_words(pr) else 16 + 4 * row if pr.dtype == "i8" and not cf.get("x", 1) else 8
-    return held * word_registers(pr) + made + 36
+    return live * word_registers(pr) + made + 36
 
 
 def shared_bytes(pr: Problem, cf: Values, geo: Geometry) -> int:

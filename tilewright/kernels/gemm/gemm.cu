@@ -164,14 +164,14 @@ INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x,
 
 #include "gemm_store.h"
 
-#if STREAM  // the first WHOLE tiles have a block each; the other blocks take EACH of the other tiles' steps, LONGER of
-            // them one more
+#if STREAM  // FULL_TILES have a block each; the other blocks take EACH of the other tiles' steps, LONGER of them one
+            // more
 INLINE int first_work(int block) {
-    const int stream = block - WHOLE;
-    return stream < 0 ? block * TURNS : WHOLE * TURNS + stream * EACH + min(stream, LONGER);
+    const int stream = block - FULL_TILES;
+    return stream < 0 ? block * TURNS : FULL_TILES * TURNS + stream * EACH + min(stream, LONGER);
 }
 INLINE int stream_of(int work) {  // who does a step of a shared tile
-    work -= WHOLE * TURNS;
+    work -= FULL_TILES * TURNS;
     return work < (EACH + 1) * LONGER ? work / (EACH + 1) : (work - LONGER) / EACH;
 }
 #endif
@@ -226,8 +226,8 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         int whole = 1;
 #if COMBINE == LAST
 #if STREAM  // worked out here, for the loop above needs all registers; a stream goes on with a tile, or begins one
-        const int owner = stream_of(at.tile * TURNS), part0 = 2 * owner, part = 2 * (block - WHOLE) + (first == 0);
-        const int parts = block < WHOLE ? 1 : stream_of(at.tile * TURNS + TURNS - 1) - owner + 1;
+        const int owner = stream_of(at.tile * TURNS), part0 = 2 * owner, part = 2 * (block - FULL_TILES) + (first == 0);
+        const int parts = block < FULL_TILES ? 1 : stream_of(at.tile * TURNS + TURNS - 1) - owner + 1;
 #else
         const int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
 #endif

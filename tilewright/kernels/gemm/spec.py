@@ -129,7 +129,7 @@ def _shares_out(problem: Problem, device: Device, cf: Values) -> bool:
     if stream is None:
         return True
     uneven = sz.tiles % stream.blocks != 0 and stream.each >= 2 and sz.tiles * sz.turns < 1 << 31
-    return uneven and (cf["stream"] != REST or stream.whole > 0)
+    return uneven and (cf["stream"] != REST or stream.full_tiles > 0)
 
 
 RULES = (
@@ -193,14 +193,14 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> 
     sz = sizes(pd, cf, aligned or pd.columns)
     c_padded = ceil_div(sz.turns * cf["cs"], pr.r * pr.s)
     stream = stream_of(device, sz, cf)
-    blocks = stream.whole + stream.blocks if stream else sz.tiles * cf["sg"]
+    blocks = stream.full_tiles + stream.blocks if stream else sz.tiles * cf["sg"]
     # Sums that wait for others: of each block; a block of a stream ends a tile and begins another.
     parts = sz.tile * (2 * stream.blocks if stream else blocks)
-    shares = (("WHOLE", stream.whole), ("EACH", stream.each), ("LONGER", stream.longer)) if stream else ()
+    shared = dict(FULL_TILES=stream.full_tiles, EACH=stream.each, LONGER=stream.longer) if stream else {}
     launches, workspace = _launches(pr, device, pd, sz, cf, blocks, parts)
     return Blueprint(
         source="gemm.cu",
-        defines=(*_defines(pr, pd, sz, cf, parts, c_padded * pr.r * pr.s, aligned).items(), *shares),
+        defines=(*_defines(pr, pd, sz, cf, parts, c_padded * pr.r * pr.s, aligned).items(), *shared.items()),
         launches=launches, packed_bytes=4 * pd.groups * sz.k_tiles * c_padded * pr.r * pr.s * sz.kb,
         pack=(("PACK_K", sz.kb), ("PACK_C", c_padded)), packing=in_tiles(sz.kb, c_padded),
         workspace=workspace,
@@ -221,13 +221,13 @@ def _defines(
     pr: Problem, pd: Product, sz: Sizes, cf: Values, parts: int, c_padded: int, aligned: bool
 ) -> dict[str, int]:
     quads = pd.quads and sz.pb % 4 == 0 and (aligned or pd.columns)
-    whole = pd.k % 4 == 0 if pd.y_nhwc else pr.p * pr.q % cf["v"] == 0
-    y_vector = whole and cf["combine"] != ATOMIC and (aligned or (not pd.y_nhwc and cf["v"] == 1))
+    divisible = pd.k % 4 == 0 if pd.y_nhwc else pr.p * pr.q % cf["v"] == 0
+    y_vector = divisible and cf["combine"] != ATOMIC and (aligned or (not pd.y_nhwc and cf["v"] == 1))
     last = (pd.pitch if pd.columns and not pd.x_nhwc else pd.pixels) - (4 if quads else 1)
     filter_bytes = 4 * c_padded * sz.k_tiles * sz.kb * pd.groups
     met = 4 * parts if cf["combine"] == LAST else 0
     largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
-    images = image_defines(pr, View.whole(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
+    images = image_defines(pr, View.unflattened(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], RUN=sz.run, MIN_BLOCKS=cf["mb"],

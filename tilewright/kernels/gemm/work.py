@@ -24,12 +24,12 @@ class Stream:
     """How a stream shares its tiles out.
 
     Attributes:
-        whole: tiles that have a block each: they fill turns of the device.
+        full_tiles: tiles that have a block each: they fill turns of the device.
         blocks: those that share the steps of the other tiles: as many as run at once.
         each: steps of each of these; the first ``longer`` have one more.
     """
 
-    whole: int
+    full_tiles: int
     blocks: int
     each: int
     longer: int
@@ -40,8 +40,8 @@ def stream_of(device: Device, sz: Sizes, cf: Values) -> Stream | None:
     if not cf["stream"]:
         return None
     blocks = device.units * cf["mb"]
-    whole = max(0, sz.tiles // blocks - (cf["stream"] == LAST_TURN)) * blocks
-    return Stream(whole, blocks, *divmod((sz.tiles - whole) * sz.turns, blocks))
+    full_tiles = max(0, sz.tiles // blocks - (cf["stream"] == LAST_TURN)) * blocks
+    return Stream(full_tiles, blocks, *divmod((sz.tiles - full_tiles) * sz.turns, blocks))
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -52,7 +52,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     blocks = stream.blocks if stream else sz.tiles * cf["sg"]  # whose work is counted
     turns = sz.tiles * sz.turns / blocks if stream else ceil_div(sz.turns, cf["sg"])
     tiles = max(1.0, sz.tiles / blocks) if stream else 1.0  # that a block stores
-    shared = max(1.0, tiles - stream.whole / blocks) if stream else 0.0  # of these, tiles whose parts meet
+    shared = max(1.0, tiles - stream.full_tiles / blocks) if stream else 0.0  # of these, whose parts meet
     channels = turns * cf["cs"] / cf["sb"]  # of one thread
     words = (sz.kt + sz.pt) * channels * HIDDEN[cf["fd"]]
     step = cf["cs"] * (sz.kb + sz.pb)

@@ -105,7 +105,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     """Lay out one launch, two where there is a pool; ``rolled``: the filter's rows are a loop."""
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
-    combine, view = cf["combine"], View.whole(pr)
+    combine, view = cf["combine"], View.unflattened(pr)
     main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), operands(combine))
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
@@ -140,7 +140,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     loads = tiles * pr.cg * lines * pr.s * tw * each
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
-    held = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of the filter of a channel
+    channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of the filter of a channel
     intensity = 2.0 * taps * vectors / max(1.0, loads)
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
@@ -152,6 +152,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         multiply_adds=vectors * taps * (2 if pr.dtype == "i8" else 1),
         filter_loads=tiles * tk * taps, input_loads=loads, turns=round(tiles * pr.cg),
         copying=run * (ITEM + COPYING * copies), storing=STORING * vectors,
-        filter_bytes=tiles * tk * held, filter_once_bytes=run * pr.kg * held, filter_tile_bytes=held,
+        filter_bytes=tiles * tk * channel_bytes, filter_once_bytes=run * pr.kg * channel_bytes,
+        filter_tile_bytes=channel_bytes,
         input_bytes=loads * v * word_bytes(pr) / each, input_tile_bytes=copied,
     )  # fmt: skip

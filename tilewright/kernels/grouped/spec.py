@@ -71,14 +71,14 @@ def columns(pr: Problem, tw: int) -> int:
 
 def reads_quads(pr: Problem, cf: Values) -> bool:
     """Whether a thread of a GPU reads rows four columns at a time: those of nchw, where fours are aligned."""
-    whole = pr.w % 4 == 0 and cf["tw"] * pr.stride[1] % 4 == 0
-    return pr.layout_in == "nchw" and pr.dtype in ("f32", "f16", "bf16") and whole
+    divisible = pr.w % 4 == 0 and cf["tw"] * pr.stride[1] % 4 == 0
+    return pr.layout_in == "nchw" and pr.dtype in ("f32", "f16", "bf16") and divisible
 
 
 def stores_quads(pr: Problem, cf: Values) -> bool:
     """Whether it stores four columns at a time."""
-    whole = pr.q % 4 == 0 and cf["tw"] % 4 == 0
-    return pr.layout_out == "nchw" and cf["v"] == 1 and cf["combine"] == NONE and whole
+    divisible = pr.q % 4 == 0 and cf["tw"] % 4 == 0
+    return pr.layout_out == "nchw" and cf["v"] == 1 and cf["combine"] == NONE and divisible
 
 
 class Grouped(Family):
@@ -222,7 +222,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool) -> Values:
-    wide, view = device.is_gpu and aligned, View.whole(pr)
+    wide, view = device.is_gpu and aligned, View.unflattened(pr)
     return dict(
         ROLLED=int(rolled(pr, device, cf["v"], cf["th"], cf["tw"])),
         X_QUADS=int(wide and reads_quads(pr, cf)), Y_QUADS=int(wide and stores_quads(pr, cf)),
@@ -284,7 +284,8 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     loads = inputs / (1 if over else channels_read(pr, v))
     fetched = read_bytes(pr) * inputs * (v if over else 1)
     tile_bytes = float(word_bytes(pr) * taps * v)  # of the filter of an item
-    held = float(filter_bytes(pr)) if pr.layout_out == "nhwc" else tile_bytes  # until one is read again
+    # What of the filter is read before any of it is read again.
+    reused_bytes = float(filter_bytes(pr)) if pr.layout_out == "nhwc" else tile_bytes
     intensity = 2.0 * taps * pixels * v / max(1, inputs * (v if over else 1))
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
@@ -297,6 +298,6 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         filter_loads=run * taps * cf["th"], input_loads=run * inputs, turns=round(run * taps),
         copying=run * (ITEM + CHECKING * loads),
         storing=run * pixels * STORING * (1 if pr.layout_out == "nhwc" else v),
-        filter_bytes=run * tile_bytes * cf["th"], filter_once_bytes=min(held, run * tile_bytes),
-        filter_tile_bytes=held, input_bytes=run * fetched, input_tile_bytes=0,
+        filter_bytes=run * tile_bytes * cf["th"], filter_once_bytes=min(reused_bytes, run * tile_bytes),
+        filter_tile_bytes=reused_bytes, input_bytes=run * fetched, input_tile_bytes=0,
     )  # fmt: skip

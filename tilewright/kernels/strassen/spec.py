@@ -55,8 +55,8 @@ class Strassen(Family):
         if max(7**self.depth * max(c, k), pixels) > MAX_EXTENT:
             return f"its matrix products would have more than {MAX_EXTENT:,} channels together, or pixels"
         for what, numbers in (("workspace", pixels * (c + k)), ("packed filter", c * k)):
-            if (held := 4 * 7**self.depth * numbers) > MOST_BYTES:
-                return f"it takes {held / 2**30:.3g} GiB of {what}; at most {MOST_BYTES >> 30} are had"
+            if (need := 4 * 7**self.depth * numbers) > MOST_BYTES:
+                return f"it takes {need / 2**30:.3g} GiB of {what}; at most {MOST_BYTES >> 30} are had"
         return GEMM.refuses(self.inner(problem, device), device)
 
     def inner(self, problem: Problem, device: Device) -> Problem:

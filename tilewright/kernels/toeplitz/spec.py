@@ -22,9 +22,9 @@ from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
     Sizes,
-    held,
     products_of_row,
     registers,
+    rows_in_flight,
     sizes,
     slope,
     steps,
@@ -125,13 +125,13 @@ RULES = (
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
-    products, view = products_of_row(pr, cf), View.whole(pr)
+    products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.dtype),
         CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile, TAPS=sz.taps,
         R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
-        HELD=held(pr, sz, cf),
+        ROWS_IN_FLIGHT=rows_in_flight(pr, sz, cf),
         N=pr.n, **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=int(pr.layout_in == "nhwc"),
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,

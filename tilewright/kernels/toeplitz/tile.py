@@ -8,7 +8,7 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.tile import TWO_PASS, ceil_div
 from tilewright.problem import Problem
 
-MOST_HELD = 8  # loads of 16 bytes under way of a thread
+MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread
 EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
 
 
@@ -82,16 +82,16 @@ def row_turns(pr: Problem, sz: Sizes, cf: Values) -> tuple[int, int]:
     return 1, ceil_div(sz.rows, 32 // sz.eights)
 
 
-def held(pr: Problem, sz: Sizes, cf: Values) -> int:
+def rows_in_flight(pr: Problem, sz: Sizes, cf: Values) -> int:
     """Rows of a lane that are under way at once: as many in each turn of the loop over them."""
     each, turns = row_turns(pr, sz, cf)
-    return ceil_div(turns, ceil_div(turns, max(1, MOST_HELD // each)))
+    return ceil_div(turns, ceil_div(turns, max(1, MOST_IN_FLIGHT // each)))
 
 
 def rounds(pr: Problem, sz: Sizes, cf: Values) -> int:
     """Times that a warp waits for rows to come, one after the other."""
     channels = 1 if pr.layout_in == "nhwc" else cf["cb"] // cf["warps"]
-    return channels * ceil_div(row_turns(pr, sz, cf)[1], held(pr, sz, cf))
+    return channels * ceil_div(row_turns(pr, sz, cf)[1], rows_in_flight(pr, sz, cf))
 
 
 def products_of_row(pr: Problem, cf: Values) -> int:
@@ -102,4 +102,4 @@ def products_of_row(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     sz = sizes(pr, cf)
     summing = 4 * (cf["th"] // BAND) * cf["wb"] + 2 * sz.fragments + 2 * steps(pr) + 46
-    return max(summing, 4 * held(pr, sz, cf) * row_turns(pr, sz, cf)[0] + 44)
+    return max(summing, 4 * rows_in_flight(pr, sz, cf) * row_turns(pr, sz, cf)[0] + 44)

@@ -1,7 +1,7 @@
 // How the toeplitz family stages its inputs and its filter in shared memory.
 //
-// A warp takes whole rows, so that where each of its lanes reads and writes follows from a few constants. HELD rows
-// are under way at once.
+// A warp takes whole rows, so that where each of its lanes reads and writes follows from a few constants.
+// ROWS_IN_FLIGHT are under way at once.
 
 #if X_NHWC || Y_NHWC
 // nhwc: eight channels of a pixel to a lane, STEP pixels to a warp at once
@@ -18,9 +18,9 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
     const int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L + column;
     x += X_AT(at.n, at.k0 + 8 * eight, 0, 0);
     tile += EIGHT_AT(eight) + column;
-    NO_UNROLL for (int first = warp; first < ROWS; first += HELD * WARPS) {
-        unsigned held[HELD][TURNS][4];
-        UNROLL for (int i = 0; i < HELD; i++) {
+    NO_UNROLL for (int first = warp; first < ROWS; first += ROWS_IN_FLIGHT * WARPS) {
+        unsigned held[ROWS_IN_FLIGHT][TURNS][4];
+        UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++) {
             const int row = first + i * WARPS, inside = row < ROWS && (unsigned)(h0 + row) < H;
             const GLOBAL in_t *from = x + ((offset_t)(h0 + row) * W + w0) * C;
             UNROLL for (int j = 0; j < TURNS; j++) {
@@ -35,7 +35,7 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
                 }
             }
         }
-        UNROLL for (int i = 0; i < HELD; i++)
+        UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++)
             UNROLL for (int j = 0; j < TURNS; j++) {
                 SHARED half_t *to = tile + (first + i * WARPS) * PITCH + j * STEP;
                 if (first + i * WARPS < ROWS && (COLUMNS % STEP == 0 || column + j * STEP < COLUMNS))
@@ -68,14 +68,14 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
     NO_UNROLL for (int c = warp; c < CB; c += WARPS) {
         const GLOBAL in_t *plane = x + X_AT(at.n, at.k0 + c, 0, 0);
         SHARED half_t *to = tile + plane_at(c) + line * PITCH + 8 * eight;
-        NO_UNROLL for (int first = 0; first < ROWS; first += HELD * LINES) {
-            unsigned held[HELD][4];
-            UNROLL for (int i = 0; i < HELD; i++) {
+        NO_UNROLL for (int first = 0; first < ROWS; first += ROWS_IN_FLIGHT * LINES) {
+            unsigned held[ROWS_IN_FLIGHT][4];
+            UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++) {
                 const int row = first + i * LINES;
                 const int inside = line < LINES && row + line < ROWS && (unsigned)(h0 + row) < H;
                 load_eight(held[i], plane + (offset_t)(h0 + row) * W, w, inside);
             }
-            UNROLL for (int i = 0; i < HELD; i++)
+            UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++)
                 if (line < LINES && first + i * LINES + line < ROWS)
                     store_run(4, (SHARED unsigned *)(to + (first + i * LINES) * PITCH), held[i]);
         }

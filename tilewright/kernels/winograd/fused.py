@@ -232,7 +232,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int]:
-    body, view = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"], View.whole(pr)
+    body, view = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"], View.unflattened(pr)
     largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],

@@ -14,6 +14,7 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.limits import (
     MOST_BODY,
     RESIDENT,
+    bands_param,
     blocks_param,
     fits_registers,
     fits_shared,
@@ -103,8 +104,6 @@ class WinogradRows(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
-        parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
-        bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
         return (
             Param("points", _points(problem), "inputs of a tile of a row"),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
@@ -112,7 +111,7 @@ class WinogradRows(Family):
                   "output rows a thread"),
             Param("threads", tuple(range(64, 449, 32)) + (512, 544, 576, 640), "threads of a block"),
             blocks_param(1, 2, 3, 4, 6, 8),
-            Param("bands", bands, "parts of an image, along its rows, worked on one after the other"),
+            bands_param(problem),
             Param("ni", up_to(problem.n, (1, 2, 3, 4)), "images worked on at once"),
         )  # fmt: skip
 
@@ -194,7 +193,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
 
 
 def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> Values:
-    vector, nhwc, view = min(cf["tk"], 4), pr.layout_out == "nhwc", View.whole(pr)
+    vector, nhwc, view = min(cf["tk"], 4), pr.layout_out == "nhwc", View.unflattened(pr)
     return dict(
         POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], TILES=sz.tiles, X_FLOATS=sz.x_floats,
@@ -212,8 +211,9 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> 
 
 def _words(layout: str, aligned: bool, *runs: int) -> int:
     """Neighbours of a row that are loaded or stored at once: all runs are whole such words."""
-    whole = layout == "nchw" and aligned
-    return next(words for words in (4, 2, 1) if words == 1 or whole and all(run % words == 0 for run in runs))
+    if layout != "nchw" or not aligned:
+        return 1
+    return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:

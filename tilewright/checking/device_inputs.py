@@ -22,7 +22,7 @@ from tilewright.runtime.base import Memory, Runtime
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class DeviceInputs:
     """Inputs on the device with their reference, in f64 and y's layout.
 
     ``inputs`` goes by the names of the problem's operands; ``size`` is that of a ``Bound``, None where it was
@@ -47,7 +47,9 @@ class Placed:
         return ""
 
 
-def place(launcher: Launcher, problem: Problem, host: Inputs, fence: Fence, sized: bool = False) -> Placed:
+def upload(
+    launcher: Launcher, problem: Problem, host: Inputs, fence: Fence, sized: bool = False
+) -> DeviceInputs:
     """Put inputs between canaries on the device and make their reference there.
 
     ``sized``: and its size, which only a bound needs.
@@ -61,7 +63,7 @@ def place(launcher: Launcher, problem: Problem, host: Inputs, fence: Fence, size
         ref, size = _by_numpy(launcher, problem, host, sized)
     else:
         ref, size = _by_kernel(launcher, problem, host, inputs)
-    return Placed(host, inputs, ref, size if sized else None)
+    return DeviceInputs(host, inputs, ref, size if sized else None)
 
 
 def _by_numpy(

@@ -14,7 +14,7 @@ from tilewright.studies.study import Part, PartResult, Study, StudyError, presen
 
 
 @dataclass
-class Standing:
+class StudyRun:
     """What is wanted of a study, and what there is so far.
 
     Attributes:
@@ -92,7 +92,7 @@ def chosen(study: Study, numbers: Sequence[int] | None) -> dict[int, Part]:
     return {number: part for number, part in parts.items() if not numbers or number in numbers}
 
 
-def held(file: Path, study: Study, lab: Lab) -> StudyResult | None:
+def earlier_result(file: Path, study: Study, lab: Lab) -> StudyResult | None:
     """Read what an earlier run left in a file; None if there is no file.
 
     Raises:

@@ -16,7 +16,7 @@ from tilewright.plans.execution import Plan
 from tilewright.runtime import Runtime
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import Table, table
-from tilewright.studies.study import Column, Layer, PartResult, Step, Value, Whole, present, published_us
+from tilewright.studies.study import Breakdown, Column, Layer, PartResult, Step, Value, present, published_us
 
 RUNS = 3
 HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")
@@ -65,7 +65,7 @@ def _once(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
     return took
 
 
-def run_whole(part: Whole, lab: Lab) -> PartResult:
+def run_breakdown(part: Breakdown, lab: Lab) -> PartResult:
     """Time the activities of every step on every layer."""
     found: dict[tuple[str, str], dict[str, float] | str] = {}
     for layer in present(part.layers, lab.quick):

@@ -1,0 +1,99 @@
+// How a CPU core stores a register tile of direct_cpu.h: whole vectors where they fit, else one by one; in nchw pixels
+// and channels are turned first.
+
+#define TH_OUT (POOL_HERE ? TH / POOL_SIZE : TH)  // of the tile as it is stored
+#define TW_OUT (POOL_HERE ? TW / POOL_SIZE : TW)
+#define WIDE_STORE (COMBINE != ATOMIC && (Y_NHWC || !ADD || !EPILOGUE_HERE))  // z of nchw is read one by one
+
+// Output (b, i) of vector a of a tile whose first sum is (k, p, q): one sum, or the pool of a window of them.
+INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int a, int b,
+                          int i, int k, int p, int q) {
+#if POOL_HERE
+    wide pooled = (wide)(POOL_NOTHING);
+    UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
+        int h = b * POOL_SIZE + e / POOL_SIZE, w = i * POOL_SIZE + e % POOL_SIZE;
+        wide v = finish_channels(acc[a][h][w], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + h, q + w));
+        pooled = POOL == 2 ? pooled + v : v > pooled || v != v ? v : pooled;
+    }
+    return POOL == 2 ? pooled / (acc_t)(POOL_SIZE * POOL_SIZE) : pooled;
+#else
+    return finish_channels(acc[a][b][i], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + b, q + i));
+#endif
+}
+
+#if VECTOR == 16
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif VECTOR == 8
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+// nchw: VECTOR pixels of VECTOR channels become VECTOR channels of `count` pixels, by perfect shuffles.
+INLINE void store_turned(GLOBAL y_t *y, wide rows[VECTOR], int count, int plane) {
+    UNROLL for (int size = 1; size < VECTOR; size *= 2) {
+        wide next[VECTOR];
+        UNROLL for (int j = 0; j < VECTOR / 2; j++) {
+            next[2 * j] = LOW(rows[j], rows[j + VECTOR / 2]);
+            next[2 * j + 1] = HIGH(rows[j], rows[j + VECTOR / 2]);
+        }
+        UNROLL for (int j = 0; j < VECTOR; j++) rows[j] = next[j];
+    }
+    UNROLL for (int v = 0; v < VECTOR; v++) {
+        GLOBAL y_t *to = y + (offset_t)v * plane;
+        if (count == VECTOR) store_lanes(to, rows[v]);
+        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = y_of(rows[v][j]);
+    }
+}
+
+// Store the tile whose first output is (k, p, q) of the block; rows before `first_b` and columns before
+// `first_i` are another tile's.
+INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
+                       int first_b, int first_i, wide acc[TK][TH][TW]) {
+    int k_all = at.group * K + at.k0 + k, p_all = at.p0 + p, q_all = at.q0 + q;
+    if (WIDE_STORE && at.k0 + k + TILE_K <= K && p_all + TH <= P && q_all + TW <= Q) {
+        const int rows = POOL_HERE ? YP : P, columns = POOL_HERE ? YQ : Q, step = POOL_HERE ? POOL_SIZE : 1;
+        GLOBAL y_t *to = y + SHARE_AT(at) + IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
+        UNROLL for (int a = 0; a < TK; a++)
+            UNROLL for (int b = 0; b < TH_OUT; b++) {
+#if Y_NHWC
+                UNROLL for (int i = 0; i < TW_OUT; i++)
+                    store_lanes(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K),
+                               finish_output(acc, bias, z, at, a, b, i, k_all, p_all, q_all));
+#else
+                UNROLL for (int i = 0; i < TW_OUT; i += VECTOR) {
+                    wide out[VECTOR];
+                    int count = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
+                    UNROLL for (int j = 0; j < VECTOR; j++)
+                        out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k_all, p_all, q_all);
+                    store_turned(to + (offset_t)a * VECTOR * (rows * columns) + b * columns + i, out, count,
+                                 rows * columns);
+                }
+#endif
+            }
+        return;
+    }
+    acc_t out[TILE_VECTORS * VECTOR];
+#define OUT_AT(a, b, i, v) out[(((a) * TH + (b)) * TW + (i)) * VECTOR + (v)]
+    FOR_TILE(a, b, i) *(wide *)(&OUT_AT(a, b, i, 0)) = acc[a][b][i];
+    NO_UNROLL for (int e = 0; e < TK * TH_OUT * TW_OUT * VECTOR; e++) {
+        int v = e % VECTOR, i = e / VECTOR % TW_OUT, b = e / (VECTOR * TW_OUT) % TH_OUT,
+            a = e / (VECTOR * TW_OUT * TH_OUT);
+#if POOL_HERE
+        int yp = p_all / POOL_SIZE + b, yq = q_all / POOL_SIZE + i, channel = k_all + a * VECTOR + v;
+        if (at.k0 + k + a * VECTOR + v >= K || yp >= YP || yq >= YQ) continue;
+        acc_t pooled = POOL_NOTHING;
+        for (int u = 0; u < POOL_SIZE * POOL_SIZE; u++) {
+            int h = b * POOL_SIZE + u / POOL_SIZE, w = i * POOL_SIZE + u % POOL_SIZE;
+            pool_take(&pooled, before_pool(OUT_AT(a, h, w, v), bias, channel, z,
+                                           Z_AT(at.n, channel, p_all + h, q_all + w)));
+        }
+        y[Y_AT(at.n, channel, yp, yq)] = y_of(pool_mean(pooled, POOL_SIZE * POOL_SIZE));
+#else
+        if (b >= first_b && i >= first_i) finish(y, bias, z, at, k + a * VECTOR + v, p + b, q + i, OUT_AT(a, b, i, v));
+#endif
+    }
+}

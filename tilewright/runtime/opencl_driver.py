@@ -1,0 +1,56 @@
+"""pyopencl, imported as we need it, and the devices that its drivers have."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tilewright.errors import DeviceError, how_to_get
+from tilewright.runtime import cache, opencl_cache
+from tilewright.runtime.capacity import cores
+
+
+def import_opencl() -> Any:
+    """Import pyopencl, with PoCL's compiled kernels below our cache folder.
+
+    Raises:
+        DeviceError: pyopencl is not installed or finds no OpenCL loader.
+    """
+    if "POCL_CACHE_DIR" not in os.environ:
+        # Where PoCL cannot write it would hide its devices and not say why.
+        os.environ["POCL_CACHE_DIR"] = str(cache.writable_folder() / cache.POCL)
+        opencl_cache.mend()  # children have the folder named: once is enough
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
+    # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
+    os.environ.setdefault("POCL_WORK_GROUP_METHOD", "loops")
+    if cores() < (os.cpu_count() or 0):  # of these PoCL knows nothing
+        os.environ.setdefault("POCL_MAX_PTHREAD_COUNT", str(cores()))
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise DeviceError(f"no OpenCL: {error}; {how_to_get('opencl')}") from error
+    return pyopencl
+
+
+def devices() -> list[Any]:
+    """Return all OpenCL devices, CPUs first.
+
+    Raises:
+        DeviceError: no OpenCL, or no driver.
+    """
+    cl = import_opencl()
+    found: list[Any] = []
+    failed: Exception | None = None
+    try:
+        for platform in cl.get_platforms():
+            try:
+                found += platform.get_devices()
+            except cl.Error as error:  # a driver that is broken is no reason to do without the others
+                failed = error
+    except cl.Error as error:
+        failed = error
+    if failed is not None and not found:
+        raise DeviceError(
+            f"no OpenCL driver: {failed}; {how_to_get('opencl')}, or install your vendor's"
+        ) from failed
+    return sorted(found, key=lambda d: not d.type & cl.device_type.CPU)
