@@ -48,7 +48,9 @@
 
 #ifdef __CUDACC__
 #define TOGETHER !PROMOTED  // products of a batch are under way together
-#define LAG (TOGETHER ? 1 : 0)  // batches whose products are under way, besides the newest (2 cost more: a buffer)
+// Batches whose products are under way, besides the newest (2 cost more: a buffer). Those with low parts go on while
+// high parts' are added up, behind the end of their batch.
+#define LAG (TOGETHER || PARTS == 2 ? 1 : 0)
 #define BATCHES (TAPS < BATCH ? 1 : TAPS / BATCH)  // of a patch
 
 #include "hopper_send.h"
