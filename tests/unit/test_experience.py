@@ -54,6 +54,23 @@ def test_nothing_is_known_without_trials(configs: list[Config]) -> None:
     assert not other.of(DIRECT, Problem.parse(str(HERE).replace("f32", "f16")), DEVICE).errors(configs).any()
 
 
+@pytest.mark.parametrize(
+    ("kind", "others"), [("bf16", {"f16", "bf16"}), ("i8+requant", {"i8", "i8+requant"})]
+)
+def test_alike_kinds_learn_from_each_other(kind: str, others: set[str]) -> None:
+    """i8 and requantised i8 differ in what is stored alone: what is known of one helps the other."""
+    mma, text = family("mma"), "n1c256h14w14k256r3s3p1-{}"
+    here = Problem.parse(text.format(kind.replace("i8", "i8-nhwc")))
+    config = next(iter(search.rank(here, DEVICE, mma, 1)))[0]
+
+    def known(other: str) -> bool:
+        there = Problem.parse(text.format(other.replace("i8", "i8-nhwc")).replace("k256", "k128"))
+        found = Experience([Lesson(DEVICE, there, "mma", ((config, 1e3),))])
+        return bool(found.of(mma, here, DEVICE).errors([config]).any())
+
+    assert {other for other in ("f16", "bf16", "i8", "i8+requant", "f8") if known(other)} == others
+
+
 def test_an_error_elsewhere_is_expected_here_in_part(configs: list[Config]) -> None:
     near = Experience([lesson(THERE, 2.0)]).of(DIRECT, HERE, DEVICE).errors(configs)
     far = Experience([lesson(Problem.parse("n1c3h224w224k64r7s7p3u2-f32"), 2.0)])

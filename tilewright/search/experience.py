@@ -41,6 +41,7 @@ REACH = 8.0  # octaves of parameters, summed, over which the likeness of two err
 LAYER_REACH = 12.0  # octaves of sizes, likewise
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
+_LIKE = {"bf16": "f16", "q8": "i8"}
 MADE = 32  # biases that are remembered, 0.15 MB each: all of a layer that is looked at again
 _reading = threading.Lock()
 
@@ -91,9 +92,8 @@ class Experience:
 
 
 def _alike(one: Problem, other: Problem) -> bool:
-    """Whether kernels take as long for both kinds: f16 and bf16 differ in nothing but bits."""
-    a, b = ("f16" if layer.kind == "bf16" else layer.kind for layer in (one, other))
-    return a == b
+    """Whether the model errs alike on both kinds: bf16 differs from f16 in bits alone, q8 from i8 in y."""
+    return _LIKE.get(one.kind, one.kind) == _LIKE.get(other.kind, other.kind)
 
 
 class Bias:

@@ -15,7 +15,7 @@ from tilewright.problem import Problem
 AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED = range(6)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
         "copied to nhwc in two of f16 for each number, by a second kernel",
-        "as it is in nchw, by the copy engine", "as it is in nchw, by threads")  # fmt: skip
+        "as it is in nchw, by the copy engine", "as it is in nchw, turned by threads")  # fmt: skip
 NCHW = (PLANES, TURNED)  # ways to read it without a kernel that copies it
 MOST_TURNED = 1 << 31  # numbers of x, whose places threads keep in 32 bits
 COPIES = (COPIED, HALVED)
