@@ -638,3 +638,15 @@ def test_the_model_sees_the_sum_split_and_filters_shared() -> None:
     # 128 blocks fit 132 units, but not in clusters of 4
     assert fact("waves", y12, bn=80, sc=1, cm=2, xs=2) < 1 < fact("waves", y12, bn=80, sc=1, cm=4, xs=2)
 
+
+def test_what_is_turned_fits_too_where_it_is_copied_first() -> None:
+    """Arrays that are not aligned are: then patches of 1x1 filters come with them, as many as stages."""
+    problem = Problem.parse("n1c512h16w16k64r1s1-f16")
+    change = dict(x=5, pieces=1, sc=1, xs=2, bn=192, chunks=8)
+    config = _config(**change, stages=4)
+    HOPPER.check(problem, H100, config)
+    for aligned in (True, False):
+        shared = HOPPER.blueprint(problem, H100, config, aligned).launches[-1].shared_bytes
+        assert shared <= H100.shared_per_block
+    with pytest.raises(ConfigError, match="'shared'"):
+        HOPPER.check(problem, H100, _config(**change, stages=8))

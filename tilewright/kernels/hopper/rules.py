@@ -82,8 +82,9 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
         return False
     whole = dict(sc=1) | cf | dict(cm=1, sg=1, combine=NONE)
-    # Of accurate an input that is not aligned is copied in parts first, and then by the copy engine.
-    reads = (AS_IS, COPIED) if cf["x"] == AS_IS and parts_of(problem) == 2 else (cf["x"],)
+    # An input that is not aligned is copied first, of accurate in parts, and then by the copy engine.
+    apart = (cf["x"] == AS_IS and parts_of(problem) == 2) or turns_runs(problem, cf["x"])
+    reads = (cf["x"], COPIED) if apart else (cf["x"],)
     block = max(sizes(problem, device, whole | dict(x=x)).shared_bytes for x in reads)
     return fits_shared(device, block, cf["mb"], declared=DECLARED)
 
