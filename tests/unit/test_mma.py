@@ -189,7 +189,7 @@ def test_requantised_launches_take_the_scale() -> None:
     for combine, sg in ((0, 1), (2, 2), (3, 2)):
         found = MMA.blueprint(problem, H100, _config(mt=2, combine=combine, sg=sg))
         assert all(one.args[-1] == "scale" for one in found.launches)
-        assert [one.kernel for one in found.launches] == ["mma", *["requant_shares"] * (combine == 2)]
+        assert [one.kernel for one in found.launches] == ["mma", *["sum_shares"] * (combine == 2)]
 
 
 def test_the_model_knows_what_a_product_costs() -> None:

@@ -73,9 +73,9 @@ def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch
     """The launch that adds up the shares in ``partial`` and pools, where a kernel has left its sums there."""
     if combine != TWO_PASS:
         return ()
-    name, scale = ("requant_shares", ("scale",)) if pr.requantised else ("sum_shares", ())
+    scale = ("scale",) * pr.requantised
     groups, args = ceil_div(pr.y_elements, SUM_THREADS), ("partial", "bias", "z", "y", *scale)
-    return (Launch(name, (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
+    return (Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
 
 
 def reduction_buffers(

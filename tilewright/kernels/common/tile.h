@@ -83,6 +83,7 @@ INLINE y_t y_of(acc_t v) { return v; }
 typedef out_t y_t;
 INLINE y_t y_of(acc_t v) { return narrowed(v); }
 #endif
+#include "done.h"
 // Store 1, 2, 4, … sums from a private array, aligned to them all.
 #define Y_STORE(count, to, from)                                               \
     {                                                                          \
@@ -174,7 +175,7 @@ INLINE acc_t summed(const GLOBAL acc_t *partial, const GLOBAL out_t *bias, const
 
 BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
 (const GLOBAL acc_t *RESTRICT partial, const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z,
- GLOBAL out_t *RESTRICT y) {
+ GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
     CHAIN();
     if (i >= Y_FLOATS) return;
@@ -189,9 +190,10 @@ BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
             pool_take(&pooled, summed(partial, bias, z, k, Z_AT(n, k, p, q)));
             count++;
         }
-    out_store(y + i, pool_mean(pooled, count));
+    y[i] = FINAL_OF(pool_mean(pooled, count), k);
 #else
-    out_store(y + i, summed(partial, bias, z, Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K), i));
+    int k = Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K);
+    y[i] = FINAL_OF(summed(partial, bias, z, k, i), k);
 #endif
 }
 #endif

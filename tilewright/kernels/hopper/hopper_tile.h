@@ -52,7 +52,6 @@
 #endif
 
 #include "tile.h"
-#include "done.h"
 #include "hopper.h"
 
 #define FIRST_STEP(share) ((share) * (STEPS / BATCH) / SPLITS * BATCH)  // of a share of the sum

@@ -1,7 +1,5 @@
 // How the mma family finishes four sums of a thread.
 
-#include "done.h"
-
 // Element k of pixel px, in y, z and partial sums.
 INLINE offset_t y_at(int k, int px) {
     if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
