@@ -57,6 +57,8 @@ def holds_together(kind: Family, problem: Problem, device: Device) -> None:
         for one in (here, off):
             known = NAMES | {buffer.name for buffer in one.workspace}
             assert {arg for launch in one.launches for arg in launch.args} <= known
+            most = max(launch.shared_bytes for launch in one.launches)
+            assert most <= device.shared_per_block, "no rule is asked again for tensors that are not aligned"
 
 
 def compiles_unspilt(kind: Family, problem: Problem, arch: str) -> None:

@@ -52,10 +52,12 @@ def ways(pr: Problem) -> tuple[int, ...]:
 def turns_runs(pr: Problem, way: int) -> bool:
     """Whether what is turned comes by the copy engine, as runs of pixels (hopper_turn.h).
 
-    Numbers of 2 bytes, whole pieces along channels and pixels; not where rows are left out, which a run has.
+    Numbers of 2 bytes, whole pieces along channels and pixels; not where rows are left out, which a run has:
+    those of an image of one row, too, if its row is in another phase or between two places.
     """
     whole = pr.h * pr.w % each(pr) == 0 and pr.cg % each(pr) == 0
-    return way == TURNED and pr.dtype in ("f16", "bf16") and whole and (pr.stride[0] == 1 or pr.h == 1)
+    all_rows = pr.stride[0] == 1 or (pr.h == pr.r == 1 and pr.pad[0] == 0)
+    return way == TURNED and pr.dtype in ("f16", "bf16") and whole and all_rows
 
 
 def products(pr: Problem, way: int) -> int:
