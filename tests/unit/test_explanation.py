@@ -114,6 +114,12 @@ def test_runner_up_and_noise() -> None:
     assert (second["configs_within_noise"], second["configs_tried"]) == (1, 4)
 
 
+def test_a_runner_up_that_seems_faster_was_timed_at_another_time() -> None:
+    """Figures of the search and of the last comparison, which renews those of the finalists."""
+    said = found([record(MINE, 15.0), record("toy:mode=0.one=7.t=1", 11.0)])["runner_up"]
+    assert said["over_winner"] < 1 and "not beside the winner: tune --again" in str(said["within_noise"])
+
+
 def test_nothing_measured_yet() -> None:
     said = found([])
     assert "run tilewright tune" in str(said["predicted_against_measured"]["measured"])

@@ -189,10 +189,18 @@ def _runner_up(subject: Subject) -> dict[str, str | float | int]:
         "config": others[0].config,
         "measured_us": _pair(other),
         "over_winner": other.cold_us / figure.cold_us,
-        "within_noise": "yes: the 95% intervals overlap" if within_noise(figure, other) else "no",
+        "within_noise": _noise(figure, other),
         "configs_within_noise": len(close),
         "configs_tried": len({record.config for record in subject.history}),
     }
+
+
+def _noise(winner: Measurement, other: Measurement) -> str:
+    if within_noise(winner, other):
+        return "yes: the 95% intervals overlap"
+    if other.cold_us > winner.cold_us:
+        return "no"
+    return "no, but timed when the machine was faster, not beside the winner: tune --again compares them"
 
 
 def _mine(subject: Subject) -> Record | None:
