@@ -44,6 +44,13 @@ def test_more_than_2_to_the_30_pixels_are_left_to_the_reference(text: str) -> No
         assert [f.name for f in FAMILIES if f.refuses(large, device) is None] == ["reference"]
 
 
+def test_hopper_takes_no_more_of_an_input_than_its_table_counts() -> None:
+    """Of 32 GiB there are 2^31 pieces of 16 bytes."""
+    most, more = (Problem.parse(f"n{n}c4096h64w64k8r3s3p1-f16-nhwc") for n in (1023, 1024))
+    assert family("hopper").refuses(most, H100) is None
+    assert "more than 2,147,483,647 pieces" in (family("hopper").refuses(more, H100) or "")
+
+
 @pytest.mark.parametrize("device", (CORES, H100), ids=("cpu", "h100"))
 @pytest.mark.parametrize("text", ("n1c500000h4w4k16r3s3p1-f32", "n1c1h5000w5000k1r5000s5000-f32"))
 def test_what_hands_the_work_on_makes_no_layer_of_too_many_channels(text: str, device: Device) -> None:

@@ -68,6 +68,7 @@ WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 MOST_FILTER = 32  # rows or columns
 FEWEST = 8  # channels of one of several groups
+MOST_PIECES = (1 << 31) - 1  # of 16 bytes of the input, which a table counts in 32 bits
 LEAST_ROOM = (8, 28)  # registers beside those counted, to unroll a loop of stores; of one that divides too
 
 
@@ -96,6 +97,9 @@ class Hopper(Family):
             return reason
         if raster(problem) > MOST_PIXELS:
             return f"its raster has more than {MOST_PIXELS:,} places"
+        pixels = problem.n * problem.h * problem.w
+        if pixels * problem.groups * parts_of(problem) * tap_chunks(problem) > MOST_PIECES:
+            return f"its input has more than {MOST_PIECES:,} pieces of 16 bytes"
         if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"
         return None
