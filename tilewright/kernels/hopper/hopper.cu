@@ -29,7 +29,8 @@
 //                              copy, or COPIES parts that as many blocks of a cluster (pixel tiles) send to each other;
 //                              and for patches, X_STAGES of them, where x has a tensor map (MAPPED): rows swizzled,
 //                              numbers as they are; of 1x1 filters they come with the batch that reads them (JOINT)
-//            warps 1 .. 3      else copy patches piece by piece (all copy the first one)
+//            warps 1 .. 3      else copy patches piece by piece, or send for runs of pixels and turn them
+//                              (hopper_turn.h, RAW_FULL); all copy, or turn, the first one
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store

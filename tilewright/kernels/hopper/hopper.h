@@ -35,6 +35,7 @@
 //                               matrix i go; write_transposed: where its columns go; read_matrices: where rows are
 //   TEAMS_SYNC                  all that multiply wait for each other
 //   MATES_SYNC (hopper_own.h)   so do those of the same pixels: barriers 3 to 2 + WN
+//   COPIERS_SYNC (hopper_send.h)   and the three warps that copy: barrier 7
 //   GROUP_ARRIVE GROUP_SYNC     what the warp that sends need not wait for, and the others do: barriers are there
 //   CLUSTER_ARRIVE CLUSTER_WAIT the blocks of a cluster wait for each other
 //

@@ -9,7 +9,7 @@
 #define HB 1  // the tile of pixels, as tile.h has it: one row
 #define WB NB
 #define GATHERS (X_WAY == 2)
-#define TURNS (X_WAY == 5)                   // x is nchw: threads make pieces of it
+#define TURNS (X_WAY == 5)                   // x is nchw: threads make pieces of it (hopper_turn.h: of runs of pixels)
 #define TAPS (GATHERS ? 1 : R * S)           // steps of a run of channels, and so of a patch (SPAN: each has its own)
 #define ROW (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart

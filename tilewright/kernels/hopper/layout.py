@@ -21,7 +21,15 @@ from typing import NamedTuple
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import BY_TILE, MET, WORDS, out_bytes, stores
-from tilewright.kernels.hopper.raster import SEGMENT, SWIZZLED, image_of, joint, places_of, segments_of
+from tilewright.kernels.hopper.raster import (
+    SEGMENT,
+    SWIZZLED,
+    image_of,
+    joint,
+    places_of,
+    raw_stages_of,
+    segments_of,
+)
 from tilewright.kernels.hopper.sum import parts_of
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
@@ -114,9 +122,8 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     meet_bytes = sc * max(size for one, size in shares.items() if who in (None, one)) if sc > 1 else 0
 
     # what is to be turned, and what a table has entries for: places of a patch, or pixels (and room for none)
-    segments, raw_stages = segments_of(pr, cf), 0
-    if segments:
-        raw_stages = min(cf["xs"], 2)
+    segments = segments_of(pr, cf)
+    raw_stages = raw_stages_of(cf) if segments else 0
     raw_bytes = 2 * SEGMENT * segments * cf["chunks"] * 8
     entries = max(places, segments * SEGMENT + DUMP if segments else 0)
 

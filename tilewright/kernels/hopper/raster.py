@@ -184,6 +184,11 @@ def segments_of(pr: Problem, cf: Values) -> int:
     return min(ceil_div(most, SEGMENT) + 2 * images, images * ceil_div(pixels, SEGMENT))
 
 
+def raw_stages_of(cf: Values) -> int:
+    """Patches that are on their way before they are turned: one, or where there are buffers for more two."""
+    return min(cf["xs"], 2)
+
+
 def raw_of(pr: Problem, cf: Values) -> TiledMap | None:
     """The input for the copy engine where it is turned: a segment of each of a step's channels at a time."""
     if not turns_runs(pr, cf["x"]):

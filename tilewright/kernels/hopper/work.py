@@ -6,7 +6,7 @@ from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import MET, OWN, WORDS, finish, out_bytes, run, stores
-from tilewright.kernels.hopper.raster import joint, places_of
+from tilewright.kernels.hopper.raster import joint, places_of, raw_stages_of
 from tilewright.kernels.hopper.sum import (
     COPIES,
     GATHERED,
@@ -151,5 +151,5 @@ def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
         return 0.0
     pieces = places_of(pr, cf) * cf["chunks"]
     if turns_runs(pr, cf["x"]):
-        return COPY_CYCLES / min(cf["xs"], 2) + pieces * 16 / BY_RUNS
+        return COPY_CYCLES / raw_stages_of(cf) + pieces * 16 / BY_RUNS
     return COPY_CYCLES * ceil_div(pieces, COPIED_AT_ONCE)
