@@ -15,6 +15,7 @@ from tilewright.kernels.grouped.spec import Grouped
 from tilewright.kernels.hopper.spec import Hopper
 from tilewright.kernels.mma.spec import Mma
 from tilewright.kernels.small import Small
+from tilewright.kernels.stem.spec import Stem
 from tilewright.kernels.strassen.spec import Strassen, Strassen2
 from tilewright.kernels.textbook.spec import Textbook
 from tilewright.kernels.toeplitz.spec import Toeplitz
@@ -24,7 +25,7 @@ from tilewright.kernels.winograd.rows import WinogradRows
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),
-    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Toeplitz(),
+    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Toeplitz(), Stem(),
     Adapted(), Textbook(), AnyReference(),
 )  # fmt: skip
 

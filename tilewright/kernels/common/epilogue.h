@@ -24,8 +24,8 @@ INLINE acc_t activated(acc_t v) {
 #endif
 }
 
-// The sum of channel k (of all groups) at element `at` of z, as it goes into the pool or into y.
-INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t at) {
+// The sum of a channel whose bias is b at element `at` of z, as it goes into the pool or into y.
+INLINE acc_t before_pool_by(acc_t v, acc_t b, const GLOBAL out_t *z, offset_t at) {
 #if SCALED
     v *= (acc_t)NUMBER(ALPHA);
 #endif
@@ -33,9 +33,14 @@ INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL 
     v += (acc_t)NUMBER(BETA) * out_load(z + at);
 #endif
 #if BIAS
-    v += out_load(bias + k);
+    v += b;
 #endif
     return activated(v);
+}
+
+// The same of channel k (of all groups).
+INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t at) {
+    return before_pool_by(v, BIAS ? out_load(bias + k) : 0, z, at);
 }
 
 #if DTYPE == 4

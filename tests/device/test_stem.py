@@ -1,0 +1,62 @@
+"""The stem family: first layers on tensor cores, in all shapes, layouts and epilogues."""
+
+from __future__ import annotations
+
+import pytest
+from here import EMULATED_AND_GPU, agrees
+from test_gpu_path import runtime
+
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.plans.execution import Plan
+from tilewright.problem import Problem
+
+__all__ = ["runtime"]  # a fixture
+
+KIND = family("stem")
+BASE = dict(th=2, tw=16, kt=2, wn=1, pt=1, wm=2, f=1, mb=2, combine=0)
+LAYERS = (
+    ("n1c3h20w24k16r3s3p1-f16-nhwc", {}),  # runs that begin anywhere in a word
+    ("n2c3h24w24k32r7s7p3u2-f16-nhwc+bias+relu", dict(tw=12, kt=4)),  # and all in the middle of one
+    ("n1c3h24w40k24r3s3p1-bf16-nhwc+silu", dict(tw=40, kt=3, pt=4, f=0)),
+    ("n1c3h13w17k21r5s5p2-f16-nhwc+add0.5", dict(tw=17, f=0, kt=3)),  # rows that are not whole words
+    ("n1c1h30w32k64r9s9p4-f16-nhwc", dict(kt=4, wn=2, wm=2, th=4)),
+    ("n1c4h16w16k40r3s3p1-f16-nhwc", dict(kt=5)),
+    ("n1c3h32w32k32r4s4u4-f16-nhwc", dict(th=4, tw=8, kt=4, pt=2, wm=1, mb=4)),
+    ("n1c3h31w27k8r11s11u4-f16-nhwc", dict(th=1, tw=5, kt=1, wn=1, wm=1, mb=4)),
+    ("n1c3h20w24k32r3s3p1-i8-nhwc", dict(kt=4, pt=2, wm=1, mb=4)),
+    ("n2c3h21w26k32r7s7p3u2-i8-nhwc+bias", dict(tw=13, kt=2, wn=2, f=0)),
+    ("n1c3h20w24k32r3s3p1-i8-nhwc+bias+relu+requant", dict(kt=4)),
+    ("n1c3h20w24k128r3s3p1-i8-nhwc+requant", dict(kt=16)),
+    ("n1c1h19w23k13r3s3p1-i8-nhwc", {}),
+    ("n1c3h20w24k16r3s3p1-tf32-nhwc+bias", {}),
+    ("n2c3h22w26k16r7s7p3u2-tf32-nhwc", dict(tw=13, f=0)),
+    ("n1c3h20w24k16r3s3p1-f16", dict(kt=1)),
+    ("n2c3h21w30k40r7s7p3u2-f16+bias+relu", dict(tw=15, kt=3, pt=4, wm=1, mb=4)),
+    ("n1c3h20w64k16r3s3p1-f16", dict(tw=32, kt=1, pt=4)),
+    ("n1c3h20w64k16r3s3p1-i8+requant", dict(tw=32, kt=1, pt=8, wm=1, mb=4)),
+    ("n1c2h20w20k35r3s3p1-tf32", dict(tw=20, kt=2, pt=2)),
+    ("n1c3h20w24k24r3s3p1-f16-nhwc2nchw+add", dict(kt=2, pt=2, f=0)),
+    ("n1c3h20w24k24r3s3p1-f16-nchw2nhwc+add", dict(kt=3, pt=2, wm=1, mb=4)),
+    ("n1c5h14w19k17r3s1p2.1.0.1d3-bf16-nhwc", dict(tw=20, th=3, kt=1, wn=2)),
+    ("n1c3h16w24k16r3s3p1-f16-nhwc+maxpool2", dict(combine=2)),
+    ("n1c3h21w24k16r3s3p1-i8-nhwc+maxpool3u2p1+requant", dict(combine=2)),
+    ("n1c64h9w10k24r1s1-f16-nhwc", dict(tw=10)),
+    ("n1c3h16w24k16r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(th=4, tw=8)),  # pooled by the block itself
+    ("n2c3h21w25k16r3s3p1-i8-nhwc+maxpool3u2p1+requant", dict(th=5, tw=9, wm=1, mb=4)),
+    ("n1c3h23w30k18r7s7p3u2-f16-nhwc+add+maxpool3u2p1", dict(th=3, tw=9, kt=3, wm=1, mb=4)),
+    ("n1c3h15w31k20r3s3p1-bf16+bias+avgpool2", dict(th=2, tw=31, kt=2, pt=2)),
+    ("n1c3h15w24k20r3s3p1-f16-nhwc2nchw+maxpool3u2p1", dict(th=5, tw=24, kt=2, pt=4)),
+    ("n1c2h14w16k16r3s3p1-i8+maxpool2+requant", dict(th=4, tw=8, kt=1, wm=2)),
+    ("n1c3h14w16k24r3s3p1-tf32-nhwc+silu+maxpool2", dict(th=4, tw=16, kt=3, wm=2)),
+)
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), LAYERS)
+def test_first_layers(text: str, change: dict[str, int], device: str, runtime: object) -> None:
+    problem, config = Problem.parse(text), Config.make("stem", BASE | change)
+    KIND.check(problem, runtime.device, config)
+    plan = Plan.make(runtime, problem, config)
+    agrees(plan)
+    agrees(plan, shift=2 if problem.dtype in ("f16", "bf16") else 4)  # and where arrays are not aligned

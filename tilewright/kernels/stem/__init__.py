@@ -1,0 +1,1 @@
+"""First layers, of few input channels, on tensor cores."""

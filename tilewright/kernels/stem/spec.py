@@ -1,0 +1,179 @@
+"""The stem family: convolution of few input channels on tensor cores, fragments read from rows of the image."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import (
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    resident_rule,
+    shared_rule,
+)
+from tilewright.kernels.products import PLAIN, TF32
+from tilewright.kernels.split_k import SUM_THREADS, combine_param, may_combine, operands, second_pass
+from tilewright.kernels.stem.tile import WORD, Runs, Sizes, piece, pools, registers, runs, sizes
+from tilewright.kernels.stem.work import work_of
+from tilewright.kernels.tile import (
+    NONE,
+    TWO_PASS,
+    View,
+    image_defines,
+    layer_defines,
+    up_to,
+    windows,
+)
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
+
+MOST_STEPS = 32  # products along the sum: their loop is unrolled
+MOST_BODY = 1500  # instructions of it: more overflow the instruction cache
+
+
+class Stem(Family):
+    """First layers on tensor cores."""
+
+    name = "stem"
+    dtypes = ("f16", "bf16", "i8", "q8")  # and f32 where its math is tf32
+    examples = tuple(f"n2c3h17w22k20r5s5p2u2-{kind}-nhwc+bias" for kind in (*dtypes, "tf32"))
+    widens = False
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers whose whole sum is a few products, on a device that has tensor cores."""
+        if problem.math == "accurate" or (problem.dtype == "f32" and problem.math == "strict"):
+            return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32: tensor cores have no such products"
+        if problem.dtype != "f32" and (reason := super().refuses(problem, device)):
+            return reason
+        if reason := no_gpu(device):
+            return reason
+        if not device.tensor_macs:
+            return "the device has no tensor cores with the products of sm_80"
+        if problem.groups > 1:
+            return "it is made for layers of one group"
+        if problem.dilation[1] > 1 and problem.s > 1:
+            return "a row of the filter must see neighbouring columns: they are dilated"
+        if runs(problem).steps(problem) > MOST_STEPS:
+            return f"the sum takes more than {MOST_STEPS} products: it is made for few input channels"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        return (
+            combine_param(NONE, TWO_PASS),
+            Param("th", _extents(problem, problem.p, (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)), "output rows of a block"),
+            Param("tw", _extents(problem, problem.q, (8, 16, 32, 64, 128, 256, min(problem.q, 1024)),
+                                  (4, 7, 8, 14, 16, 28, 32, 64)),
+                  "output columns of a block"),
+            Param("kt", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), "pieces of channels a warp"),
+            Param("wn", (1, 2, 3, 4, 6, 8), "warps over channels"),
+            Param("pt", (1, 2, 4, 8), "pieces of pixels that a warp takes at once"),
+            Param("wm", (1, 2, 3, 4, 6, 7, 8, 14, 16), "warps over pixels"),
+            Param("f", (0, 1), "where the filter is kept", ("registers", "shared memory")),
+            blocks_param(1, 2, 3, 4, 5, 6, 8, 10, 12, 16),
+        )  # fmt: skip
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two where there is a pool."""
+        cf, combine = config.values, config["combine"]
+        sz, it, scale = sizes(problem, cf), runs(problem, cf), ("scale",) * problem.requantised
+        main = Launch(
+            "stem", (sz.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
+            shared_bytes=sz.shared_bytes,
+        )  # fmt: skip
+        return Blueprint(
+            source="stem.cu", defines=tuple(_defines(problem, sz, runs(problem, cf, aligned), cf, aligned).items()),
+            launches=(main, *second_pass(problem, combine, chained=False)),
+            packed_bytes=sz.k_tiles * sz.w_bytes,
+            pack=(
+                ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", sz.group),
+                ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", it.planes),
+                ("PACK_QUARTERS", it.quarters), ("PACK_SHIFT", it.shift), ("PACK_TF32", int(problem.dtype == "f32")),
+            ),
+            packer="stem_pack.cu",
+            workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
+        )  # fmt: skip
+
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
+        """Count what one block and one thread do."""
+        return work_of(problem, device, config.values)
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        """All products of the sum."""
+        return 8 * runs(problem, config.values).steps(problem) * (WORD // DTYPE_BYTES[problem.dtype])
+
+
+def _threads(cf: Values) -> int:
+    return 32 * cf["wm"] * cf["wn"]
+
+
+def _line(sz: Sizes, it: Runs, cf: Values) -> int:
+    """Threads that share a staged row: a power of two."""
+    least = 1 << (sz.pitch // it.copy - 1).bit_length()
+    return min(least, _threads(cf) & -_threads(cf))
+
+
+def _body(pr: Problem, cf: Values) -> int:
+    """Instructions of the unrolled loop over the sum."""
+    it, (pixels, _) = runs(pr, cf), piece(pr)
+    loads = 2 * pixels // 8 * (3 if it.unaligned else 1) + cf["kt"]
+    return it.steps(pr) * (cf["pt"] * loads + cf["kt"] * cf["f"])
+
+
+def _extents(pr: Problem, sums: int, values: tuple[int, ...], pooled: tuple[int, ...]) -> tuple[int, ...]:
+    """Rows or columns of a tile: so many sums, and those under so many outputs of a pool."""
+    found = up_to(sums, values)
+    if pool := pr.epilogue.pool:
+        found += tuple((v - 1) * pool.stride + pool.size for v in up_to(sums // pool.stride, pooled))
+    return tuple(dict.fromkeys(found))
+
+
+RULES = (
+    Rule("pool", lambda problem, combine: may_combine(problem, 1, combine), "a second kernel is there to pool"),
+    Rule("rows", lambda problem, combine, th: windows(problem, combine, th) > 0, "a tile without windows"),
+    Rule("windows", lambda problem, combine, tw: windows(problem, combine, tw) > 0, "a tile without windows"),
+    Rule("channels", lambda problem, kt: piece(problem)[1] * (kt - 1) < problem.k, "pieces without channels"),
+    Rule("slices", lambda problem, kt, wn: piece(problem)[1] * kt * (wn - 1) < problem.k,
+         "warps without channels"),
+    Rule("sums", lambda kt, pt: 2 <= kt * pt <= 24 or kt == pt == 1, "more than 96 sums of a thread"),
+    Rule("pixels", lambda problem, th, tw, pt, wm: piece(problem)[0] * pt * (wm - 1) < th * tw
+         and piece(problem)[0] * (pt - 1) < th * tw, "warps or pieces without pixels"),
+    block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
+    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= 4, "a unit has four schedulers to keep busy"),
+    resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
+    Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
+         "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
+    Rule("registers", lambda problem, device, cf: fits_registers(
+        device, registers(problem, cf), _threads(cf) * cf["mb"], spare=5), SPILLS, needs="combine tw kt wn pt wm f mb"),
+    shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
+                "combine th tw kt wn pt wm f mb"),
+)  # fmt: skip
+
+
+def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Values:
+    view, run = View.unflattened(pr), 2 * sz.group
+    nhwc = pr.layout_out == "nhwc"
+    if pools(pr, cf["combine"]):
+        whole = pr.k % 4 == 0 if nhwc else True
+    else:
+        whole = pr.k % run == 0 if nhwc else cf["tw"] % run == pr.q % run == 0
+    more = dict(REQUANT=1) if pr.requantised else {}
+    return more | dict(
+        SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.plain.dtype),
+        PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
+        TH=cf["th"], TW=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
+        MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
+        COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
+        RUN=it.numbers, PITCH=sz.pitch, LINE=_line(sz, it, cf), RUN_OUT=2 * sz.group, WORDS_OUT=sz.group // 2, UNIT_WORDS=4 if nhwc else 1, Y_VECTOR=int(whole and aligned),
+        N=pr.n, **layer_defines(pr, view), **image_defines(pr, view),
+        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
+        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
+        OFFSET64=int(max(pr.x_bytes, 4 * pr.z_elements) >= 1 << 31),
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+// Products of the stem family: fragments from staged rows, and sums.
+//
+//   Window        where a lane reads for a pixel, in words of the staged rows; bits that its runs begin behind a word's
+//   window_word   word j of the pixel, of those that its lane takes: every fourth of each run, row by row
+//   FIND_FILTER   the filter, of words [step][slice][vector][lane][W_RUN] as it is packed: staged, or a lane's of all
+//                 steps in its registers
+//
+// Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16), "m16n8k8" (tf32) and "m16n8k32" (s8), whose
+// words lie alike.
+
+#include "products.h"
+#include "mma_tf32.h"
+
+#ifdef __CUDACC__
+#define FUNNEL(low, high, turn) __funnelshift_r(low, high, turn)
+#else
+#define FUNNEL(low, high, turn) (uint)(((ulong)(high) << 32 | (low)) >> (turn))
+#endif
+
+// Pixel `place` of the warp's piece i, of the tile: in nchw those of GROUP_OF pieces alternate, two by two.
+INLINE int pixel_of(int i, int place) {
+    return Y_NHWC ? PIXELS_OF * i + place
+                  : (i / GROUP_OF * 8 + place / 2 * 2) * GROUP_OF + i % GROUP_OF * 2 + place % 2;
+}
+
+typedef struct {
+    int at, turn;
+} Window;
+
+INLINE Window find_window(int pixel, int quarter) {
+    Window here;
+    const unsigned px = pixel < PIXELS ? pixel : 0;
+    const unsigned byte = px / TW * (STR_H * PITCH) + px % TW * (STR_W * UNIT * NUMBER_BYTES) + LEAD;
+    here.at = byte / 4 + quarter;
+    here.turn = byte % 4 * 8;
+    return here;
+}
+
+// Word 4 i + quarter of a run: the bits that are taps. Sums of i8 need no mask: what is multiplied by zero is nothing.
+#define WHOLE(i) (DTYPE == 4 || (4 * (i) * IN_WORD >= SHIFT && 4 * ((i) + 1) * IN_WORD - SHIFT <= RUN))
+INLINE unsigned mask_of(int i, int quarter) {
+    unsigned mask = 0;
+    UNROLL for (int j = 0; j < IN_WORD; j++) {
+        const int tap = (4 * i + quarter) * IN_WORD + j - SHIFT;
+        if (tap >= 0 && tap < RUN) mask |= 0xffffffffu >> (32 - 8 * NUMBER_BYTES) << 8 * NUMBER_BYTES * j;
+    }
+    return mask;
+}
+
+INLINE unsigned window_word(const SHARED unsigned *tile, Window here, int j, int quarter) {
+    const int row = j / QUARTERS, i = j % QUARTERS;
+    if (j >= WORDS) return 0;
+    const SHARED unsigned *from = tile + here.at + (row / R * ROWS + row % R * DIL_H) * (PITCH / 4) + 4 * i;
+#if UNALIGNED
+    unsigned word = FUNNEL(from[0], from[1], here.turn);
+#else
+    unsigned word = from[0];
+#endif
+    if (!WHOLE(i)) word &= mask_of(i, quarter);
+#if PRODUCTS == TF32
+    word = tf32_of(word);
+#endif
+    return word;
+}
+
+#ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
+
+#define FILTER_AT(k, slice, lane) (((k) * WN + (slice)) * (KT * W_REGS * 32) + (lane) * W_RUN)
+
+INLINE void read_filter(unsigned to[KT * W_REGS], const unsigned *from, int k, int slice, int lane) {
+    from += FILTER_AT(k, slice, lane);
+    UNROLL for (int i = 0; i < KT * W_REGS; i += W_RUN) load_run(W_RUN, to + i, from + i * 32);
+}
+// The same from global memory, asked for here and now: the compiler would rather wait for the input first.
+INLINE void fetch_filter(unsigned to[KT * W_REGS], const unsigned *from, int k, int slice, int lane) {
+    from += FILTER_AT(k, slice, lane);
+    UNROLL for (int i = 0; i < KT * W_REGS; i += W_RUN) {
+#if W_RUN == 4
+        asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[i]), "=r"(to[i + 1]), "=r"(to[i + 2]), "=r"(to[i + 3]) : "l"(from + i * 32));
+#else
+        asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[i]), "=r"(to[i + 1]) : "l"(from + i * 32));
+#endif
+    }
+}
+
+#if PRODUCTS == TF32
+#define MMA(c) "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 " c
+#define SUM "+f"
+#elif DTYPE == 4
+#define MMA(c) "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " c
+#define SUM "+r"
+#elif DTYPE == 3
+#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
+#define SUM "+f"
+#else
+#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
+#define SUM "+f"
+#endif
+INLINE void multiply(acc_t acc[4], const unsigned a[4], const unsigned b[2]) {
+    asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
+        : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// The filter as sum_up takes it: staged, or a warp's registers of all steps.
+#if F_SHARED
+typedef const unsigned *filter_t;
+#define FIND_FILTER(name, shared, w) const filter_t name = (filter_t)(shared)
+#define STEP_FILTER(name, k)                  \
+    unsigned name[KT * W_REGS];               \
+    read_filter(name, filter, k, slice, lane)
+#else
+typedef const unsigned (*filter_t)[KT * W_REGS];
+#define FIND_FILTER(name, shared, w)                                                    \
+    unsigned name[KSTEPS][KT * W_REGS];                                                 \
+    UNROLL for (int k = 0; k < KSTEPS; k++) fetch_filter(name[k], (const unsigned *)(w), k, slice, lane)
+#define STEP_FILTER(name, k) const unsigned *name = filter[k]
+#endif
+
+INLINE void sum_up(acc_t acc[PT][KT][4], const unsigned *tile, filter_t filter, int first, int slice, int lane) {
+    Window windows[PT][HALVES_OF];
+    UNROLL for (int i = 0; i < PT; i++)
+        UNROLL for (int h = 0; h < HALVES_OF; h++)
+            windows[i][h] = find_window(first + pixel_of(i, lane / 4 + 8 * h), lane % 4);
+    UNROLL for (int i = 0; i < PT; i++)
+        UNROLL for (int j = 0; j < KT; j++) UNROLL for (int e = 0; e < 4; e++) acc[i][j][e] = 0;
+    UNROLL for (int k = 0; k < KSTEPS; k++) {
+        STEP_FILTER(w, k);
+        UNROLL for (int i = 0; i < PT; i++) {
+            unsigned x[2 * HALVES_OF];
+            UNROLL for (int e = 0; e < 2 * HALVES_OF; e++)
+                x[e] = window_word(tile, windows[i][e % HALVES_OF], 2 * k + e / HALVES_OF, lane % 4);
+            UNROLL for (int j = 0; j < KT; j++)
+                Y_NHWC ? multiply(acc[i][j], x, w + j * W_REGS) : multiply(acc[i][j], w + j * W_REGS, x);
+        }
+    }
+}
+
+#else  // ------------------------------------------------ OpenCL C: the same sums, each by itself
+
+#if F_SHARED
+typedef const SHARED uint *filter_t;
+#define FIND_FILTER(name, shared, w) const filter_t name = (filter_t)(shared)
+#else
+typedef const GLOBAL uint *filter_t;
+#define FIND_FILTER(name, shared, w) const filter_t name = (filter_t)(w)
+#endif
+
+INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
+#if PRODUCTS == TF32
+    return sum + as_float(a & 0xffffe000u) * as_float(b & 0xffffe000u);
+#elif DTYPE == 4
+    return dot4((int)a, (int)b, sum);
+#else
+    return sum + widened(a & 0xffff) * widened(b & 0xffff) + widened(a >> 16) * widened(b >> 16);
+#endif
+}
+
+INLINE void sum_up(acc_t acc[PT][KT][4], const SHARED uint *tile, filter_t filter, int first, int slice,
+                   int lane) {
+    for (int i = 0; i < PT; i++)
+        for (int j = 0; j < KT; j++)
+            for (int e = 0; e < 4; e++) {
+                const int m = lane / 4 + e / 2 * 8, n = lane % 4 * 2 + e % 2;
+                const int place = Y_NHWC ? m : n, channel = Y_NHWC ? n : m;
+                acc_t sum = 0;
+                for (int word = 0; word < WORDS; word++)
+                    for (int quarter = 0; quarter < 4; quarter++) {
+                        const Window here = find_window(first + pixel_of(i, place), quarter);
+                        const int at = j * W_REGS + word % 2 * (W_REGS / 2) + channel / 8;  // of a lane's registers
+                        const int from = (word / 2 * WN + slice) * (KT * W_REGS * 32) + at / W_RUN * (32 * W_RUN) +
+                                         (channel % 8 * 4 + quarter) * W_RUN + at % W_RUN;
+                        sum = dot_word(window_word(tile, here, word, quarter), filter[from], sum);
+                    }
+                acc[i][j][e] = sum;
+            }
+}
+#endif
