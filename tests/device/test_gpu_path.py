@@ -123,6 +123,7 @@ SHAPED = [
     "mma",
     "hopper",
     "toeplitz",
+    "stem",
     "adapted",
     "textbook",
     "reference",

@@ -24,6 +24,7 @@ LARGE = {
     "n{}c64h128w128k64r3s3p1g64-f32": ("grouped",),
     "n{}c64h128w128k64r3s3p1g64-f16-nhwc": ("toeplitz",),
     "n{}c3h128w128k8r3s3p1-f32": ("small",),
+    "n{}c3h128w128k8r3s3p1-tf32-nhwc": ("stem",),
     "n{}c3h128w128k8r5s5p2-f32": ("winograd_rows",),
     "n{}c64h128w128k64r5s5p2-f32": ("winograd8",),
     "n{}c64h128w128k64r3s3p1-f16-nhwc": ("mma", "hopper"),

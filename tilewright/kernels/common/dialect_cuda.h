@@ -105,6 +105,14 @@ INLINE unsigned short float_half(float v) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(v));
     return half;
 }
+template <class type> INLINE type larger(type a, type b) { return a > b || a != a ? a : b; }  // a NaN is the largest
+#if __CUDA_ARCH__ >= 800
+INLINE float larger(float a, float b) {
+    float v;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+#endif
 #define EXP(v) exp(v)  // that of f32 for an f32
 INLINE unsigned atomic_count(unsigned *p) { return atomicAdd(p, 1u); }
 INLINE void atomic_most(int *p, int v) {

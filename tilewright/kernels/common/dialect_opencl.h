@@ -110,6 +110,7 @@ INLINE ushort float_half(float v) {
     return sign | (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13;
 }
 #endif
+#define larger(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define EXP(v) exp(v)
 #if !defined(CLUSTER) || CLUSTER == 1  // there are no clusters of more
 #define cluster_load(p, rank) (*(p))

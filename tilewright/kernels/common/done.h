@@ -1,7 +1,7 @@
 // What a kernel stores where a sum is done (tile.h): an output, or a partial sum (TWO_PASS). With REQUANT outputs are
 // i8.
 //
-//   final_t   FINAL_OF(v, k)   an output: of channel k (of all groups), whose sum is v; FINAL_BY(v, s): whose scale is s
+//   final_t   FINAL_OF(v, k)   an output: of channel k (of all groups), whose sum is v; FINAL_BY(v, s): of scale s
 //   done_t    DONE_OF(v, k)    what is stored: the same, or the sum as it is; DONE_BY(v, s)
 //   SCALE_PARAMETER            the last parameter where REQUANT, the scale of each channel; SCALE_ARGUMENT: handed on
 

@@ -6,7 +6,8 @@
 //   POOL           0 none 1 largest 2 mean, over POOL_SIZE^2 values, POOL_STRIDE apart, POOL_PAD around
 //
 // A pooled value: pooled = POOL_NOTHING; pool_take(&pooled, v) for each value of the window that lies
-// in the image; pool_mean(pooled, how many). NaN wins over every number, as it does in a sum.
+// in the image; pool_mean(pooled). A window of a mean lies wholly in the image: only max pools are padded.
+// NaN wins over every number, as it does in a sum.
 
 #include "types.h"
 
@@ -46,7 +47,7 @@ INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL 
 #if DTYPE == 4
 #define POOL_NOTHING (-2147483647 - 1)
 #elif POOL == 1
-#define POOL_NOTHING (-(acc_t)(1.0f / 0.0f))
+#define POOL_NOTHING ((acc_t)bits_float(0xff800000u))  // minus infinity; -1 / 0 is divided for each output
 #else
 #define POOL_NOTHING 0
 #endif
@@ -55,8 +56,8 @@ INLINE void pool_take(acc_t *pooled, acc_t v) {
 #if POOL == 2
     *pooled += v;
 #else
-    *pooled = v > *pooled || v != v ? v : *pooled;
+    *pooled = larger(v, *pooled);
 #endif
 }
 
-INLINE acc_t pool_mean(acc_t pooled, int count) { return POOL == 2 ? pooled / count : pooled; }
+INLINE acc_t pool_mean(acc_t pooled) { return POOL == 2 ? pooled / (POOL_SIZE * POOL_SIZE) : pooled; }

@@ -12,7 +12,7 @@
 //   peer4                     four sums that another block has written to its own shared memory
 //
 // Elsewhere than on CUDA a thread reads whole rows of its tile and multiplies by itself: slow but the same sums.
-// Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16) and "m16n8k32" (s8), and "ldmatrix".
+// Layouts: mma_sync.h; PTX ISA 8.x, "ldmatrix".
 
 #include "swizzle.h"
 #include "types.h"
@@ -20,6 +20,8 @@
 #define ROW_BYTES (16 * CHUNKS)
 
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
+
+#include "mma_sync.h"
 
 typedef unsigned shared_t;
 #define TILE_ARRAY(name)                                     \
@@ -55,21 +57,8 @@ INLINE void read_m(Fragment *to, shared_t tile, int place, int piece, int k, int
 }
 #define read_n read_m
 
-#if DTYPE == 4
-#define MMA(c) "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " c
-#define SUM "+r"
-#elif DTYPE == 3
-#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
-#define SUM "+f"
-#else
-#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
-#define SUM "+f"
-#endif
 INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lane) {
-    UNROLL for (int h = 0; h < 2; h++)
-        asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
-            : SUM(acc[4 * h]), SUM(acc[4 * h + 1]), SUM(acc[4 * h + 2]), SUM(acc[4 * h + 3])
-            : "r"(a->r[0]), "r"(a->r[1]), "r"(a->r[2]), "r"(a->r[3]), "r"(b->r[2 * h]), "r"(b->r[2 * h + 1]));
+    UNROLL for (int h = 0; h < 2; h++) mma_sync(acc + 4 * h, a->r, b->r[2 * h], b->r[2 * h + 1]);
 }
 
 INLINE void read_sums(acc_t v[4], shared_t from) {

@@ -182,15 +182,14 @@ BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
 #if POOL
     offset_t pixel = Y_NHWC ? i / (GROUPS_ * K) : i, image = pixel / (YP * YQ);
     int k = Y_NHWC ? i % (GROUPS_ * K) : image % (GROUPS_ * K), n = Y_NHWC ? image : image / (GROUPS_ * K);
-    int p0 = pixel / YQ % YP * POOL_STRIDE - POOL_PAD, q0 = pixel % YQ * POOL_STRIDE - POOL_PAD, count = 0;
+    int p0 = pixel / YQ % YP * POOL_STRIDE - POOL_PAD, q0 = pixel % YQ * POOL_STRIDE - POOL_PAD;
     acc_t pooled = POOL_NOTHING;
     for (int p = p0; p < p0 + POOL_SIZE; p++)
         for (int q = q0; q < q0 + POOL_SIZE; q++) {
             if ((unsigned)p >= P || (unsigned)q >= Q) continue;
             pool_take(&pooled, summed(partial, bias, z, k, Z_AT(n, k, p, q)));
-            count++;
         }
-    y[i] = FINAL_OF(pool_mean(pooled, count), k);
+    y[i] = FINAL_OF(pool_mean(pooled), k);
 #else
     int k = Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K);
     y[i] = FINAL_OF(summed(partial, bias, z, k, i), k);

@@ -91,7 +91,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             pool_take(&pooled, before_pool(OUT_AT(a, h, w, v), bias, channel, z,
                                            Z_AT(at.n, channel, p_all + h, q_all + w)));
         }
-        y[Y_AT(at.n, channel, yp, yq)] = y_of(pool_mean(pooled, POOL_SIZE * POOL_SIZE));
+        y[Y_AT(at.n, channel, yp, yq)] = y_of(pool_mean(pooled));
 #else
         if (b >= first_b && i >= first_i) finish(y, bias, z, at, k + a * VECTOR + v, p + b, q + i, OUT_AT(a, b, i, v));
 #endif

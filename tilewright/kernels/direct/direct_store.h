@@ -22,7 +22,7 @@ INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL o
     const int fast_count = Y_NHWC ? KB : POOLED_PIXELS, slow_count = Y_NHWC ? POOLED_PIXELS : KB;
     for (int fast = lane; fast < fast_count; fast += WARP)
         for (int slow = warp; slow < slow_count; slow += SC * (THREADS / WARP)) {
-            int k = Y_NHWC ? fast : slow, window = Y_NHWC ? slow : fast, k_all = at.group * K + at.k0 + k, count = 0;
+            int k = Y_NHWC ? fast : slow, window = Y_NHWC ? slow : fast, k_all = at.group * K + at.k0 + k;
             int h = window / WINDOWS(WB), w = window % WINDOWS(WB);
             int p = (at.p0 + POOL_PAD) / POOL_STRIDE + h, q = (at.q0 + POOL_PAD) / POOL_STRIDE + w;
             if (at.k0 + k >= K || p >= YP || q >= YQ) continue;
@@ -32,10 +32,9 @@ INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL o
                 if ((unsigned)(at.p0 + i) < P && (unsigned)(at.q0 + j) < Q) {
                     acc_t sum = tile_sum(shared, parts, at, Y_NHWC ? pixel : k, Y_NHWC ? k : pixel, COMBINE == LAST);
                     pool_take(&pooled, before_pool(sum, bias, k_all, z, Z_AT(at.n, k_all, at.p0 + i, at.q0 + j)));
-                    count++;
                 }
             }
-            y[Y_AT(at.n, k_all, p, q)] = y_of(pool_mean(pooled, count));
+            y[Y_AT(at.n, k_all, p, q)] = y_of(pool_mean(pooled));
         }
 #endif
 }

@@ -121,7 +121,6 @@ INLINE void sum_up(SHARED acc_t *shared, const GLOBAL acc_t *x, const GLOBAL acc
 INLINE void make_tile(GLOBAL out_t *y, const GLOBAL acc_t *x, const GLOBAL acc_t *w, const GLOBAL out_t *bias,
                       const GLOBAL out_t *z, SHARED acc_t *shared, int group, int k0, int out) {
     acc_t v = POOL_NOTHING;  // of an output; where that takes some passes a thread has no other
-    int count = 0;
     NO_UNROLL for (int pass = 0; pass < PASSES; pass++) {
         sum_up(shared, x, w, group, k0, out, pass);
         NO_UNROLL for (int e = THREAD(0); e < KB * OUTS_AT_ONCE; e += THREADS) {
@@ -135,11 +134,10 @@ INLINE void make_tile(GLOBAL out_t *y, const GLOBAL acc_t *x, const GLOBAL acc_t
                                               Z_AT(at.n, k_all, at.p, at.q));
                 if (POOL) pool_take(&v, sum);
                 else v = sum;
-                count++;
             }
             if (pass < PASSES - 1) continue;
-            y[Y_AT((out + next) / (YP * YQ), k_all, (out + next) / YQ % YP, (out + next) % YQ)] = pool_mean(v, count);
-            v = POOL_NOTHING, count = 0;
+            y[Y_AT((out + next) / (YP * YQ), k_all, (out + next) / YQ % YP, (out + next) % YQ)] = pool_mean(v);
+            v = POOL_NOTHING;
         }
         BARRIER();
     }

@@ -99,7 +99,7 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
                     pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, q0 + j)));
             }
             UNROLL for (int c = 0; c < RUN; c++) {
-                out[c] = DONE_OF(pool_mean(pooled[c], POOL_SIZE * POOL_SIZE), k_all + c);
+                out[c] = DONE_OF(pool_mean(pooled[c]), k_all + c);
                 if (!Y_VECTOR) to[c] = out[c];
             }
             if (Y_VECTOR) store_run(RUN, to, out);

@@ -1,9 +1,9 @@
-"""The stem family: convolution of few input channels on tensor cores, fragments read from rows of the image."""
+"""The stem family: first layers on tensor cores, fragments read from rows of the image as they are."""
 
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import (
     SPILLS,
     block_rule,
@@ -18,20 +18,15 @@ from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, may_combine, operands, second_pass
 from tilewright.kernels.stem.tile import WORD, Runs, Sizes, piece, pools, registers, runs, sizes
 from tilewright.kernels.stem.work import work_of
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    image_defines,
-    layer_defines,
-    up_to,
-    windows,
-)
+from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 32  # products along the sum: their loop is unrolled
 MOST_BODY = 1500  # instructions of it: more overflow the instruction cache
+# Of a block's tile: sums, and outputs of a pool.
+ROWS, POOLED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)
+COLUMNS, POOLED_COLUMNS, MOST_COLUMNS = (8, 16, 32, 64, 128, 256), (4, 7, 8, 14, 16, 28, 32, 64), 1024
 
 
 class Stem(Family):
@@ -44,11 +39,11 @@ class Stem(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers whose whole sum is a few products, on a device that has tensor cores."""
-        if problem.math == "accurate" or (problem.dtype == "f32" and problem.math == "strict"):
-            return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32: tensor cores have no such products"
+        if problem.dtype == "f32" and problem.math != "tf32":
+            return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
         if problem.dtype != "f32" and (reason := super().refuses(problem, device)):
             return reason
-        if reason := no_gpu(device):
+        if reason := too_many(problem) or no_gpu(device):
             return reason
         if not device.tensor_macs:
             return "the device has no tensor cores with the products of sm_80"
@@ -62,12 +57,11 @@ class Stem(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
+        columns = (*COLUMNS, min(problem.q, MOST_COLUMNS))
         return (
             combine_param(NONE, TWO_PASS),
-            Param("th", _extents(problem, problem.p, (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)), "output rows of a block"),
-            Param("tw", _extents(problem, problem.q, (8, 16, 32, 64, 128, 256, min(problem.q, 1024)),
-                                  (4, 7, 8, 14, 16, 28, 32, 64)),
-                  "output columns of a block"),
+            Param("th", _extents(problem, problem.p, ROWS, POOLED_ROWS), "output rows of a block"),
+            Param("tw", _extents(problem, problem.q, columns, POOLED_COLUMNS), "output columns of a block"),
             Param("kt", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), "pieces of channels a warp"),
             Param("wn", (1, 2, 3, 4, 6, 8), "warps over channels"),
             Param("pt", (1, 2, 4, 8), "pieces of pixels that a warp takes at once"),
@@ -83,19 +77,21 @@ class Stem(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
         cf, combine = config.values, config["combine"]
-        sz, it, scale = sizes(problem, cf), runs(problem, cf), ("scale",) * problem.requantised
+        sz, it, here = sizes(problem, cf), runs(problem, cf), runs(problem, cf, aligned)
+        scale = ("scale",) * problem.requantised
         main = Launch(
             "stem", (sz.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
             shared_bytes=sz.shared_bytes,
         )  # fmt: skip
         return Blueprint(
-            source="stem.cu", defines=tuple(_defines(problem, sz, runs(problem, cf, aligned), cf, aligned).items()),
+            source="stem.cu", defines=tuple(_defines(problem, sz, here, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
             packed_bytes=sz.k_tiles * sz.w_bytes,
             pack=(
                 ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", sz.group),
                 ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", it.planes),
-                ("PACK_QUARTERS", it.quarters), ("PACK_SHIFT", it.shift), ("PACK_TF32", int(problem.dtype == "f32")),
+                ("PACK_QUARTERS", it.quarters), ("PACK_SHIFT", it.shift),
+                ("PACK_TF32", int(problem.dtype == "f32")),
             ),
             packer="stem_pack.cu",
             workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
@@ -136,7 +132,8 @@ def _extents(pr: Problem, sums: int, values: tuple[int, ...], pooled: tuple[int,
 
 
 RULES = (
-    Rule("pool", lambda problem, combine: may_combine(problem, 1, combine), "a second kernel is there to pool"),
+    Rule("pool", lambda problem, combine: may_combine(problem, 1, combine),
+         "a second kernel is there to pool"),
     Rule("rows", lambda problem, combine, th: windows(problem, combine, th) > 0, "a tile without windows"),
     Rule("windows", lambda problem, combine, tw: windows(problem, combine, tw) > 0, "a tile without windows"),
     Rule("channels", lambda problem, kt: piece(problem)[1] * (kt - 1) < problem.k, "pieces without channels"),
@@ -151,19 +148,18 @@ RULES = (
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
     Rule("registers", lambda problem, device, cf: fits_registers(
-        device, registers(problem, cf), _threads(cf) * cf["mb"], spare=5), SPILLS, needs="combine tw kt wn pt wm f mb"),
+        device, registers(problem, cf), _threads(cf) * cf["mb"], spare=5), SPILLS,
+         needs="combine tw kt wn pt wm f mb"),
     shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
                 "combine th tw kt wn pt wm f mb"),
 )  # fmt: skip
 
 
 def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Values:
-    view, run = View.unflattened(pr), 2 * sz.group
-    nhwc = pr.layout_out == "nhwc"
-    if pools(pr, cf["combine"]):
-        whole = pr.k % 4 == 0 if nhwc else True
-    else:
-        whole = pr.k % run == 0 if nhwc else cf["tw"] % run == pr.q % run == 0
+    view, nhwc = View.unflattened(pr), pr.layout_out == "nhwc"
+    pooled, unit = pools(pr, cf["combine"]), 4 if nhwc else 1  # outputs that a thread stores at once
+    run = unit if pooled else 2 * sz.group
+    whole = pr.k % run == 0 if nhwc else pooled or cf["tw"] % run == pr.q % run == 0
     more = dict(REQUANT=1) if pr.requantised else {}
     return more | dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.plain.dtype),
@@ -171,7 +167,8 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         TH=cf["th"], TW=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
-        RUN=it.numbers, PITCH=sz.pitch, LINE=_line(sz, it, cf), RUN_OUT=2 * sz.group, WORDS_OUT=sz.group // 2, UNIT_WORDS=4 if nhwc else 1, Y_VECTOR=int(whole and aligned),
+        RUN=it.numbers, PITCH=sz.pitch, LINE=_line(sz, it, cf),
+        RUN_OUT=2 * sz.group, WORDS_OUT=sz.group // 2, UNIT_OUT=unit, Y_VECTOR=int(whole and aligned),
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,

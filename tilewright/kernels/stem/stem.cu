@@ -40,8 +40,6 @@
 #define ROW_BYTES (W * UNIT * NUMBER_BYTES)
 #define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)
 #define PIECES (PITCH / COPY)          // of a staged row
-#define ALL_PIECES (PLANES * ROWS * PIECES)
-
 #define X_WORDS ((PLANES * ROWS * PITCH / 4 + 31) / 32 * 32)
 
 // the sum

@@ -4,12 +4,12 @@
 //   window_word   word j of the pixel, of those that its lane takes: every fourth of each run, row by row
 //   FIND_FILTER   the filter, of words [step][slice][vector][lane][W_RUN] as it is packed: staged, or a lane's of all
 //                 steps in its registers
-//
-// Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16), "m16n8k8" (tf32) and "m16n8k32" (s8), whose
-// words lie alike.
 
 #include "products.h"
 #include "mma_tf32.h"
+
+// Where lane `lane` of slice `slice` finds its first vector of step k.
+#define FILTER_AT(k, slice, lane) (((k) * WN + (slice)) * (KT * W_REGS * 32) + (lane) * W_RUN)
 
 #ifdef __CUDACC__
 #define FUNNEL(low, high, turn) __funnelshift_r(low, high, turn)
@@ -65,7 +65,7 @@ INLINE unsigned window_word(const SHARED unsigned *tile, Window here, int j, int
 
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
 
-#define FILTER_AT(k, slice, lane) (((k) * WN + (slice)) * (KT * W_REGS * 32) + (lane) * W_RUN)
+#include "mma_sync.h"
 
 INLINE void read_filter(unsigned to[KT * W_REGS], const unsigned *from, int k, int slice, int lane) {
     from += FILTER_AT(k, slice, lane);
@@ -82,25 +82,6 @@ INLINE void fetch_filter(unsigned to[KT * W_REGS], const unsigned *from, int k, 
         asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[i]), "=r"(to[i + 1]) : "l"(from + i * 32));
 #endif
     }
-}
-
-#if PRODUCTS == TF32
-#define MMA(c) "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 " c
-#define SUM "+f"
-#elif DTYPE == 4
-#define MMA(c) "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " c
-#define SUM "+r"
-#elif DTYPE == 3
-#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
-#define SUM "+f"
-#else
-#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
-#define SUM "+f"
-#endif
-INLINE void multiply(acc_t acc[4], const unsigned a[4], const unsigned b[2]) {
-    asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
-        : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // The filter as sum_up takes it: staged, or a warp's registers of all steps.
@@ -132,7 +113,8 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const unsigned *tile, filter_t filter, 
             UNROLL for (int e = 0; e < 2 * HALVES_OF; e++)
                 x[e] = window_word(tile, windows[i][e % HALVES_OF], 2 * k + e / HALVES_OF, lane % 4);
             UNROLL for (int j = 0; j < KT; j++)
-                Y_NHWC ? multiply(acc[i][j], x, w + j * W_REGS) : multiply(acc[i][j], w + j * W_REGS, x);
+                Y_NHWC ? mma_sync(acc[i][j], x, w[j * W_REGS], w[j * W_REGS + 1])
+                       : mma_sync(acc[i][j], w + j * W_REGS, x[0], x[1]);
         }
     }
 }
@@ -169,9 +151,8 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const SHARED uint *tile, filter_t filte
                     for (int quarter = 0; quarter < 4; quarter++) {
                         const Window here = find_window(first + pixel_of(i, place), quarter);
                         const int at = j * W_REGS + word % 2 * (W_REGS / 2) + channel / 8;  // of a lane's registers
-                        const int from = (word / 2 * WN + slice) * (KT * W_REGS * 32) + at / W_RUN * (32 * W_RUN) +
-                                         (channel % 8 * 4 + quarter) * W_RUN + at % W_RUN;
-                        sum = dot_word(window_word(tile, here, word, quarter), filter[from], sum);
+                        const int from = FILTER_AT(word / 2, slice, channel % 8 * 4 + quarter) + at % W_RUN;
+                        sum = dot_word(window_word(tile, here, word, quarter), filter[from + at / W_RUN * 32 * W_RUN], sum);
                     }
                 acc[i][j][e] = sum;
             }

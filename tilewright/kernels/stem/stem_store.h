@@ -14,7 +14,9 @@ typedef struct {
 } Channels;
 
 // The first channel of the run that a thread has of piece g (nhwc), or its channel of half h of piece g.
-INLINE int channel_of(int g, int h, int lane) { return Y_NHWC ? 8 * g + lane % 4 * RUN_OUT : 16 * g + 8 * h + lane / 4; }
+INLINE int channel_of(int g, int h, int lane) {
+    return Y_NHWC ? 8 * g + lane % 4 * RUN_OUT : 16 * g + 8 * h + lane / 4;
+}
 
 INLINE Channels find_channels(const GLOBAL out_t *bias, int k0, int lane SCALE_PARAMETER) {
     Channels its;
@@ -45,7 +47,7 @@ INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
     store_run(RUN_OUT, sums + SUM_AT(k, px), v);
 }
 
-#define UNIT_OUT (Y_NHWC ? 4 : 1)  // channels of a thread
+// Pool: UNIT_OUT channels of a pixel to a thread.
 INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SCALE_PARAMETER) {
     const int wide = WINDOWS(TW), windows = WINDOWS(TH) * wide, units = KB / UNIT_OUT;
     NO_UNROLL for (int e = THREAD(0); e < windows * units; e += THREADS) {
@@ -53,23 +55,21 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
         const int i0 = window / wide * POOL_STRIDE, j0 = window % wide * POOL_STRIDE, k_all = at.k0 + k;
         const int yp = (at.p0 + POOL_PAD + i0) / POOL_STRIDE, yq = (at.q0 + POOL_PAD + j0) / POOL_STRIDE;
         acc_t pooled[UNIT_OUT];
-        int count = 0;
         if (k_all >= K || yp >= YP || yq >= YQ) continue;
         UNROLL for (int c = 0; c < UNIT_OUT; c++) pooled[c] = POOL_NOTHING;
         UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
             const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE;
             acc_t v[UNIT_OUT];
             if ((unsigned)(at.p0 + i) >= P || (unsigned)(at.q0 + j) >= Q) continue;
-            load_run(UNIT_WORDS, v, sums + SUM_AT(k, i * TW + j));
+            load_run(UNIT_OUT, v, sums + SUM_AT(k, i * TW + j));
             UNROLL for (int c = 0; c < UNIT_OUT; c++) pool_take(&pooled[c], v[c]);
-            count++;
         }
         GLOBAL done_t *to = y + Y_AT(at.n, k_all, yp, yq);
         done_t out[UNIT_OUT];
         UNROLL for (int c = 0; c < UNIT_OUT; c++)
-            if (Y_VECTOR || k_all + c < K) out[c] = DONE_OF(pool_mean(pooled[c], count), k_all + c);
+            if (Y_VECTOR || k_all + c < K) out[c] = DONE_OF(pool_mean(pooled[c]), k_all + c);
 #if Y_VECTOR
-        store_run(UNIT_WORDS, to, out);
+        store_run(UNIT_OUT, to, out);
 #else
         UNROLL for (int c = 0; c < UNIT_OUT; c++) if (k_all + c < K) to[c] = out[c];
 #endif

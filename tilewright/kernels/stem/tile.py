@@ -64,7 +64,7 @@ def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
         most = math.gcd(most, along(pr, combine, cf["tw"])[0] * step)
     copy = most if most >= WORD else number
     first = along(pr, combine, 1)[1] * pr.stride[1] - pr.pad[2]  # column under the first output
-    lead = first * column % copy if copy >= WORD else 0
+    lead = first * column % copy if copy >= WORD else 0  # staged one by one they begin where they are needed
     unaligned = step % WORD > 0
     shift = 0 if unaligned else lead % WORD // number
     if not aligned:
@@ -79,7 +79,7 @@ def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
 class Sizes:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names.
 
-    ``pitch``: bytes of a staged row. ``group``: pieces of a product whose channels (in nchw pixels) alternate.
+    ``pitch``: bytes of a staged row. ``group``: pieces of a product whose channels alternate, in nchw pixels.
     """
 
     rows: int

@@ -77,8 +77,7 @@ INLINE void stage(SHARED float *tile, const GLOBAL float *x, int n, int c, int h
 #endif
 
 // Finish the sum of pixel (p, q), and take it into the pool if it lies in the image.
-INLINE void take(float *found, int *count, float sum, const GLOBAL float *bias, const GLOBAL float *z, Mine me,
-                 int p, int q) {
+INLINE void take(float *found, float sum, const GLOBAL float *bias, const GLOBAL float *z, Mine me, int p, int q) {
     if ((unsigned)p >= SIZE_P || (unsigned)q >= SIZE_Q) return;
     sum = before_pool(sum, bias, me.k, z, IMAGE_AT(me.n, me.k, p, q, SIZE_P, SIZE_Q));
 #if POOL
@@ -86,7 +85,6 @@ INLINE void take(float *found, int *count, float sum, const GLOBAL float *bias, 
 #else
     *found = sum;
 #endif
-    *count += 1;
 }
 
 BOUNDED_KERNEL(textbook, THREADS, 1)
@@ -98,7 +96,6 @@ BOUNDED_KERNEL(textbook, THREADS, 1)
     const Mine me = find_mine();
     const int row = me.row * POOL_STRIDE * STRIDE_H, column = me.column * POOL_STRIDE * STRIDE_W;  // in the tile
     float found = POOL_NOTHING;
-    int count = 0;
     NO_UNROLL for (int part = 0; part < PARTS * PARTS; part++) {
         const int p0 = me.p * POOL_STRIDE - POOL_PAD + part / PARTS, q0 = me.q * POOL_STRIDE - POOL_PAD + part % PARTS;
         const int h0 = p0 * STRIDE_H - PAD_TOP - row, w0 = q0 * STRIDE_W - PAD_LEFT - column;  // of the tile
@@ -114,7 +111,7 @@ BOUNDED_KERNEL(textbook, THREADS, 1)
                                                                column + i % SIDE * STRIDE_W + s * DILATION_W);
         }
         UNROLL for (int i = 0; i < SIDE * SIDE; i++)
-            take(&found, &count, sum[i], bias, z, me, p0 + i / SIDE, q0 + i % SIDE);
+            take(&found, sum[i], bias, z, me, p0 + i / SIDE, q0 + i % SIDE);
     }
-    if (me.wanted) y[IMAGE_AT(me.n, me.k, me.p, me.q, Y_P, Y_Q)] = pool_mean(found, count);
+    if (me.wanted) y[IMAGE_AT(me.n, me.k, me.p, me.q, Y_P, Y_Q)] = pool_mean(found);
 }

@@ -50,11 +50,7 @@ INLINE int plane_at(int c) { return c * PLANE + c / 8 * SKEW; }
 #ifdef __CUDACC__
 
 #define WARP_BARRIER() __syncwarp()
-#if DTYPE == 3
-#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
-#else
-#define MMA(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
-#endif
+#include "mma_sync.h"
 
 typedef struct {
     unsigned r[4];  // lanes hold two numbers of rows lane / 4 and lane / 4 + 8, first of one eight, then of the next
@@ -67,23 +63,17 @@ INLINE void read_band(Fragment to[FRAGMENTS], const SHARED half_t *band, int lan
                      : "=r"(to[i].r[0]), "=r"(to[i].r[1]), "=r"(to[i].r[2]), "=r"(to[i].r[3]) : "r"(from + 32 * i));
 }
 
-INLINE void multiply(acc_t acc[4], Fragment x, unsigned first, unsigned second) {
-    asm(MMA("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(x.r[0]), "r"(x.r[1]), "r"(x.r[2]), "r"(x.r[3]), "r"(first), "r"(second));
-}
-
 // acc += the products of a row of the filter with a band's rows; t: its T, a register for eight rows.
 INLINE void add_row(acc_t acc[WBT][4], const Fragment x[FRAGMENTS], const unsigned t[2 * KS]) {
     UNROLL for (int i = 0; i < WBT; i++) {
         const int at = i * STR_W / 2;
         if (i * STR_W % 2 == 0) {
-            UNROLL for (int k = 0; k < KS; k++) multiply(acc[i], x[at + k], t[2 * k], t[2 * k + 1]);
+            UNROLL for (int k = 0; k < KS; k++) mma_sync(acc[i], x[at + k].r, t[2 * k], t[2 * k + 1]);
         } else {
-            UNROLL for (int k = 1; k < KS; k++) multiply(acc[i], x[at + k], t[2 * k - 1], t[2 * k]);
+            UNROLL for (int k = 1; k < KS; k++) mma_sync(acc[i], x[at + k].r, t[2 * k - 1], t[2 * k]);
             Fragment ends = x[at];  // the window's first eight stay where they are, its last replace what is before
             ends.r[0] = x[at + KS].r[0], ends.r[1] = x[at + KS].r[1];
-            multiply(acc[i], ends, t[2 * KS - 1], t[0]);
+            mma_sync(acc[i], ends.r, t[2 * KS - 1], t[0]);
         }
     }
 }

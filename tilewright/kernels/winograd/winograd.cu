@@ -77,7 +77,7 @@ INLINE void transform_output(GLOBAL float *y, const GLOBAL float *bias, const GL
         pool_take(&pooled, before_pool(rows[i][0] + rows[i][1] + rows[i][2], bias, k_all, z, to));
         pool_take(&pooled, before_pool(rows[i][1] - rows[i][2] - rows[i][3], bias, k_all, z, next));
     }
-    y[Y_AT(at.n, k_all, p / 2, q / 2)] = pool_mean(pooled, 4);
+    y[Y_AT(at.n, k_all, p / 2, q / 2)] = pool_mean(pooled);
 #else
     UNROLL for (int i = 0; i < 2; i++) {
         finish(y, bias, z, at, k, p + i, q, rows[i][0] + rows[i][1] + rows[i][2]);

@@ -69,7 +69,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
             UNROLL for (int a = 0; a < POOL_SIZE; a++)
                 UNROLL for (int b = 0; b < POOL_SIZE; b++)
                     pool_take(&pooled, before_pool(sums[i + a][j + b], bias, k, z, Z_AT(n, k, p0 + i + a, q0 + j + b)));
-            y[Y_AT(n, k, (p0 + i) / POOL_SIZE, (q0 + j) / POOL_SIZE)] = pool_mean(pooled, POOL_SIZE * POOL_SIZE);
+            y[Y_AT(n, k, (p0 + i) / POOL_SIZE, (q0 + j) / POOL_SIZE)] = pool_mean(pooled);
         }
 #else
     UNROLL for (int i = 0; i < SIDE_P; i++) {

@@ -1,0 +1,30 @@
+// A product of tensor cores by a warp: acc (16 x 8 sums, four of a thread) += A (four registers) B (two), each register
+// a word of 32 bits of a row of A or a column of B: one f32 (PRODUCTS TF32), two f16 or bf16, four i8.
+//
+//   acc[2 i + j]  row lane / 4 + 8 i, column lane % 4 * 2 + j
+//   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum        b0, b1  column lane / 4, words lane % 4, + 4
+//
+// Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16), "m16n8k8" (tf32) and "m16n8k32" (s8).
+
+#include "products.h"
+
+#if PRODUCTS == TF32
+#define MMA_SYNC(c) "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 " c
+#elif DTYPE == 4
+#define MMA_SYNC(c) "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " c
+#elif DTYPE == 3
+#define MMA_SYNC(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
+#else
+#define MMA_SYNC(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
+#endif
+#if DTYPE == 4
+#define SUM "+r"
+#else
+#define SUM "+f"
+#endif
+
+INLINE void mma_sync(acc_t acc[4], const unsigned a[4], unsigned b0, unsigned b1) {
+    asm(MMA_SYNC("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
+        : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
