@@ -2,7 +2,7 @@
 // a word of 32 bits of a row of A or a column of B: one f32 (PRODUCTS TF32), two f16 or bf16, four i8.
 //
 //   acc[2 i + j]  row lane / 4 + 8 i, column lane % 4 * 2 + j
-//   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum        b0, b1  column lane / 4, words lane % 4, + 4
+//   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum      b0, b1  column lane / 4, the same words
 //
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16), "m16n8k8" (tf32) and "m16n8k32" (s8).
 

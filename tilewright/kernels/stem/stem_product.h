@@ -151,8 +151,9 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const SHARED uint *tile, filter_t filte
                     for (int quarter = 0; quarter < 4; quarter++) {
                         const Window here = find_window(first + pixel_of(i, place), quarter);
                         const int at = j * W_REGS + word % 2 * (W_REGS / 2) + channel / 8;  // of a lane's registers
-                        const int from = FILTER_AT(word / 2, slice, channel % 8 * 4 + quarter) + at % W_RUN;
-                        sum = dot_word(window_word(tile, here, word, quarter), filter[from + at / W_RUN * 32 * W_RUN], sum);
+                        const int from = FILTER_AT(word / 2, slice, channel % 8 * 4 + quarter) +
+                                         at / W_RUN * (32 * W_RUN) + at % W_RUN;
+                        sum = dot_word(window_word(tile, here, word, quarter), filter[from], sum);
                     }
                 acc[i][j][e] = sum;
             }
