@@ -22,7 +22,7 @@ from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_d
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
-MOST_STEPS = 32  # products along the sum: their loop is unrolled
+MOST_STEPS = 40  # products along the sum: their loop is unrolled
 MOST_BODY = 1500  # instructions of it: more overflow the instruction cache
 # Of a block's tile: sums, and outputs of a pool.
 ROWS, POOLED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)
