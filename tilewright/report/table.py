@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -170,7 +171,8 @@ def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
 
 
 def _title(results: Results) -> str:
-    parts = [str(results.device.get("name", "unknown device")), results.date[:10], results.commit[:10]]
+    commits = [commit[:10] for commit in re.findall(r"\b[0-9a-f]{7,40}\b", results.commit)]
+    parts = [str(results.device.get("name", "unknown device")), results.date[:10], *commits]
     return ", ".join(part for part in parts if part) + "; times in us, cold caches"
 
 

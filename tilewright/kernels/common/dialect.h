@@ -19,7 +19,8 @@
 //   BARRIER BARRIER_ALL     of the block: what its threads did to shared memory before is done; and to global memory
 //   vec_sum_lanes           the sum over the lanes of a warp that are so far apart: CUDA alone has it
 //   atomic_most             the largest of an int in shared memory and all threads' v; by whole warps
-//   dot4 EXP                four products of i8, added to a sum; the exponential
+//   dot4 SILU               four products of i8, added to a sum; v / (1 + exp(-v))
+//   larger                  of two numbers, where a NaN is the largest
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
 //                           ``constant`` fills; FILTER[i] is its element, CONSTANT acc_t *w the parameter
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places

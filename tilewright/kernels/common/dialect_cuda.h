@@ -113,7 +113,21 @@ INLINE float larger(float a, float b) {
     return v;
 }
 #endif
-#define EXP(v) exp(v)  // that of f32 for an f32
+// v / (1 + exp(-v)). A division of f32 is some 20 instructions, one after the other and with a branch; by the reciprocal
+// it is 2 ulp off, or less. What becomes an f16 or a bf16 has the exponential of the hardware, too.
+INLINE double silu(double v) { return v / (1 + exp(-v)); }
+INLINE float silu(float v) {
+    float power, reciprocal;
+#if DTYPE == 2 || DTYPE == 3
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(v * -1.44269504f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(1 + power));
+#else
+    power = expf(-v);
+    asm("rcp.approx.f32 %0, %1;" : "=f"(reciprocal) : "f"(1 + power));
+#endif
+    return v * reciprocal;
+}
+#define SILU(v) silu(v)
 INLINE unsigned atomic_count(unsigned *p) { return atomicAdd(p, 1u); }
 INLINE void atomic_most(int *p, int v) {
 #if __CUDA_ARCH__ >= 800

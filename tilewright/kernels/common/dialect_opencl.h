@@ -111,7 +111,7 @@ INLINE ushort float_half(float v) {
 }
 #endif
 #define larger(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-#define EXP(v) exp(v)
+#define SILU(v) ((v) / (1 + exp(-(v))))
 #if !defined(CLUSTER) || CLUSTER == 1  // there are no clusters of more
 #define cluster_load(p, rank) (*(p))
 #endif

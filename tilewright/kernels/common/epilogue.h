@@ -17,7 +17,7 @@ INLINE acc_t activated(acc_t v) {
 #elif ACT == 2
     return v < 0 ? v * (acc_t)NUMBER(ACT_LOW) : v;
 #elif ACT == 3
-    return v / (1 + EXP(-v));
+    return SILU(v);
 #elif ACT == 4
     return v < NUMBER(ACT_LOW) ? NUMBER(ACT_LOW) : v > NUMBER(ACT_HIGH) ? NUMBER(ACT_HIGH) : v;
 #else

@@ -66,7 +66,7 @@ INLINE double activated_f64(double v) {
 #elif ACT == 2
     return v < 0 ? v * NUMBER(ACT_LOW) : v;
 #elif ACT == 3
-    return v / (1 + EXP(-v));
+    return v / (1 + exp(-v));
 #elif ACT == 4
     return v < NUMBER(ACT_LOW) ? NUMBER(ACT_LOW) : v > NUMBER(ACT_HIGH) ? NUMBER(ACT_HIGH) : v;
 #else
