@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from here import EMULATED_AND_GPU, agrees
 from test_gpu_path import runtime
 
+from tilewright.checking.verify import Verifier
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
@@ -60,3 +63,14 @@ def test_first_layers(text: str, change: dict[str, int], device: str, runtime: o
     plan = Plan.make(runtime, problem, config)
     agrees(plan)
     agrees(plan, shift=2 if problem.dtype in ("f16", "bf16") else 4)  # and where arrays are not aligned
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize("at", (0, 1, 2, 13, 16, 23, 26, 28))
+def test_a_nan_stays_with_the_outputs_that_it_belongs_to(at: int, device: str, runtime: object) -> None:
+    """Words hold numbers beside a run's taps: with NaN and infinity in x, in full."""
+    text, change = LAYERS[at]
+    verifier = Verifier(runtime, Problem.parse(text), 0)
+    candidate = verifier.candidate(Config.make("stem", BASE | change))
+    check = verifier.check(candidate, True, lambda stage: None, math.inf)
+    assert check.ok, check.reason

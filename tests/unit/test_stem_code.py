@@ -1,0 +1,118 @@
+"""The stem family: what it takes, how runs lie in memory, and what its kernels compile to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sass import instructions, main_loop
+from test_direct_cpu import CORES
+
+from tilewright.device import for_architecture
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.kernels.stem.tile import runs
+from tilewright.problem import Problem
+from tilewright.search.strategies import rank
+
+H100 = for_architecture("sm_90")
+KIND = family("stem")
+R1 = Problem.parse("n1c3h224w224k64r7s7p3u2-f16-nhwc")
+Y0 = Problem.parse("n1c3h544w544k32r3s3p1-f16-nhwc")
+BASE = dict(combine=0, f=0, kt=4, mb=4, pt=1, th=6, tw=32, wm=1, wn=1)
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    (
+        ("n1c3h224w224k64r7s7p3u2-f32-nhwc", "not f32, strict or accurate"),
+        ("n1c3h224w224k64r7s7p3u2-accurate-nhwc", "not f32, strict or accurate"),
+        ("n1c3h224w224k64r7s7p3u2-f8-nhwc", "not f8"),
+        ("n1c4h56w56k64r3s3p1g2-f16-nhwc", "layers of one group"),
+        ("n1c3h56w56k64r3s3p2d1x2-f16-nhwc", "they are dilated"),
+        ("n1c128h56w56k64r3s3p1-f16-nhwc", "more than 40 products"),
+    ),
+)
+def test_what_it_leaves_to_others(text: str, reason: str) -> None:
+    assert reason in str(KIND.refuses(Problem.parse(text), H100))
+
+
+def test_it_needs_tensor_cores_and_a_gpu() -> None:
+    assert KIND.refuses(R1, H100) is None
+    assert "no tensor cores" in str(KIND.refuses(R1, replace(H100, tensor_macs=0)))
+    assert "threads of a GPU" in str(KIND.refuses(R1, CORES))
+
+
+@pytest.mark.parametrize(
+    ("text", "copy", "lead", "shift", "unaligned", "quarters"),
+    (
+        # 21 numbers from number -9 on: 18 bytes before the row, 14 in a piece of 16, in the middle of a word
+        ("n1c3h224w224k64r7s7p3u2-f16-nhwc", 16, 14, 1, False, 3),
+        ("n1c3h224w224k64r7s7p3u2-i8-nhwc", 16, 7, 0, True, 2),  # runs begin every 6 bytes
+        ("n1c3h544w544k32r3s3p1-f16-nhwc", 16, 10, 0, True, 2),
+        ("n1c3h544w544k32r3s3p1-tf32-nhwc", 16, 4, 0, False, 3),  # a number is a word
+        ("n1c3h227w227k96r11s11u4-f16-nhwc", 2, 0, 0, False, 5),  # rows of 1362 bytes: number by number
+        ("n1c3h224w224k64r7s7p3u2-f16", 16, 10, 1, False, 1),  # 7 numbers of a plane
+    ),
+)
+def test_runs(text: str, copy: int, lead: int, shift: int, unaligned: bool, quarters: int) -> None:
+    it = runs(Problem.parse(text))
+    assert (it.copy, it.lead, it.shift, it.unaligned, it.quarters) == (copy, lead, shift, unaligned, quarters)
+
+
+def test_narrow_tiles_are_copied_in_smaller_pieces() -> None:
+    problem = Problem.parse("n1c1h64w64k32r3s3p1-i8")
+    assert [runs(problem, BASE | dict(tw=tw)).copy for tw in (64, 32, 16, 8)] == [16, 16, 16, 8]
+
+
+def test_arrays_that_are_not_aligned_are_packed_alike() -> None:
+    config = Config.make("stem", BASE | dict(th=4, tw=16))
+    KIND.check(R1, H100, config)
+    aligned, other = (KIND.blueprint(R1, H100, config, aligned=flag) for flag in (True, False))
+    assert aligned.pack == other.pack and aligned.packed_bytes == other.packed_bytes
+
+
+@pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
+@pytest.mark.parametrize("kind", ("f16", "bf16", "tf32", "i8", "i8+requant"))
+def test_its_best_configs_compile_without_spills(kind: str, arch: str, cache: None) -> None:
+    from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
+
+    device, (dtype, _, more) = for_architecture(arch), kind.partition("+")
+    for layer in ("n1c3h224w224k64r7s7p3u2", "n1c3h128w128k32r3s3p1"):
+        problem = Problem.parse(f"{layer}-{dtype}-nhwc" + f"+{more}" * bool(more))
+        for config, _ in rank(problem, device, KIND, 2):
+            assert compile_cuda(KIND.blueprint(problem, device, config), arch).registers > 0
+
+
+def test_the_loop_over_pixels_is_short(cache: None, tmp_path: Path) -> None:
+    """Sixteen pixels of Y0: twelve products; for each register two loads and a shift; a store for each run."""
+    config = Config.make("stem", BASE)
+    KIND.check(Y0, H100, config)
+    loop = main_loop(KIND.blueprint(Y0, H100, config), "sm_90", tmp_path, "HMMA")
+    count = {name: sum(name in line for line in loop) for name in ("HMMA", "LDS", "SHF.R.W", "STG")}
+    assert count == {"HMMA": 12, "LDS": 24, "SHF.R.W": 12, "STG": 2}
+    assert len(loop) < 130
+
+
+@pytest.mark.parametrize("epilogue", ("+silu", "+bias+relu+maxpool2"))
+def test_no_epilogue_divides(epilogue: str, cache: None, tmp_path: Path) -> None:
+    """A division of f32 is some 20 instructions and a call; -1 / 0 is one, too."""
+    problem, config = Problem.parse(f"{Y0}{epilogue}"), Config.make("stem", BASE)
+    KIND.check(problem, H100, config)
+    lines = instructions(KIND.blueprint(problem, H100, config), "sm_90", tmp_path)
+    assert sum("FCHK" in line or "CALL" in line for line in lines) == 0
+    assert sum("MUFU.EX2" in line for line in lines) == (16 if "silu" in epilogue else 0)
+
+
+def test_requantised_sums_are_rounded_and_packed_by_conversions(cache: None, tmp_path: Path) -> None:
+    problem, config = Problem.parse("n1c3h544w544k32r3s3p1-i8-nhwc+requant"), Config.make("stem", BASE)
+    KIND.check(problem, H100, config)
+    loop = main_loop(KIND.blueprint(problem, H100, config), "sm_90", tmp_path, "IMMA")
+    assert sum("F2IP" in line for line in loop) == 8  # two outputs each
+    assert not any("F2I." in line or "LDG" in line for line in loop)
