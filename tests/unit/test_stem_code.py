@@ -91,7 +91,7 @@ def test_its_best_configs_compile_without_spills(kind: str, arch: str, cache: No
 
 
 def test_the_loop_over_pixels_is_short(cache: None, tmp_path: Path) -> None:
-    """Sixteen pixels of Y0: twelve products; for each register two loads and a shift; a store for each run."""
+    """Sixteen pixels of Y0: twelve products; a register is two loads and a shift; a store for each run."""
     config = Config.make("stem", BASE)
     KIND.check(Y0, H100, config)
     loop = main_loop(KIND.blueprint(Y0, H100, config), "sm_90", tmp_path, "HMMA")
