@@ -37,6 +37,8 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("n1c4h56w56k64r3s3p1g2-f16-nhwc", "layers of one group"),
         ("n1c3h56w56k64r3s3p2d1x2-f16-nhwc", "they are dilated"),
         ("n1c128h56w56k64r3s3p1-f16-nhwc", "more than 40 products"),
+        ("n1c128h1w16777216k8r1s1-f16-nhwc", "more than 1,073,741,824 bytes"),
+        ("n1c512h1w1k8r1s1p0.0.4194304.0u1x4194305-f16-nhwc", "more than 1,073,741,824 bytes"),
     ),
 )
 def test_what_it_leaves_to_others(text: str, reason: str) -> None:
@@ -76,6 +78,14 @@ def test_arrays_that_are_not_aligned_are_packed_alike() -> None:
     KIND.check(R1, H100, config)
     aligned, other = (KIND.blueprint(R1, H100, config, aligned=flag) for flag in (True, False))
     assert aligned.pack == other.pack and aligned.packed_bytes == other.packed_bytes
+
+
+def test_places_in_a_large_packed_filter_are_counted_in_64_bits() -> None:
+    config = Config.make("stem", BASE | dict(f=1, kt=3, mb=2, th=1, tw=1, wn=2))
+    for k, wide in ((64, 0), (8388608, 1)):
+        problem = Problem.parse(f"n1c640h1w1k{k}r1s1-f16-nhwc")
+        KIND.check(problem, H100, config)
+        assert dict(KIND.blueprint(problem, H100, config).defines)["OFFSET64"] == wide
 
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))

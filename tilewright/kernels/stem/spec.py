@@ -23,6 +23,7 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 40  # products along the sum: their loop is unrolled
+MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
 MOST_BODY = 1500  # instructions of it: more overflow the instruction cache
 # Of a block's tile: sums, and outputs of a pool.
 ROWS, POOLED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)
@@ -51,6 +52,8 @@ class Stem(Family):
             return "it is made for layers of one group"
         if problem.dilation[1] > 1 and problem.s > 1:
             return "a row of the filter must see neighbouring columns: they are dilated"
+        if (problem.w + sum(problem.pad[2:])) * runs(problem).column > MOST_ROW:
+            return f"a row of the image has more than {MOST_ROW:,} bytes: they are counted in 32 bits"
         if runs(problem).steps(problem) > MOST_STEPS:
             return f"the sum takes more than {MOST_STEPS} products: it is made for few input channels"
         return None
@@ -172,5 +175,5 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
-        OFFSET64=int(max(pr.x_bytes, 4 * pr.z_elements) >= 1 << 31),
+        OFFSET64=int(max(pr.x_bytes, 4 * pr.z_elements, sz.k_tiles * sz.w_bytes) >= 1 << 31),
     )  # fmt: skip

@@ -136,7 +136,7 @@ def _pooled_bytes(pr: Problem, cf: Values, kb: int) -> int:
     if not pools(pr, cf["combine"]):
         return 0
     pixels = cf["th"] * cf["tw"]
-    return 4 * (pixels * (kb + 4) if pr.layout_out == "nhwc" else kb * (round_up(pixels, 8) + 4))
+    return 4 * (pixels * (kb + 4) if pr.layout_out == "nhwc" else kb * (round_up(pixels, STORE) + 4))
 
 
 def pools(pr: Problem, combine: int) -> bool:
