@@ -51,7 +51,8 @@ LAYERS = (
     ("n1c3h15w31k20r3s3p1-bf16+bias+avgpool2", dict(th=2, tw=31, kt=2, pt=2)),
     ("n1c3h15w24k20r3s3p1-f16-nhwc2nchw+maxpool3u2p1", dict(th=5, tw=24, kt=2, pt=4)),
     ("n1c2h14w16k16r3s3p1-i8+maxpool2+requant", dict(th=4, tw=8, kt=1, wm=2)),
-    ("n1c3h10w28k32r3s3p1-i8+maxpool2+requant", dict(th=3, tw=28, kt=1, pt=8, wm=1, mb=4)),  # a run past its row
+    # a run of sums ends past its row
+    ("n1c3h10w28k32r3s3p1-i8+maxpool2+requant", dict(th=3, tw=28, kt=1, pt=8, wm=1, mb=4)),
     ("n1c3h14w16k24r3s3p1-tf32-nhwc+silu+maxpool2", dict(th=4, tw=16, kt=3, wm=2)),
 )
 
