@@ -79,7 +79,7 @@ def test_every_device_has_a_kernel_and_says_which(kind: str, cpu: Runtime) -> No
     if cpu.device.backend == "opencl":
         assert plan.config.family == ("direct" if problem.dtype == "f32" else "adapted")
         named = "i8+requant" if kind == "q8" else kind
-        assert f"computes {named} in {problem.plain.dtype}, without tensor cores" in plan.note
+        assert f"computes {named} in {problem.portable.dtype}, without tensor cores" in plan.note
 
 
 @each

@@ -366,8 +366,8 @@ def test_kinds(text: str, dtype: str, math: str, stored: str, added: str, out: s
     assert (p.dtype, p.math, p.stored, p.dtype_added, p.dtype_out) == (dtype, math, stored, added, out)
     assert str(p) == text and Problem.parse(str(p)) == p and p.with_dtype(p.kind) == p
     assert [one.nbytes for one in p.operands.values() if one.name == "scale"] == [32] * p.requantised
-    assert p.plain.math == "strict" and p.plain.dtype in DTYPES and p.plain.epilogue == p.epilogue
-    assert p.with_dtype("f16").plain == p.with_dtype("f16")
+    assert p.portable.math == "strict" and p.portable.dtype in DTYPES and p.portable.epilogue == p.epilogue
+    assert p.with_dtype("f16").portable == p.with_dtype("f16")
 
 
 def test_kinds_in_other_words() -> None:

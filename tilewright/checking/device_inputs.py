@@ -83,7 +83,7 @@ def _by_kernel(
     ref, size = (runtime.alloc(8 * problem.y_elements) for _ in range(2))
     unused = dict.fromkeys(EXTRAS, runtime.alloc(UNUSED_BYTES))
     known = {**unused, **inputs, **_widened(launcher, problem, host)}
-    launcher.launch(reference_f64(problem.plain, runtime.device), {**known, "ref": ref, "size": size})
+    launcher.launch(reference_f64(problem.portable, runtime.device), {**known, "ref": ref, "size": size})
     runtime.synchronize()  # what only the kernel read may go as soon as this returns
     if problem.requantised:
         _requantise(runtime, problem, ref, host)
@@ -92,7 +92,7 @@ def _by_kernel(
 
 def _widened(launcher: Launcher, problem: Problem, host: Inputs) -> dict[str, Memory]:
     """Return x and w in the plain dtype, where that is another one."""
-    plain = problem.plain.dtype
+    plain = problem.portable.dtype
     if plain == problem.stored:
         return {}
     return {name: launcher.put(getattr(host, name).astype(numpy_dtype(plain))) for name in ("x", "w")}

@@ -104,4 +104,4 @@ def _instead(problem: Problem, config: Config) -> str:
     if problem.kind in DTYPES or not family(config.family).widens:
         return ""
     kind = "i8+requant" if problem.requantised else problem.kind
-    return f"{config.family} computes {kind} in {problem.plain.dtype}, without tensor cores"
+    return f"{config.family} computes {kind} in {problem.portable.dtype}, without tensor cores"

@@ -29,15 +29,15 @@ class Adapted(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what direct takes of the plain dtype."""
-        return super().refuses(problem, device) or self._direct.refuses(problem.plain, device)
+        return super().refuses(problem, device) or self._direct.refuses(problem.portable, device)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The plain problem."""
-        return self._direct.inner(problem.plain, device)
+        return self._direct.inner(problem.portable, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer what direct offers."""
-        return self._direct.params(problem.plain, device)
+        return self._direct.params(problem.portable, device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         """State the rules of direct."""
@@ -45,11 +45,11 @@ class Adapted(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out direct's launches with those around them."""
-        return adapted(problem, device, self._direct.blueprint(problem.plain, device, config, aligned))
+        return adapted(problem, device, self._direct.blueprint(problem.portable, device, config, aligned))
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count direct's work, and the launches around it."""
-        work = self._direct.work(problem.plain, device, config)
+        work = self._direct.work(problem.portable, device, config)
         more = 5 * problem.y_elements if problem.requantised else 5 * problem.x_bytes + 9 * problem.w_bytes
         return replace(
             work, more_launches=work.more_launches + (1 if problem.requantised else 2),
@@ -58,7 +58,7 @@ class Adapted(Family):
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Return that of direct."""
-        return self._direct.chain(problem.plain, device, config)
+        return self._direct.chain(problem.portable, device, config)
 
 
 class AnyReference(Reference):
@@ -68,7 +68,7 @@ class AnyReference(Reference):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the plain reference, with what converts around it."""
-        plain = super().blueprint(problem.plain, device, config, aligned)
+        plain = super().blueprint(problem.portable, device, config, aligned)
         return plain if problem.dtype in DTYPES else adapted(problem, device, plain)
 
 
@@ -88,7 +88,7 @@ def adapted(problem: Problem, device: Device, plain: Blueprint) -> Blueprint:
     names, parts, first = dict(WIDE), [program], [launch]
     workspace = [Buffer(WIDE["x"], 2 * problem.x_bytes), Buffer(WIDE["w"], 2 * problem.w_bytes)]
     if plain.pack is not None:
-        packer = pack(problem.plain, device, plain)
+        packer = pack(problem.portable, device, plain)
         first.append(_rebound(packer.launches[0], {"w": WIDE["w"], "packed": "packed_w"}))
         names["w"] = "packed_w"
         workspace.append(Buffer("packed_w", plain.packed_bytes))

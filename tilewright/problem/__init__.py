@@ -162,9 +162,9 @@ class Problem:
         return self.dtype if self.math == "strict" else self.math
 
     @property
-    def plain(self) -> Problem:
+    def portable(self) -> Problem:
         """The same layer in a dtype of DTYPES that holds the same numbers, strict, not requantised."""
-        return replace(self, dtype=KINDS[self.dtype].plain, math="strict")
+        return replace(self, dtype=KINDS[self.dtype].portable, math="strict")
 
     @property
     def cg(self) -> int:

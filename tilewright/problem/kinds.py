@@ -18,7 +18,7 @@ class Kind:
     stored: str
     added: str
     out: str
-    plain: str  # of the same numbers in a dtype of DTYPES
+    portable: str  # of the same numbers in a dtype of DTYPES
 
 
 KINDS = {name: Kind(name, name, name, name) for name in ("f64", "f32", "f16", "bf16")}

@@ -269,8 +269,9 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
     room = registers_at_most(sz.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
     return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | dict(
         PROMOTED=PROMOTED.get(kind, 0),
-        DTYPE=DTYPES.index(pr.plain.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"], WN=cf["wn"],
-        CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), MAPPED=int(sz.image is not None),
+        DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
+        WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED),
+        MAPPED=int(sz.image is not None),
         BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, sz.image)), MIN_BLOCKS=cf["mb"],
         COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,

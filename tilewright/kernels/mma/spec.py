@@ -240,7 +240,7 @@ def _moved_as(pr: Problem, way: int) -> int:
 
 def _code(pr: Problem) -> int:
     """Return DTYPE: that of sums and outputs, and of the input where PRODUCTS does not say."""
-    return DTYPES.index(pr.plain.dtype)
+    return DTYPES.index(pr.portable.dtype)
 
 
 def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:

@@ -165,7 +165,7 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
     whole = pr.k % run == 0 if nhwc else pooled or cf["tw"] % run == pr.q % run == 0
     more = dict(REQUANT=1) if pr.requantised else {}
     return more | dict(
-        SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.plain.dtype),
+        SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
         PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
         TH=cf["th"], TW=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],

@@ -53,7 +53,7 @@ def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
     big = dict(OFFSET64=int(nbytes >= 1 << 31))
     return Blueprint(
         source=kernel.packer,
-        defines=tuple((filter_sizes(problem.plain) | dict(kernel.pack or ()) | defines | big).items()),
+        defines=tuple((filter_sizes(problem.portable) | dict(kernel.pack or ()) | defines | big).items()),
         launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
         packed_bytes=0,
     )

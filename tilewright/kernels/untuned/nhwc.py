@@ -51,7 +51,7 @@ def copy_defines(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True)
     """
     return dict(
         PIXELS=_neighbours(pr), CHUNKS_WIDE=_chunks_wide(pr, chunks), X_ALIGNED=int(aligned),
-        DTYPE=DTYPES.index(pr.plain.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
+        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
         X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=int(copied_bytes(pr, chunks, parts) >= 1 << 31),
         **(dict(SPLIT=1) if parts == 2 else {}),
     )  # fmt: skip

@@ -22,7 +22,7 @@ def check(problem: Problem, device: Device) -> Blueprint:
     elements = problem.y_elements
     blocks, defines = spread(device, elements)
     defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28))
-    defines |= dict(DTYPE=DTYPES.index(problem.plain.dtype), Y_I8=int(problem.dtype_out == "i8"))
+    defines |= dict(DTYPE=DTYPES.index(problem.portable.dtype), Y_I8=int(problem.dtype_out == "i8"))
     return Blueprint(
         source="check.cu",
         defines=tuple(defines.items()),
