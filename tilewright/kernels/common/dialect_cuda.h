@@ -113,8 +113,8 @@ INLINE float larger(float a, float b) {
     return v;
 }
 #endif
-// v / (1 + exp(-v)). A division of f32 is some 20 instructions, one after the other and with a branch; by the reciprocal
-// it is 2 ulp off, or less. What becomes an f16 or a bf16 has the exponential of the hardware, too.
+// v / (1 + exp(-v)). A division of f32 is some 20 instructions, one after the other and with a branch; by the
+// reciprocal it is 2 ulp off, or less. What becomes an f16 or a bf16 has the exponential of the hardware, too.
 INLINE double silu(double v) { return v / (1 + exp(-v)); }
 INLINE float silu(float v) {
     float power, reciprocal;

@@ -14,6 +14,7 @@
 // Elsewhere than on CUDA a thread reads whole rows of its tile and multiplies by itself: slow but the same sums.
 // Layouts: mma_sync.h; PTX ISA 8.x, "ldmatrix".
 
+#include "products.h"
 #include "swizzle.h"
 #include "types.h"
 

@@ -32,7 +32,7 @@ INLINE Channels find_channels(const GLOBAL out_t *bias, int k0, int lane SCALE_P
 }
 
 #if POOL_HERE
-#define SUM_PITCH (Y_NHWC ? KB + 4 : (PIXELS + 15) / 16 * 16 + 4)  // words: whole runs; the next row lies in other banks
+#define SUM_PITCH (Y_NHWC ? KB + 4 : (PIXELS + 15) / 16 * 16 + 4)  // words: whole runs; the next lies in other banks
 #define SUM_AT(k, px) (Y_NHWC ? (px) * SUM_PITCH + (k) : (k) * SUM_PITCH + (px))
 
 // Finish sums of a thread, from channel k and pixel px of the tile on, for the pool; b: their channels' bias.
