@@ -129,4 +129,5 @@ def _line(name: str, results: Results) -> tuple[str, ...]:
     ratios = [row.ratio for row in results.rows if row.ratio]
     share = mean_of_those([row.floor_share for row in results.rows])
     lowest = ratio_text(min(ratios, default=None))
-    return (name, str(len(results.rows)), ratio_text(results.geomean), lowest, f"{share or 0:.0%}")
+    rows = str(len(results.rows)) + f", {len(ratios)} with a peer" * (len(ratios) < len(results.rows))
+    return (name, rows, ratio_text(results.geomean), lowest, f"{share or 0:.0%}")

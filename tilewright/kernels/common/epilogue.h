@@ -47,7 +47,7 @@ INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL 
 #if DTYPE == 4
 #define POOL_NOTHING (-2147483647 - 1)
 #elif POOL == 1
-#define POOL_NOTHING ((acc_t)bits_float(0xff800000u))  // minus infinity; -1 / 0 is divided for each output
+#define POOL_NOTHING ((acc_t)bits_float(0xff800000u))  // minus infinity: -1 / 0 nvcc divides, for each output
 #else
 #define POOL_NOTHING 0
 #endif

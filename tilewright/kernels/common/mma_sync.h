@@ -4,6 +4,7 @@
 //   acc[2 i + j]  row lane / 4 + 8 i, column lane % 4 * 2 + j
 //   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum      b0, b1  column lane / 4, the same words
 //
+// PRODUCTS PLAIN and TF32 alone: THREE and E4M3, whose sums begin anew, are in mma_product.h.
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16), "m16n8k8" (tf32) and "m16n8k32" (s8).
 
 #include "products.h"

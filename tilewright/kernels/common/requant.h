@@ -1,14 +1,14 @@
 // requantised: the i8 next to a scaled sum of i8 products; halves go to the even one. requantised4: four in a word.
 //
-// The sum is rounded to f32, so is its product with the scale; a NaN gives -128. 12582912 = 1.5 * 2^23: added to a
-// small f32 it leaves no bits for a fraction. Example: 5 * 0.5 = 2.5 gives 2, 7 * 0.5 = 3.5 gives 4.
+// The sum is rounded to f32, so is its product with the scale; a NaN gives -128, and what i8 has no room for its
+// nearest. Example: 5 * 0.5 = 2.5 gives 2, 7 * 0.5 = 3.5 gives 4.
 
 INLINE float scaled(int sum, float scale) {
     const float v = (float)sum * scale;
     return v > -128.0f ? v : -128.0f;
 }
 
-#ifdef __CUDACC__  // conversions round, and cut off what i8 has no room for
+#ifdef __CUDACC__  // conversions round, and cut off what i8 has no room for (cvt.pack: sm_72 and later)
 
 INLINE signed char requantised(int sum, float scale) {
     int v;
@@ -24,7 +24,7 @@ INLINE unsigned requantised4(const int sum[4], const float scale[4]) {
     return word;
 }
 
-#else
+#else  // 12582912 = 1.5 * 2^23: added to a small f32 it leaves no bits for a fraction
 
 INLINE signed char requantised(int sum, float scale) {
     float v = scaled(sum, scale);

@@ -23,8 +23,8 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 40  # products along the sum: their loop is unrolled
+MOST_BODY = 1500  # instructions of that loop: more overflow the instruction cache
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
-MOST_BODY = 1500  # instructions of it: more overflow the instruction cache
 # Of a block's tile: sums, and outputs of a pool.
 ROWS, POOLED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)
 COLUMNS, POOLED_COLUMNS, MOST_COLUMNS = (8, 16, 32, 64, 128, 256), (4, 7, 8, 14, 16, 28, 32, 64), 1024
@@ -78,23 +78,22 @@ class Stem(Family):
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Lay out one launch, or two where the second one pools."""
         cf, combine = config.values, config["combine"]
-        sz, it, here = sizes(problem, cf), runs(problem, cf), runs(problem, cf, aligned)
+        sz, packed_for, it = sizes(problem, cf), runs(problem, cf), runs(problem, cf, aligned)
         scale = ("scale",) * problem.requantised
         main = Launch(
             "stem", (sz.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
             shared_bytes=sz.shared_bytes,
         )  # fmt: skip
         return Blueprint(
-            source="stem.cu", defines=tuple(_defines(problem, sz, here, cf, aligned).items()),
+            source="stem.cu", defines=tuple(_defines(problem, sz, it, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
             packed_bytes=sz.k_tiles * sz.w_bytes,
             pack=(
                 ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", sz.group),
-                ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", it.planes),
-                ("PACK_QUARTERS", it.quarters), ("PACK_SHIFT", it.shift),
-                ("PACK_TF32", int(problem.dtype == "f32")),
+                ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", packed_for.planes),
+                ("PACK_QUARTERS", packed_for.quarters), ("PACK_SHIFT", packed_for.shift),
             ),
             packer="stem_pack.cu",
             workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
@@ -142,7 +141,7 @@ RULES = (
     Rule("channels", lambda problem, kt: piece(problem)[1] * (kt - 1) < problem.k, "pieces without channels"),
     Rule("slices", lambda problem, kt, wn: piece(problem)[1] * kt * (wn - 1) < problem.k,
          "warps without channels"),
-    Rule("sums", lambda kt, pt: 2 <= kt * pt <= 24 or kt == pt == 1, "more than 96 sums of a thread"),
+    Rule("sums", lambda kt, pt: kt * pt <= 24, "more than 96 sums of a thread"),
     Rule("pixels", lambda problem, th, tw, pt, wm: piece(problem)[0] * pt * (wm - 1) < th * tw
          and piece(problem)[0] * (pt - 1) < th * tw, "warps or pieces without pixels"),
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
@@ -170,9 +169,9 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         TH=cf["th"], TW=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
-        RUN=it.numbers, PITCH=sz.pitch, LINE=_line(sz, it, cf),
+        RUN=it.numbers, PITCH=sz.pitch, SUM_PITCH=sz.sum_pitch, LINE=_line(sz, it, cf),
         RUN_OUT=2 * sz.group, WORDS_OUT=sz.group // 2, UNIT_OUT=unit, Y_VECTOR=int(whole and aligned),
-        N=pr.n, **layer_defines(pr, view), **image_defines(pr, view),
+        **layer_defines(pr, view), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
         OFFSET64=int(max(pr.x_bytes, 4 * pr.z_elements, sz.k_tiles * sz.w_bytes) >= 1 << 31),

@@ -3,8 +3,8 @@
 //   y[n,k,p,q] = epilogue(sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s-pad] * w[k][c][r][s])
 //
 // What a row of the filter sees of an image is a run of neighbours in memory: S C numbers in nhwc, S in nchw. A block
-// stages the rows under its tile of TH x TW outputs as they are, and a fragment's registers, of four bytes each, are
-// read from there, so nothing is gathered number by number and no column is ever written.
+// stages the rows under its tile of TH x TW outputs as they are (in pieces of up to 16 bytes; number by number where
+// rows of the image are no whole words), and a fragment's registers, of four bytes each, are read from there.
 //
 //     a run, 21 numbers of f16            words    0   1   2   3   4   5   6   7   8   9  10  11
 //     (7 taps of 3 channels)              lane's   0   1   2   3   0   1   2   3   0   1   2   3
@@ -15,8 +15,8 @@
 // a NaN stays with the outputs that it belongs to.
 //
 //   M x N is pixels x channels where y is nhwc, else channels x pixels. A warp has PT x KT pieces of a product m16n8;
-//   the channels (pixels) of neighbouring pieces alternate, so that a thread's sums are neighbours in y: up to 16
-//   bytes of them are stored at once. What is pooled meets in shared memory first (stem_store.h).
+//   the channels (pixels) of neighbouring pieces alternate, so that a thread's sums are neighbours in y: runs of up
+//   to 16 bytes of outputs. What is pooled meets in shared memory first (stem_store.h).
 // Example: n1c3h224w224k64r7s7p3u2 in f16: 11 words of a row make 3 for each of four lanes, 7 rows 11 products of 16.
 
 #include "dialect.h"
@@ -33,28 +33,27 @@
 #define GROUP_OF (RUN_OUT / 2)         // pieces of a product whose channels, or pixels, alternate
 
 // the input: rows of planes
-#define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
-#define IN_WORD (4 / NUMBER_BYTES)
 #define UNIT (X_NHWC ? C : 1)          // numbers of a column
 #define PLANES (X_NHWC ? 1 : C)
 #define ROW_BYTES (W * UNIT * NUMBER_BYTES)
 #define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)
-#define PIECES (PITCH / COPY)          // of a staged row
+#define CHUNKS (PITCH / COPY)          // of a staged row: what a copy moves
 #define X_WORDS ((PLANES * ROWS * PITCH / 4 + 31) / 32 * 32)
 
 // the sum
 #define WORDS (PLANES * R * QUARTERS)  // of a lane
 #define KSTEPS ((WORDS + 1) / 2)
-#define W_REGS (Y_NHWC ? 2 : 4)        // of a lane, for a piece of channels and a step
-#define W_RUN (KT * W_REGS % 4 ? 2 : 4)  // of them that are loaded at once
+#define W_REGS W_REGS_OF(Y_NHWC)
 #define W_WORDS (KSTEPS * WN * KT * W_REGS * 32)
-#define W_STAGED (F_SHARED ? (W_WORDS + 31) / 32 * 32 : 0)
+#define W_STAGED (F_SHARED ? W_WORDS : 0)
 
 #include "tile.h"
+#include "stem_order.h"
 #include "stem_stage.h"
 #include "stem_product.h"
 #include "stem_store.h"
 
+// w: packed words, by their bits
 BOUNDED_KERNEL(stem, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
@@ -66,7 +65,7 @@ BOUNDED_KERNEL(stem, THREADS, MIN_BLOCKS)
     stage_w(shared, w);
     stage_x(tile, x, at);
     ASYNC_COMMIT();
-    FIND_FILTER(filter, shared, w);
+    FIND_FILTER(filter, shared, w, slice, lane);
     const Channels its = find_channels(bias, at.k0 + k, lane SCALE_ARGUMENT);
     ASYNC_WAIT(0);
     BARRIER();

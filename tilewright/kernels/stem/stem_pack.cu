@@ -1,10 +1,10 @@
-// The filter for the products of the stem family: words [k tile][step][slice][vector][lane][PACK_VECTOR], a lane's
-// registers of a step in the order in which it loads them.
+// The filter for the products of the stem family: words [k tile][step][slice][vector][lane][W_RUN], a lane's
+// registers of a step in the order in which it loads them (stem_order.h).
 //
 //   PACK_KT PACK_WN      pieces of channels of a warp, and warps side by side     PACK_NHWC  y is nhwc
-//   PACK_GROUP           pieces whose channels alternate (nhwc)                   PACK_PLANES  1, or in nchw channels
+//   PACK_GROUP           pieces whose channels alternate (nhwc)
+//   PACK_PLANES          planes of x: 1 in nhwc, its channels in nchw
 //   PACK_QUARTERS        words of a run that a lane takes                         PACK_SHIFT  zeros before a run
-//   PACK_TF32            numbers are rounded to tf32
 //
 // Example: 7x7 of 3 channels of f16 in nhwc, PACK_SHIFT = 1: a run is a zero, 21 taps, two zeros: 12 words, 3 of each
 // of four lanes.
@@ -13,22 +13,21 @@
 #include "types.h"
 #include "filter.h"
 #include "mma_tf32.h"
+#include "stem_order.h"
 
-#define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
-#define IN_WORD (4 / NUMBER_BYTES)
-#define REGS (PACK_NHWC ? 2 : 4)
-#define VECTOR_WORDS (PACK_KT * REGS % 4 ? 2 : 4)
+#define REGS W_REGS_OF(PACK_NHWC)
+#define W_RUN W_RUN_OF(PACK_KT * REGS)
 #define SLICE (PACK_KT * (PACK_NHWC ? 8 : 16))
 #define KB (SLICE * PACK_WN)
 #define TILES ((KG + KB - 1) / KB)
-#define ROWS (PACK_PLANES * SIZE_R)
-#define STEPS ((ROWS * PACK_QUARTERS + 1) / 2)
+#define FILTER_ROWS (PACK_PLANES * SIZE_R)
+#define KSTEPS ((FILTER_ROWS * PACK_QUARTERS + 1) / 2)
 #define COLUMN_CHANNELS (CG / PACK_PLANES)     // of a tap's column in a run
 #define RUN (SIZE_S * COLUMN_CHANNELS)
-#define PACKED ((offset_t)TILES * STEPS * PACK_WN * PACK_KT * REGS * 32)
+#define PACKED ((offset_t)TILES * KSTEPS * PACK_WN * PACK_KT * REGS * 32)
 
 #if DTYPE == 1
-#define BITS_OF(v) (PACK_TF32 ? tf32_of(float_bits(v)) : float_bits(v))
+#define BITS_OF(v) tf32_of(float_bits(v))  // f32 comes here as tf32 alone
 #elif DTYPE == 4
 #define BITS_OF(v) (unsigned)(unsigned char)(v)
 #else
@@ -37,21 +36,20 @@
 
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
-        const int lane = item / VECTOR_WORDS % 32;
-        offset_t rest = item / (VECTOR_WORDS * 32);
-        const int reg = (int)(rest % (PACK_KT * REGS / VECTOR_WORDS)) * VECTOR_WORDS + (int)(item % VECTOR_WORDS);
-        rest /= PACK_KT * REGS / VECTOR_WORDS;
-        const int slice = rest % PACK_WN, step = rest / PACK_WN % STEPS, tile = rest / PACK_WN / STEPS;
+        const int lane = item / W_RUN % 32;
+        offset_t rest = item / (W_RUN * 32);
+        const int reg = (int)(rest % (PACK_KT * REGS / W_RUN)) * W_RUN + (int)(item % W_RUN);
+        rest /= PACK_KT * REGS / W_RUN;
+        const int slice = rest % PACK_WN, step = rest / PACK_WN % KSTEPS, tile = rest / PACK_WN / KSTEPS;
         const int piece = reg / REGS, second = reg % REGS / (REGS / 2), place = lane / 4;
         int k = tile * KB + slice * SLICE;
-        k += PACK_NHWC ? (piece / PACK_GROUP * 8 + place / 2 * 2) * PACK_GROUP + piece % PACK_GROUP * 2 + place % 2
-                       : 16 * piece + reg % 2 * 8 + place;
+        k += PACK_NHWC ? alternated(piece, place, PACK_GROUP) : 16 * piece + reg % 2 * 8 + place;
         const int j = 2 * step + second, row = j / PACK_QUARTERS;
         const int first = (j % PACK_QUARTERS * 4 + lane % 4) * IN_WORD - PACK_SHIFT;
         unsigned word = 0;
         for (int i = 0; i < IN_WORD; i++) {
             const int e = first + i;
-            if (k >= KG || row >= ROWS || e < 0 || e >= RUN) continue;
+            if (k >= KG || row >= FILTER_ROWS || e < 0 || e >= RUN) continue;
             const int c = row / SIZE_R + e % COLUMN_CHANNELS, tap = row % SIZE_R * SIZE_S + e / COLUMN_CHANNELS;
             word |= BITS_OF(w[(offset_t)k * (CG * FILTER_TAPS) + FILTER_AT(c, tap)]) << (8 * NUMBER_BYTES * i);
         }

@@ -1,6 +1,6 @@
 // Products of the stem family: fragments from staged rows, and sums.
 //
-//   Window        where a lane reads for a pixel, in words of the staged rows; bits that its runs begin behind a word's
+//   Window        where a lane reads for a pixel: its word of the first run, and bits of a word before a run begins
 //   window_word   word j of the pixel, of those that its lane takes: every fourth of each run, row by row
 //   FIND_FILTER   the filter, of words [step][slice][vector][lane][W_RUN] as it is packed: staged, or a lane's of all
 //                 steps in its registers
@@ -8,23 +8,23 @@
 #include "products.h"
 #include "mma_tf32.h"
 
-// Where lane `lane` of slice `slice` finds its first vector of step k.
-#define FILTER_AT(k, slice, lane) (((k) * WN + (slice)) * (KT * W_REGS * 32) + (lane) * W_RUN)
+#define W_RUN W_RUN_OF(KT * W_REGS)
+// Where lane `lane` of slice `slice` finds its first vector of a step.
+#define PACKED_AT(step, slice, lane) (((step) * WN + (slice)) * (KT * W_REGS * 32) + (lane) * W_RUN)
 
 #ifdef __CUDACC__
-#define FUNNEL(low, high, turn) __funnelshift_r(low, high, turn)
+#define FUNNEL(low, high, bits) __funnelshift_r(low, high, bits)
 #else
-#define FUNNEL(low, high, turn) (uint)(((ulong)(high) << 32 | (low)) >> (turn))
+#define FUNNEL(low, high, bits) (uint)(((ulong)(high) << 32 | (low)) >> (bits))
 #endif
 
 // Pixel `place` of the warp's piece i, of the tile: in nchw those of GROUP_OF pieces alternate, two by two.
 INLINE int pixel_of(int i, int place) {
-    return Y_NHWC ? PIXELS_OF * i + place
-                  : (i / GROUP_OF * 8 + place / 2 * 2) * GROUP_OF + i % GROUP_OF * 2 + place % 2;
+    return Y_NHWC ? PIXELS_OF * i + place : alternated(i, place, GROUP_OF);
 }
 
 typedef struct {
-    int at, turn;
+    int at, bits;
 } Window;
 
 INLINE Window find_window(int pixel, int quarter) {
@@ -32,7 +32,7 @@ INLINE Window find_window(int pixel, int quarter) {
     const unsigned px = pixel < PIXELS ? pixel : 0;
     const unsigned byte = px / TW * (STR_H * PITCH) + px % TW * (STR_W * UNIT * NUMBER_BYTES) + LEAD;
     here.at = byte / 4 + quarter;
-    here.turn = byte % 4 * 8;
+    here.bits = byte % 4 * 8;
     return here;
 }
 
@@ -52,7 +52,7 @@ INLINE unsigned window_word(const SHARED unsigned *tile, Window here, int j, int
     if (j >= WORDS) return 0;
     const SHARED unsigned *from = tile + here.at + (row / R * ROWS + row % R * DIL_H) * (PITCH / 4) + 4 * i;
 #if UNALIGNED
-    unsigned word = FUNNEL(from[0], from[1], here.turn);
+    unsigned word = FUNNEL(from[0], from[1], here.bits);
 #else
     unsigned word = from[0];
 #endif
@@ -67,13 +67,13 @@ INLINE unsigned window_word(const SHARED unsigned *tile, Window here, int j, int
 
 #include "mma_sync.h"
 
-INLINE void read_filter(unsigned to[KT * W_REGS], const unsigned *from, int k, int slice, int lane) {
-    from += FILTER_AT(k, slice, lane);
+INLINE void read_filter(unsigned to[KT * W_REGS], const unsigned *from, int step, int slice, int lane) {
+    from += PACKED_AT(step, slice, lane);
     UNROLL for (int i = 0; i < KT * W_REGS; i += W_RUN) load_run(W_RUN, to + i, from + i * 32);
 }
 // The same from global memory, asked for here and now: the compiler would rather wait for the input first.
-INLINE void fetch_filter(unsigned to[KT * W_REGS], const unsigned *from, int k, int slice, int lane) {
-    from += FILTER_AT(k, slice, lane);
+INLINE void fetch_filter(unsigned to[KT * W_REGS], const unsigned *from, int step, int slice, int lane) {
+    from += PACKED_AT(step, slice, lane);
     UNROLL for (int i = 0; i < KT * W_REGS; i += W_RUN) {
 #if W_RUN == 4
         asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -87,16 +87,17 @@ INLINE void fetch_filter(unsigned to[KT * W_REGS], const unsigned *from, int k, 
 // The filter as sum_up takes it: staged, or a warp's registers of all steps.
 #if F_SHARED
 typedef const unsigned *filter_t;
-#define FIND_FILTER(name, shared, w) const filter_t name = (filter_t)(shared)
-#define STEP_FILTER(name, k)                  \
-    unsigned name[KT * W_REGS];               \
-    read_filter(name, filter, k, slice, lane)
+#define FIND_FILTER(name, shared, w, slice, lane) const filter_t name = (filter_t)(shared)
+#define STEP_FILTER(name, filter, step, slice, lane) \
+    unsigned name[KT * W_REGS];                      \
+    read_filter(name, filter, step, slice, lane)
 #else
 typedef const unsigned (*filter_t)[KT * W_REGS];
-#define FIND_FILTER(name, shared, w)                                                    \
-    unsigned name[KSTEPS][KT * W_REGS];                                                 \
-    UNROLL for (int k = 0; k < KSTEPS; k++) fetch_filter(name[k], (const unsigned *)(w), k, slice, lane)
-#define STEP_FILTER(name, k) const unsigned *name = filter[k]
+#define FIND_FILTER(name, shared, w, slice, lane)    \
+    unsigned name[KSTEPS][KT * W_REGS];              \
+    UNROLL for (int step = 0; step < KSTEPS; step++) \
+        fetch_filter(name[step], (const unsigned *)(w), step, slice, lane)
+#define STEP_FILTER(name, filter, step, slice, lane) const unsigned *name = filter[step]
 #endif
 
 INLINE void sum_up(acc_t acc[PT][KT][4], const unsigned *tile, filter_t filter, int first, int slice, int lane) {
@@ -107,7 +108,7 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const unsigned *tile, filter_t filter, 
     UNROLL for (int i = 0; i < PT; i++)
         UNROLL for (int j = 0; j < KT; j++) UNROLL for (int e = 0; e < 4; e++) acc[i][j][e] = 0;
     UNROLL for (int k = 0; k < KSTEPS; k++) {
-        STEP_FILTER(w, k);
+        STEP_FILTER(w, filter, k, slice, lane);
         UNROLL for (int i = 0; i < PT; i++) {
             unsigned x[2 * HALVES_OF];
             UNROLL for (int e = 0; e < 2 * HALVES_OF; e++)
@@ -123,15 +124,15 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const unsigned *tile, filter_t filter, 
 
 #if F_SHARED
 typedef const SHARED uint *filter_t;
-#define FIND_FILTER(name, shared, w) const filter_t name = (filter_t)(shared)
+#define FIND_FILTER(name, shared, w, slice, lane) const filter_t name = (filter_t)(shared)
 #else
 typedef const GLOBAL uint *filter_t;
-#define FIND_FILTER(name, shared, w) const filter_t name = (filter_t)(w)
+#define FIND_FILTER(name, shared, w, slice, lane) const filter_t name = (filter_t)(w)
 #endif
 
 INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
 #if PRODUCTS == TF32
-    return sum + as_float(a & 0xffffe000u) * as_float(b & 0xffffe000u);
+    return sum + as_float(a) * as_float(b);  // tf32 already
 #elif DTYPE == 4
     return dot4((int)a, (int)b, sum);
 #else
@@ -151,7 +152,7 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const SHARED uint *tile, filter_t filte
                     for (int quarter = 0; quarter < 4; quarter++) {
                         const Window here = find_window(first + pixel_of(i, place), quarter);
                         const int at = j * W_REGS + word % 2 * (W_REGS / 2) + channel / 8;  // of a lane's registers
-                        const int from = FILTER_AT(word / 2, slice, channel % 8 * 4 + quarter) +
+                        const int from = PACKED_AT(word / 2, slice, channel % 8 * 4 + quarter) +
                                          at / W_RUN * (32 * W_RUN) + at % W_RUN;
                         sum = dot_word(window_word(tile, here, word, quarter), filter[from], sum);
                     }

@@ -32,10 +32,10 @@ INLINE Channels find_channels(const GLOBAL out_t *bias, int k0, int lane SCALE_P
 }
 
 #if POOL_HERE
-#define SUM_PITCH (Y_NHWC ? KB + 4 : (PIXELS + 15) / 16 * 16 + 4)  // words: whole runs; the next lies in other banks
 #define SUM_AT(k, px) (Y_NHWC ? (px) * SUM_PITCH + (k) : (k) * SUM_PITCH + (px))
 
-// Finish sums of a thread, from channel k and pixel px of the tile on, for the pool; b: their channels' bias.
+// Finish sums of a thread, from channel k and pixel px of the tile on, for the pool; b: their channels' bias. (y, s: of
+// the other finish_run.)
 INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
                        acc_t v[RUN_OUT], const acc_t *b, const float *s) {
     if (px >= PIXELS) return;
@@ -78,6 +78,7 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
 
 #else
 // Finish sums of a thread that are neighbours in y, from channel k and pixel px of the tile on; b, s: their channels'.
+// (sums: of the other finish_run.)
 INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
                        acc_t v[RUN_OUT], const acc_t *b, const float *s) {
     const int p = at.p0 + px / TW, q = at.q0 + px % TW;

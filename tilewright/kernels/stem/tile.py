@@ -11,7 +11,8 @@ from tilewright.kernels.tile import NONE, along, ceil_div, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share a pixel
-STORE = 16  # bytes that a thread stores at once, at most
+STORE = 16  # bytes of outputs that a thread has side by side, at most
+LONGEST = STORE  # outputs of them: those of one byte
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,13 @@ def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+    """Sizes that follow from a problem and a config.
 
     ``pitch``: bytes of a staged row. ``group``: pieces of a product whose channels alternate, in nchw pixels.
+    ``turns``: passes of a warp over the tile's pixels. ``x_bytes``, ``w_bytes``: staged by a block.
+    ``sum_pitch``: words of a row of sums that wait for the block's pool, 0 where there is none.
     """
 
-    rows: int
     pitch: int
     kb: int
     k_tiles: int
@@ -93,6 +95,7 @@ class Sizes:
     turns: int
     x_bytes: int
     w_bytes: int
+    sum_pitch: int
     shared_bytes: int
 
 
@@ -124,19 +127,14 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     q_tiles = tiles_along(pr, combine, pr.q, pr.y_q, cf["tw"])
     w_bytes = 128 * it.steps(pr) * w_registers(pr) * cf["kt"] * cf["wn"]
     x_bytes = it.planes * rows * pitch
+    pixels_of_tile, nhwc = cf["th"] * cf["tw"], pr.layout_out == "nhwc"
+    # Whole runs, and four words more: the next row lies in other banks.
+    sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if pools(pr, combine) else 0
     return Sizes(
-        rows, pitch, kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles, group(pr, cf),
-        ceil_div(cf["th"] * cf["tw"], pixels * cf["pt"] * cf["wm"]), x_bytes, w_bytes,
-        round_up(w_bytes, 128) * cf["f"] + round_up(x_bytes, 128) + _pooled_bytes(pr, cf, kb),
+        pitch, kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles, group(pr, cf),
+        ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), x_bytes, w_bytes, sum_pitch,
+        w_bytes * cf["f"] + round_up(x_bytes, 128) + 4 * sum_pitch * (pixels_of_tile if nhwc else kb),
     )  # fmt: skip
-
-
-def _pooled_bytes(pr: Problem, cf: Values, kb: int) -> int:
-    """Shared memory where finished sums wait for the block's pool."""
-    if not pools(pr, cf["combine"]):
-        return 0
-    pixels = cf["th"] * cf["tw"]
-    return 4 * (pixels * (kb + 4) if pr.layout_out == "nhwc" else kb * (round_up(pixels, STORE) + 4))
 
 
 def pools(pr: Problem, combine: int) -> bool:

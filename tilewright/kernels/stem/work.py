@@ -10,7 +10,7 @@ from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-PRODUCT = 16 * 8 * 16  # multiply-adds of f16 of an instruction; as long as those of i8 or tf32 take
+PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 and tf32 take as long
 
 STORED = 0.5  # of the time that the model has for stores: other blocks multiply meanwhile
 

@@ -1,0 +1,16 @@
+// What the kernel of the stem family and its packer must agree on.
+//
+//   NUMBER_BYTES IN_WORD   a number of x and of the filter; numbers of a word of four bytes
+//   W_REGS_OF(nhwc)        a lane's registers of the filter, for a piece of channels and a step; y is nhwc or not
+//   W_RUN_OF(registers)    how many of so many a lane loads at once
+//   alternated             which number of all is number `place` (of 8) of a piece, where those of `group` pieces
+//                          alternate two by two: a thread has numbers 2 t and 2 t + 1 of each, so a run of them
+
+#define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
+#define IN_WORD (4 / NUMBER_BYTES)
+#define W_REGS_OF(nhwc) ((nhwc) ? 2 : 4)
+#define W_RUN_OF(registers) ((registers) % 4 ? 2 : 4)
+
+INLINE int alternated(int piece, int place, int group) {
+    return (piece / group * 8 + place / 2 * 2) * group + piece % group * 2 + place % 2;
+}
