@@ -23,11 +23,6 @@ Y0 = Problem.parse("n1c3h544w544k32r3s3p1-f16-nhwc")
 BASE = dict(combine=0, f=0, kt=4, mb=4, pt=1, th=6, tw=32, wm=1, wn=1)
 
 
-@pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     (
@@ -90,7 +85,7 @@ def test_places_in_a_large_packed_filter_are_counted_in_64_bits() -> None:
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
 @pytest.mark.parametrize("kind", ("f16", "bf16", "tf32", "i8", "i8+requant"))
-def test_its_best_configs_compile_without_spills(kind: str, arch: str, cache: None) -> None:
+def test_its_best_configs_compile_without_spills(kind: str, arch: str, own_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
 
     device, (dtype, _, more) = for_architecture(arch), kind.partition("+")
@@ -100,7 +95,7 @@ def test_its_best_configs_compile_without_spills(kind: str, arch: str, cache: No
             assert compile_cuda(KIND.blueprint(problem, device, config), arch).registers > 0
 
 
-def test_the_loop_over_pixels_is_short(cache: None, tmp_path: Path) -> None:
+def test_the_loop_over_pixels_is_short(own_cache: None, tmp_path: Path) -> None:
     """Sixteen pixels of Y0: twelve products; a register is two loads and a shift; a store for each run."""
     config = Config.make("stem", BASE)
     KIND.check(Y0, H100, config)
@@ -111,7 +106,7 @@ def test_the_loop_over_pixels_is_short(cache: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("epilogue", ("+silu", "+bias+relu+maxpool2"))
-def test_no_epilogue_divides(epilogue: str, cache: None, tmp_path: Path) -> None:
+def test_no_epilogue_divides(epilogue: str, own_cache: None, tmp_path: Path) -> None:
     """A division of f32 is some 20 instructions and a call; -1 / 0 is one, too."""
     problem, config = Problem.parse(f"{Y0}{epilogue}"), Config.make("stem", BASE)
     KIND.check(problem, H100, config)
@@ -120,7 +115,7 @@ def test_no_epilogue_divides(epilogue: str, cache: None, tmp_path: Path) -> None
     assert sum("MUFU.EX2" in line for line in lines) == (16 if "silu" in epilogue else 0)
 
 
-def test_requantised_sums_are_rounded_and_packed_by_conversions(cache: None, tmp_path: Path) -> None:
+def test_requantised_sums_are_rounded_and_packed_by_conversions(own_cache: None, tmp_path: Path) -> None:
     problem, config = Problem.parse("n1c3h544w544k32r3s3p1-i8-nhwc+requant"), Config.make("stem", BASE)
     KIND.check(problem, H100, config)
     loop = main_loop(KIND.blueprint(problem, H100, config), "sm_90", tmp_path, "IMMA")

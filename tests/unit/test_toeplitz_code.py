@@ -23,11 +23,6 @@ CONVNEXT = Problem.parse("n16c96h56w56k96r7s7p3g96-f16-nhwc")
 LARGE = Problem.parse("n1c128h56w56k128r31s31p15g128-bf16")
 
 
-@pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     (
@@ -79,7 +74,7 @@ def test_the_matrix_of_a_row_gives_its_outputs() -> None:
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
 @pytest.mark.parametrize("problem", (CONVNEXT, LARGE), ids=("7x7", "31x31"))
-def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, cache: None) -> None:
+def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, own_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
 
     device = for_architecture(arch)
@@ -89,7 +84,7 @@ def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, ca
         assert compile_cuda(KIND.blueprint(problem, device, config), arch).registers > 0
 
 
-def test_neighbouring_windows_share_fragments_without_many_moves(cache: None, tmp_path: Path) -> None:
+def test_neighbouring_windows_share_fragments_without_many_moves(own_cache: None, tmp_path: Path) -> None:
     config = Config.make("toeplitz", dict(cb=16, th=16, wb=7, warps=8, mb=2, combine=0))
     KIND.check(CONVNEXT, H100, config)
     loop = main_loop(KIND.blueprint(CONVNEXT, H100, config), "sm_90", tmp_path, "HMMA")

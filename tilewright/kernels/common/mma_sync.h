@@ -5,9 +5,13 @@
 //   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum      b0, b1  column lane / 4, the same words
 //
 // PRODUCTS PLAIN and TF32 alone: THREE and E4M3, whose sums begin anew, are in mma_product.h.
+// dot_word: what a word of A and one of B add to a sum, for OpenCL C, where threads multiply by themselves.
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16), "m16n8k8" (tf32) and "m16n8k32" (s8).
 
 #include "products.h"
+#include "types.h"
+
+#ifdef __CUDACC__
 
 #if PRODUCTS == TF32
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 " c
@@ -29,3 +33,17 @@ INLINE void mma_sync(acc_t acc[4], const unsigned a[4], unsigned b0, unsigned b1
         : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+#else
+
+INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
+#if PRODUCTS == TF32
+    return sum + as_float(a) * as_float(b);  // rounded already
+#elif DTYPE == 4
+    return dot4((int)a, (int)b, sum);
+#else
+    return sum + widened(a & 0xffff) * widened(b & 0xffff) + widened(a >> 16) * widened(b >> 16);
+#endif
+}
+
+#endif

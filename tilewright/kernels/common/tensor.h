@@ -14,15 +14,13 @@
 // Elsewhere than on CUDA a thread reads whole rows of its tile and multiplies by itself: slow but the same sums.
 // Layouts: mma_sync.h; PTX ISA 8.x, "ldmatrix".
 
-#include "products.h"
+#include "mma_sync.h"
 #include "swizzle.h"
 #include "types.h"
 
 #define ROW_BYTES (16 * CHUNKS)
 
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
-
-#include "mma_sync.h"
 
 typedef unsigned shared_t;
 #define TILE_ARRAY(name)                                     \
@@ -114,13 +112,6 @@ INLINE void read_m(Fragment *to, shared_t tile, int place, int piece, int k, int
 }
 INLINE void read_n(Fragment *to, shared_t tile, int place, int piece, int k, int lane) {
     for (int j = 0; j < 4; j++) read_row(to->rows[j], tile, place + 16 * piece + j / 2 * 8 + lane % 4 * 2 + j % 2, k);
-}
-INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
-#if DTYPE == 4
-    return dot4((int)a, (int)b, sum);
-#else
-    return sum + widened(a & 0xffff) * widened(b & 0xffff) + widened(a >> 16) * widened(b >> 16);
-#endif
 }
 INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lane) {
     for (int e = 0; e < 8; e++)

@@ -5,7 +5,7 @@
 //   FIND_FILTER   the filter, of words [step][slice][vector][lane][W_RUN] as it is packed: staged, or a lane's of all
 //                 steps in its registers
 
-#include "products.h"
+#include "mma_sync.h"
 #include "mma_tf32.h"
 
 #define W_RUN W_RUN_OF(KT * W_REGS)
@@ -64,8 +64,6 @@ INLINE unsigned window_word(const SHARED unsigned *tile, Window here, int j, int
 }
 
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
-
-#include "mma_sync.h"
 
 INLINE void read_filter(unsigned to[KT * W_REGS], const unsigned *from, int step, int slice, int lane) {
     from += PACKED_AT(step, slice, lane);
@@ -129,16 +127,6 @@ typedef const SHARED uint *filter_t;
 typedef const GLOBAL uint *filter_t;
 #define FIND_FILTER(name, shared, w, slice, lane) const filter_t name = (filter_t)(w)
 #endif
-
-INLINE acc_t dot_word(uint a, uint b, acc_t sum) {
-#if PRODUCTS == TF32
-    return sum + as_float(a) * as_float(b);  // tf32 already
-#elif DTYPE == 4
-    return dot4((int)a, (int)b, sum);
-#else
-    return sum + widened(a & 0xffff) * widened(b & 0xffff) + widened(a >> 16) * widened(b >> 16);
-#endif
-}
 
 INLINE void sum_up(acc_t acc[PT][KT][4], const SHARED uint *tile, filter_t filter, int first, int slice,
                    int lane) {

@@ -43,6 +43,7 @@ typedef unsigned short half_t;  // f16 or bf16, by its bits
 // Where a channel of the tile lies; eights of channels are SKEW apart from where their planes end.
 INLINE int plane_at(int c) { return c * PLANE + c / 8 * SKEW; }
 
+#include "mma_sync.h"
 #include "toeplitz_stage.h"
 
 // --------------------------------------------------------------------------------------- products
@@ -50,7 +51,6 @@ INLINE int plane_at(int c) { return c * PLANE + c / 8 * SKEW; }
 #ifdef __CUDACC__
 
 #define WARP_BARRIER() __syncwarp()
-#include "mma_sync.h"
 
 typedef struct {
     unsigned r[4];  // lanes hold two numbers of rows lane / 4 and lane / 4 + 8, first of one eight, then of the next
