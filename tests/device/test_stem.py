@@ -54,6 +54,29 @@ LAYERS = (
     # a run of sums ends past its row
     ("n1c3h10w28k32r3s3p1-i8+maxpool2+requant", dict(th=3, tw=28, kt=1, pt=8, wm=1, mb=4)),
     ("n1c3h14w16k24r3s3p1-tf32-nhwc+silu+maxpool2", dict(th=4, tw=16, kt=3, wm=2)),
+    # pooled by the thread that has all four sums
+    ("n1c3h16w24k16r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(th=4, tw=8, pt=2, wm=1, mb=4)),
+    ("n2c3h17w27k21r3s3p1-bf16-nhwc+add+silu+maxpool2", dict(th=6, tw=14, kt=3, pt=4, wm=1, mb=4)),
+    ("n1c3h18w30k32r3s3p1-i8-nhwc+bias+relu+maxpool2+requant", dict(th=6, tw=14, kt=4, pt=2)),
+    ("n1c3h15w31k20r5s5p2-i8-nhwc+maxpool2", dict(th=2, tw=28, kt=2, pt=2, f=0, wm=1, mb=4)),
+    ("n1c3h19w23k24r7s7p3u2-f16-nhwc+bias+avgpool2", dict(th=4, tw=8, kt=3, pt=2, wm=1, mb=4)),
+    ("n2c1h14w16k24r3s3p1-tf32-nhwc+add0.5+relu+maxpool2", dict(th=4, tw=16, kt=3, pt=2)),
+    ("n1c3h16w48k32r3s3p1-f16+bias+relu+maxpool2", dict(th=4, tw=16, kt=2, pt=4, wm=1, mb=4)),
+    ("n1c3h15w37k20r3s3p1-bf16+add+maxpool2", dict(th=4, tw=14, kt=1, pt=4, wm=1, mb=4)),
+    ("n2c2h14w32k16r3s3p1-i8+maxpool2+requant", dict(th=4, tw=16, kt=1, pt=8, wm=1, mb=4)),
+    ("n1c3h18w20k24r3s3p1-f16-nhwc2nchw+silu+avgpool2", dict(th=6, tw=14, kt=2, pt=2, wm=1, mb=4)),
+    # columns that are staged apart, for their banks
+    ("n1c16h18w24k16r3s3p1-f16-nhwc+bias", dict(kt=2)),
+    ("n1c32h17w19k20r3s2p1u2-i8-nhwc", dict(tw=10, kt=3, wm=1, mb=4)),
+    ("n1c8h18w24k16r3s3p1-tf32-nhwc+relu+maxpool2", dict(tw=14, th=4, kt=2, pt=2, wm=1, mb=4)),
+    # lanes that take words of several planes, or rows
+    ("n1c6h20w24k16r3s3p1-f16", dict(kt=1)),
+    ("n2c8h18w24k40r2s2u2-bf16+bias+relu", dict(tw=12, kt=3, pt=2, wm=1, mb=4)),
+    ("n1c8h20w24k16r3s3p1-i8+requant", dict(kt=1, pt=2, wm=1, mb=4)),
+    ("n1c3h16w32k24r4s4u4-f16-nhwc", dict(tw=8, kt=3, wm=1, mb=4)),
+    ("n1c4h16w17k20r4s3p1d2x1-f16-nchw2nhwc+add", dict(tw=17, kt=3, f=0)),
+    ("n1c2h18w21k16r2s1u2x1-tf32+maxpool2", dict(th=4, tw=14, kt=1, pt=2)),
+    ("n1c4h11w16k16r1s5p0x2-f16", dict(kt=1)),
 )
 
 
@@ -68,7 +91,7 @@ def test_first_layers(text: str, change: dict[str, int], device: str, runtime: o
 
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
-@pytest.mark.parametrize("at", (0, 1, 2, 13, 16, 23, 26, 28))
+@pytest.mark.parametrize("at", (0, 1, 2, 13, 16, 23, 26, 28, 35, 40, 44, 47, 50, 51))
 def test_a_nan_stays_with_the_outputs_that_it_belongs_to(at: int, device: str, runtime: object) -> None:
     """Words hold numbers beside a run's taps: with NaN and infinity in x, in full."""
     text, change = LAYERS[at]

@@ -12,7 +12,7 @@ from test_direct_cpu import CORES
 from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.stem.tile import runs
+from tilewright.kernels.stem.tile import crowd, runs, sizes
 from tilewright.problem import Problem
 from tilewright.search.strategies import rank
 
@@ -31,7 +31,7 @@ BASE = dict(combine=0, f=0, kt=4, mb=4, pt=1, th=6, tw=32, wm=1, wn=1)
         ("n1c3h224w224k64r7s7p3u2-f8-nhwc", "not f8"),
         ("n1c4h56w56k64r3s3p1g2-f16-nhwc", "layers of one group"),
         ("n1c3h56w56k64r3s3p2d1x2-f16-nhwc", "they are dilated"),
-        ("n1c128h56w56k64r3s3p1-f16-nhwc", "more than 40 products"),
+        ("n1c256h56w56k64r3s3p1-f16-nhwc", "more than 80 products"),
         ("n1c128h1w16777216k8r1s1-f16-nhwc", "more than 1,073,741,824 bytes"),
         ("n1c512h1w1k8r1s1p0.0.4194304.0u1x4194305-f16-nhwc", "more than 1,073,741,824 bytes"),
     ),
@@ -61,6 +61,44 @@ def test_it_needs_tensor_cores_and_a_gpu() -> None:
 def test_runs(text: str, copy: int, lead: int, shift: int, unaligned: bool, quarters: int) -> None:
     it = runs(Problem.parse(text))
     assert (it.copy, it.lead, it.shift, it.unaligned, it.quarters) == (copy, lead, shift, unaligned, quarters)
+
+
+@pytest.mark.parametrize(
+    ("text", "fan", "steps"),
+    (
+        ("n1c3h224w224k64r7s7p3u2-f16", (1, 1, 4), 11),  # a row of 7 numbers is four words
+        ("n1c96h56w56k192r2s2u2-f16", (2, 2, 1), 24),  # a word of a row: 192 words, none of them empty
+        ("n1c32h320w320k64r3s3p1u2-f16", (2, 1, 2), 24),
+        ("n1c16h64w64k32r3s3p1-i8", (4, 1, 1), 6),
+        ("n1c3h224w224k96r4s4u4-f16-nhwc", (1, 2, 2), 3),  # six words of a row
+        ("n1c3h224w224k64r5s1p2x0-f16", (1, 1, 4), 8),  # neither rows nor planes to share out
+    ),
+)
+def test_lanes_share_out_words_of_a_row_of_rows_or_of_planes(
+    text: str, fan: tuple[int, int, int], steps: int
+) -> None:
+    problem = Problem.parse(text)
+    assert runs(problem).fan == fan and runs(problem).steps(problem) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "pad", "words"),
+    (
+        ("n1c3h544w544k32r3s3p1-f16-nhwc", 0, 1),
+        ("n1c8h64w64k32r3s3p1-f16-nhwc", 0, 1),  # eight pixels of 16 bytes: every bank once
+        ("n1c32h64w64k32r3s3p1-f16-nhwc", 16, 1),  # of 64 bytes: four words of each bank, were they not apart
+        ("n1c64h64w64k32r3s3p1-f16-nhwc", 16, 1),
+        ("n1c32h64w64k32r3s3p1u2-f16-nhwc", 16, 2),
+    ),
+)
+def test_lanes_read_from_different_banks(text: str, pad: int, words: int) -> None:
+    it = runs(Problem.parse(text))
+    assert it.pad == pad and crowd(it.step, 0, 0, it.fan) == words
+
+
+def test_rows_lie_in_different_banks_where_lanes_share_them_out() -> None:
+    config = BASE | dict(th=1, tw=28, f=1)
+    assert sizes(Problem.parse("n1c96h56w56k192r2s2u2-f16"), config).crowd == 1
 
 
 def test_narrow_tiles_are_copied_in_smaller_pieces() -> None:
@@ -103,6 +141,25 @@ def test_the_loop_over_pixels_is_short(own_cache: None, tmp_path: Path) -> None:
     count = {name: sum(name in line for line in loop) for name in ("HMMA", "LDS", "SHF.R.W", "STG")}
     assert count == {"HMMA": 12, "LDS": 24, "SHF.R.W": 12, "STG": 2}
     assert len(loop) < 130
+
+
+def test_pools_in_registers(own_cache: None, tmp_path: Path) -> None:
+    """Windows of Y0: every second pixel begins at a word, one load; no sums meet in shared memory."""
+    problem = Problem.parse(f"{Y0}+bias+relu+maxpool2")
+    config = Config.make("stem", BASE | dict(pt=2))
+    KIND.check(problem, H100, config)
+    loop = main_loop(KIND.blueprint(problem, H100, config), "sm_90", tmp_path, "HMMA")
+    count = {name: sum(name in line for line in loop) for name in ("HMMA", "LDS", "STS", "STG", "FMNMX")}
+    assert count == {"HMMA": 24, "LDS": 36, "STS": 0, "STG": 1, "FMNMX": 64}
+
+
+def test_matrices_of_pixels_are_one_load(own_cache: None, tmp_path: Path) -> None:
+    problem = Problem.parse("n1c32h64w64k32r3s3p1-f16-nhwc")
+    config = Config.make("stem", BASE | dict(kt=2, f=1))
+    KIND.check(problem, H100, config)
+    loop = main_loop(KIND.blueprint(problem, H100, config), "sm_90", tmp_path, "HMMA")
+    count = {name: sum(name in line for line in loop) for name in ("HMMA", "LDSM", "LDS.")}
+    assert count == {"HMMA": 36, "LDSM": 18, "LDS.": 18}
 
 
 @pytest.mark.parametrize("epilogue", ("+silu", "+bias+relu+maxpool2"))

@@ -12,8 +12,10 @@
 #include "types.h"
 
 INLINE acc_t activated(acc_t v) {
-#if ACT == 1
-    return v < 0 ? 0 : v;  // NaN stays NaN
+#if ACT == 1 && defined(__CUDACC__)
+    return larger(v, (acc_t)0);  // one instruction; NaN stays NaN
+#elif ACT == 1
+    return v < 0 ? 0 : v;
 #elif ACT == 2
     return v < 0 ? v * (acc_t)NUMBER(ACT_LOW) : v;
 #elif ACT == 3

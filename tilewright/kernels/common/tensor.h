@@ -12,8 +12,9 @@
 //   peer4                     four sums that another block has written to its own shared memory
 //
 // Elsewhere than on CUDA a thread reads whole rows of its tile and multiplies by itself: slow but the same sums.
-// Layouts: mma_sync.h; PTX ISA 8.x, "ldmatrix".
+// Layouts: mma_sync.h, ldmatrix.h.
 
+#include "ldmatrix.h"
 #include "mma_sync.h"
 #include "swizzle.h"
 #include "types.h"
@@ -50,9 +51,7 @@ INLINE int place_of(int row, int chunk) { return row * ROW_BYTES + (chunk ^ SWIZ
 INLINE int place_m(int row, int lane) { return place_of(row + lane % 16, lane / 16); }
 INLINE int place_n(int row, int lane) { return place_of(row + lane / 16 * 8 + lane % 8, lane / 8 % 2); }
 INLINE void read_m(Fragment *to, shared_t tile, int place, int piece, int k, int lane) {
-    unsigned from = (tile + place ^ 32 * k) + piece * (16 * ROW_BYTES);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to->r[0]), "=r"(to->r[1]), "=r"(to->r[2]), "=r"(to->r[3]) : "r"(from) : "memory");
+    read_matrices(to->r, (tile + place ^ 32 * k) + piece * (16 * ROW_BYTES));
 }
 #define read_n read_m
 

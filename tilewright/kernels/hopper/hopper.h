@@ -101,6 +101,7 @@ INLINE int piece_at(int start, int next, int row, int side) {
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
 
 #include "barriers.h"
+#include "ldmatrix.h"
 #include "wgmma.h"
 
 #define TILE_ARRAY(name)                                     \
@@ -218,10 +219,6 @@ INLINE void send4(shared_t to, const acc_t v[4], shared_t bar) {
 INLINE void write_matrices(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
-}
-INLINE void read_matrices(unsigned v[4], shared_t from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from) : "memory");
 }
 INLINE void write_transposed(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"

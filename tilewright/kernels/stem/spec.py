@@ -16,15 +16,16 @@ from tilewright.kernels.limits import (
 )
 from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, may_combine, operands, second_pass
-from tilewright.kernels.stem.tile import WORD, Runs, Sizes, piece, pools, registers, runs, sizes
+from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
-MOST_STEPS = 40  # products along the sum: their loop is unrolled
+MOST_STEPS = 80  # products along the sum: their loop is unrolled
 MOST_BODY = 1500  # instructions of that loop: more overflow the instruction cache
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
+FAN = ("FAN_P", "FAN_R", "FAN_W")  # what four lanes take at once
 # Of a block's tile: sums, and outputs of a pool.
 ROWS, POOLED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)
 COLUMNS, POOLED_COLUMNS, MOST_COLUMNS = (8, 16, 32, 64, 128, 256), (4, 7, 8, 14, 16, 28, 32, 64), 1024
@@ -91,9 +92,10 @@ class Stem(Family):
             launches=(main, *second_pass(problem, combine, chained=False)),
             packed_bytes=sz.k_tiles * sz.w_bytes,
             pack=(
-                ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", sz.group),
+                ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", max(1, sz.run // 2)),
                 ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", packed_for.planes),
                 ("PACK_QUARTERS", packed_for.quarters), ("PACK_SHIFT", packed_for.shift),
+                *zip(FAN, packed_for.fan, strict=True),
             ),
             packer="stem_pack.cu",
             workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
@@ -114,15 +116,15 @@ def _threads(cf: Values) -> int:
 
 def _line(sz: Sizes, it: Runs, cf: Values) -> int:
     """Threads that share a staged row: a power of two."""
-    least = 1 << (sz.pitch // it.copy - 1).bit_length()
+    least = 1 << (sz.staged // it.copy - 1).bit_length()
     return min(least, _threads(cf) & -_threads(cf))
 
 
 def _body(pr: Problem, cf: Values) -> int:
     """Instructions of the unrolled loop over the sum."""
-    it, (pixels, _) = runs(pr, cf), piece(pr)
-    loads = 2 * pixels // 8 * (3 if it.unaligned else 1) + cf["kt"]
-    return it.steps(pr) * (cf["pt"] * loads + cf["kt"] * cf["f"])
+    it = runs(pr, cf)
+    x_loads = loads(pr) * (3 if it.unaligned else 2) // 2  # and a shift for every two
+    return it.steps(pr) * (cf["pt"] * (x_loads + cf["kt"]) + cf["kt"] * cf["f"])
 
 
 def _extents(pr: Problem, sums: int, values: tuple[int, ...], pooled: tuple[int, ...]) -> tuple[int, ...]:
@@ -159,9 +161,9 @@ RULES = (
 
 def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Values:
     view, nhwc = View.unflattened(pr), pr.layout_out == "nhwc"
-    pooled, unit = pools(pr, cf["combine"]), 4 if nhwc else 1  # outputs that a thread stores at once
-    run = unit if pooled else 2 * sz.group
-    whole = pr.k % run == 0 if nhwc else pooled or cf["tw"] % run == pr.q % run == 0
+    meets, unit = sz.sum_pitch > 0, 4 if nhwc else 1  # outputs that a thread stores at once where sums meet
+    run, side = unit if meets else sz.run, 2 if sz.held else 1
+    whole = pr.k % run == 0 if nhwc else meets or cf["tw"] // side % run == pr.q // side % run == 0
     more = dict(REQUANT=1) if pr.requantised else {}
     return more | dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
@@ -169,8 +171,10 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         TH=cf["th"], TW=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
-        RUN=it.numbers, PITCH=sz.pitch, SUM_PITCH=sz.sum_pitch, LINE=_line(sz, it, cf),
-        RUN_OUT=2 * sz.group, WORDS_OUT=sz.group // 2, UNIT_OUT=unit, Y_VECTOR=int(whole and aligned),
+        RUN=it.numbers, **dict(zip(FAN, it.fan, strict=True)),
+        STAGED=sz.staged, PITCH=sz.pitch, PAD=it.pad, SUM_PITCH=sz.sum_pitch, LINE=_line(sz, it, cf),
+        RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, UNIT_OUT=unit, POOL_HELD=int(sz.held),
+        Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,

@@ -9,14 +9,17 @@
 //     a run, 21 numbers of f16            words    0   1   2   3   4   5   6   7   8   9  10  11
 //     (7 taps of 3 channels)              lane's   0   1   2   3   0   1   2   3   0   1   2   3
 //
-// The four lanes that share a pixel of a fragment take every fourth word of a run; the filter is packed in the same
-// order (stem_pack.cu). Where a run begins inside a word, it either does so for all pixels, and the filter has zeros
-// before its first tap (SHIFT), or a word is made of two (UNALIGNED). What a word holds beside taps is masked, so that
-// a NaN stays with the outputs that it belongs to.
+// The four lanes that share a pixel of a fragment take every fourth word of a run; or, where runs are short, words of
+// as many rows or planes (FAN_P, FAN_R, FAN_W). The filter is packed in the same order (stem_pack.cu). Where a run
+// begins inside a word, it either does so for all pixels, and the filter has zeros before its first tap (SHIFT), or a
+// word is made of two (UNALIGNED). What a word holds beside taps is masked, so that a NaN stays with the outputs that
+// it belongs to. Columns of whole pieces of 16 bytes are staged PAD bytes apart, and pairs of pieces are read as
+// matrices (ldmatrix.h).
 //
 //   M x N is pixels x channels where y is nhwc, else channels x pixels. A warp has PT x KT pieces of a product m16n8;
 //   the channels (pixels) of neighbouring pieces alternate, so that a thread's sums are neighbours in y: runs of up
-//   to 16 bytes of outputs. What is pooled meets in shared memory first (stem_store.h).
+//   to 16 bytes of outputs. A thread may have all four sums of a pool's windows (POOL_HELD); else what is pooled meets
+//   in shared memory first (stem_store.h).
 // Example: n1c3h224w224k64r7s7p3u2 in f16: 11 words of a row make 3 for each of four lanes, 7 rows 11 products of 16.
 
 #include "dialect.h"
@@ -31,17 +34,19 @@
 #define PIXELS (TH * TW)
 #define HALVES_OF (PIXELS_OF / 8)      // pixels of a lane in a piece
 #define GROUP_OF (RUN_OUT / 2)         // pieces of a product whose channels, or pixels, alternate
+#define POOL_MEETS (POOL_HERE && !POOL_HELD)
 
 // the input: rows of planes
 #define UNIT (X_NHWC ? C : 1)          // numbers of a column
 #define PLANES (X_NHWC ? 1 : C)
-#define ROW_BYTES (W * UNIT * NUMBER_BYTES)
+#define COLUMN (UNIT * NUMBER_BYTES)
+#define ROW_BYTES (W * COLUMN)
 #define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)
-#define CHUNKS (PITCH / COPY)          // of a staged row: what a copy moves
+#define CHUNKS (STAGED / COPY)         // of a row: what a copy moves
 #define X_WORDS ((PLANES * ROWS * PITCH / 4 + 31) / 32 * 32)
 
 // the sum
-#define WORDS (PLANES * R * QUARTERS)  // of a lane
+#define WORDS (PLANES / FAN_P * (R / FAN_R) * QUARTERS)  // of a lane
 #define KSTEPS ((WORDS + 1) / 2)
 #define W_REGS W_REGS_OF(Y_NHWC)
 #define W_WORDS (KSTEPS * WN * KT * W_REGS * 32)
@@ -74,7 +79,7 @@ BOUNDED_KERNEL(stem, THREADS, MIN_BLOCKS)
         sum_up(acc, (const SHARED unsigned *)tile, filter, first, slice, lane);
         store_sums(y, z, sums, at, k, first, lane, acc, &its);
     }
-#if POOL_HERE
+#if POOL_MEETS
     BARRIER();
     store_pooled(y, sums, at SCALE_ARGUMENT);
 #endif

@@ -3,6 +3,8 @@
 //   NUMBER_BYTES IN_WORD   a number of x and of the filter; numbers of a word of four bytes
 //   W_REGS_OF(nhwc)        a lane's registers of the filter, for a piece of channels and a step; y is nhwc or not
 //   W_RUN_OF(registers)    how many of so many a lane loads at once
+//   FAN_P FAN_R FAN_W      planes, rows and words of a run that the four lanes of a pixel take at once, a word each
+//   taps_of                what word j of the lane `quarter` is, of `rows` rows and `quarters` words of a run
 //   alternated             which number of all is number `place` (of 8) of a piece, where those of `group` pieces
 //                          alternate two by two: a thread has numbers 2 t and 2 t + 1 of each, so a run of them
 
@@ -13,4 +15,16 @@
 
 INLINE int alternated(int piece, int place, int group) {
     return (piece / group * 8 + place / 2 * 2) * group + piece % group * 2 + place % 2;
+}
+
+typedef struct {
+    int plane, row, word;  // of the filter's planes and rows, and of a run
+} Taps;
+
+INLINE Taps taps_of(int j, int quarter, int rows, int quarters) {
+    Taps it;
+    it.word = j % quarters * FAN_W + quarter % FAN_W;
+    it.row = j / quarters % (rows / FAN_R) * FAN_R + quarter / FAN_W % FAN_R;
+    it.plane = j / quarters / (rows / FAN_R) * FAN_P + quarter / (FAN_W * FAN_R);
+    return it;
 }

@@ -5,6 +5,7 @@
 //   PACK_GROUP           pieces whose channels alternate (nhwc)
 //   PACK_PLANES          planes of x: 1 in nhwc, its channels in nchw
 //   PACK_QUARTERS        words of a run that a lane takes                         PACK_SHIFT  zeros before a run
+//   FAN_P FAN_R FAN_W    what the four lanes of a pixel take at once (stem_order.h)
 //
 // Example: 7x7 of 3 channels of f16 in nhwc, PACK_SHIFT = 1: a run is a zero, 21 taps, two zeros: 12 words, 3 of each
 // of four lanes.
@@ -20,8 +21,8 @@
 #define SLICE (PACK_KT * (PACK_NHWC ? 8 : 16))
 #define KB (SLICE * PACK_WN)
 #define TILES ((KG + KB - 1) / KB)
-#define FILTER_ROWS (PACK_PLANES * SIZE_R)
-#define KSTEPS ((FILTER_ROWS * PACK_QUARTERS + 1) / 2)
+#define WORDS (PACK_PLANES / FAN_P * (SIZE_R / FAN_R) * PACK_QUARTERS)  // of a lane
+#define KSTEPS ((WORDS + 1) / 2)
 #define COLUMN_CHANNELS (CG / PACK_PLANES)     // of a tap's column in a run
 #define RUN (SIZE_S * COLUMN_CHANNELS)
 #define PACKED ((offset_t)TILES * KSTEPS * PACK_WN * PACK_KT * REGS * 32)
@@ -44,13 +45,13 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         const int piece = reg / REGS, second = reg % REGS / (REGS / 2), place = lane / 4;
         int k = tile * KB + slice * SLICE;
         k += PACK_NHWC ? alternated(piece, place, PACK_GROUP) : 16 * piece + reg % 2 * 8 + place;
-        const int j = 2 * step + second, row = j / PACK_QUARTERS;
-        const int first = (j % PACK_QUARTERS * 4 + lane % 4) * IN_WORD - PACK_SHIFT;
+        const int j = 2 * step + second;
+        const Taps its = taps_of(j, lane % 4, SIZE_R, PACK_QUARTERS);
         unsigned word = 0;
         for (int i = 0; i < IN_WORD; i++) {
-            const int e = first + i;
-            if (k >= KG || row >= FILTER_ROWS || e < 0 || e >= RUN) continue;
-            const int c = row / SIZE_R + e % COLUMN_CHANNELS, tap = row % SIZE_R * SIZE_S + e / COLUMN_CHANNELS;
+            const int e = its.word * IN_WORD - PACK_SHIFT + i;
+            if (k >= KG || j >= WORDS || e < 0 || e >= RUN) continue;
+            const int c = its.plane + e % COLUMN_CHANNELS, tap = its.row * SIZE_S + e / COLUMN_CHANNELS;
             word |= BITS_OF(w[(offset_t)k * (CG * FILTER_TAPS) + FILTER_AT(c, tap)]) << (8 * NUMBER_BYTES * i);
         }
         packed[item] = word;

@@ -2,8 +2,9 @@
 // of one channel in nchw.
 //
 //   Channels      bias and scale of the channels of a thread
-//   store_sums    finishes the sums of a turn and stores them; to shared memory where they are pooled (POOL_HERE)
-//   store_pooled  what the pool makes of each window of the tile
+//   store_sums    finishes the sums of a turn and stores them; pools them where a thread has whole windows
+//                 (POOL_HELD), and stores them to shared memory where they meet there (POOL_MEETS)
+//   store_pooled  what the pool makes of each window of the tile, of sums that have met
 
 #define OF(i) (Y_NHWC ? (i) : 0)  // which channel of a run's
 #define MY_CHANNELS (2 * KT)      // of a thread
@@ -31,7 +32,22 @@ INLINE Channels find_channels(const GLOBAL out_t *bias, int k0, int lane SCALE_P
     return its;
 }
 
-#if POOL_HERE
+#if Y_VECTOR
+// Store a run of what is final but for its rounding; s: its channels' scale.
+INLINE void store_done(GLOBAL done_t *to, const acc_t v[RUN_OUT], const float *s) {
+#if REQUANT && EPILOGUE_HERE && Y_NHWC && RUN_OUT % 4 == 0
+    unsigned words[RUN_OUT / 4];
+    UNROLL for (int i = 0; i < RUN_OUT / 4; i++) words[i] = requantised4(v + 4 * i, s + 4 * i);
+    store_run(WORDS_OUT, (GLOBAL unsigned *)to, words);
+#else
+    done_t out[RUN_OUT];
+    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_BY(v[i], s[OF(i)]);
+    store_run(RUN_OUT, to, out);
+#endif
+}
+#endif
+
+#if POOL_MEETS
 #define SUM_AT(k, px) (Y_NHWC ? (px) * SUM_PITCH + (k) : (k) * SUM_PITCH + (px))
 
 // Finish sums of a thread, from channel k and pixel px of the tile on, for the pool; b: their channels' bias. (y, s: of
@@ -76,7 +92,7 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
     }
 }
 
-#else
+#elif !POOL_HELD
 // Finish sums of a thread that are neighbours in y, from channel k and pixel px of the tile on; b, s: their channels'.
 // (sums: of the other finish_run.)
 INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
@@ -87,15 +103,7 @@ INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
     if (k >= K || px >= PIXELS || p >= P || q >= Q) return;
     const offset_t to = Z_AT(at.n, k, p, q);
     UNROLL for (int i = 0; i < RUN_OUT; i++) if (EPILOGUE_HERE) v[i] = before_pool_by(v[i], b[OF(i)], z, to + i);
-#if REQUANT && EPILOGUE_HERE && Y_NHWC && RUN_OUT % 4 == 0
-    unsigned words[RUN_OUT / 4];
-    UNROLL for (int i = 0; i < RUN_OUT / 4; i++) words[i] = requantised4(v + 4 * i, s + 4 * i);
-    store_run(WORDS_OUT, (GLOBAL unsigned *)(y + to), words);
-#else
-    done_t out[RUN_OUT];
-    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_BY(v[i], s[OF(i)]);
-    store_run(RUN_OUT, y + to, out);
-#endif
+    store_done(y + to, v, s);
 #else
     k += at.k0;
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
@@ -110,6 +118,42 @@ INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
 }
 #endif
 
+#if POOL_HELD
+// The four sums of each window are a thread's (pixel_of): those of neighbouring channels, in nchw of neighbouring
+// windows, make a run. (sums: of the other store_sums.)
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
+                       int lane, acc_t acc[PT][KT][4], const Channels *its) {
+    UNROLL for (int i = 0; i < (Y_NHWC ? PT / 2 : KT); i++)
+        UNROLL for (int h = 0; h < (Y_NHWC ? 1 : 2); h++)
+            UNROLL for (int g = 0; g < (Y_NHWC ? KT : PT / 2); g += Y_NHWC ? GROUP_OF : RUN_OUT) {
+                const int mine = Y_NHWC ? 2 * g : 2 * i + h;
+                acc_t pooled[RUN_OUT];
+                UNROLL for (int j = 0; j < RUN_OUT; j++) {
+                    const int kj = at.k0 + k + channel_of(Y_NHWC ? g : i, h, lane) + (Y_NHWC ? j : 0);
+                    const int window = first / 4 + (Y_NHWC ? 8 * i + lane / 4 : 4 * g + lane % 4 * RUN_OUT + j);
+                    const int yp = at.p0 / 2 + window / (TW / 2), yq = at.q0 / 2 + window % (TW / 2);
+                    const int inside = window < PIXELS / 4 && yp < YP && yq < YQ && kj < K;
+                    GLOBAL done_t *to = y + Y_AT(at.n, kj, yp, yq);
+                    pooled[j] = POOL_NOTHING;
+                    UNROLL for (int cell = 0; cell < 4; cell++) {
+                        acc_t v = Y_NHWC ? acc[2 * i + cell / 2][g + j / 2][2 * (cell % 2) + j % 2]
+                                         : acc[2 * (g + j) + cell / 2][i][2 * h + cell % 2];
+                        if (!ADD || inside)
+                            v = before_pool_by(v, its->bias[mine + OF(j)], z,
+                                               Z_AT(at.n, kj, 2 * yp + cell / 2, 2 * yq + cell % 2));
+                        pool_take(&pooled[j], v);
+                    }
+                    pooled[j] = pool_mean(pooled[j]);
+#if Y_VECTOR
+                    if (j == RUN_OUT - 1 && inside) store_done(to - (RUN_OUT - 1), pooled, its->scale + mine);
+#else
+                    if (inside) *to = DONE_BY(pooled[j], its->scale[mine + OF(j)]);
+#endif
+                }
+            }
+}
+
+#else
 INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
                        int lane, acc_t acc[PT][KT][4], const Channels *its) {
     UNROLL for (int i = 0; i < (Y_NHWC ? PT : KT); i++)
@@ -124,3 +168,4 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
                            its->scale + mine);
             }
 }
+#endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
@@ -11,6 +12,8 @@ from tilewright.kernels.tile import NONE, along, ceil_div, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share a pixel
+BANKS = 32  # of shared memory, a word each
+PIECE = 16  # bytes that a copy moves, at most
 STORE = 16  # bytes of outputs that a thread has side by side, at most
 LONGEST = STORE  # outputs of them: those of one byte
 
@@ -22,28 +25,32 @@ class Runs:
     Attributes:
         planes: planes of the image: its channels in nchw.
         column: bytes of a column of a plane.
-        step: bytes from one output's run to the next one's.
+        pad: bytes between staged columns, so that lanes read from different banks.
+        step: staged bytes from one output's run to the next one's.
         numbers: numbers of a run.
         copy: bytes that a copy moves, of whole rows of the image.
         lead: staged bytes of a row before the run of its first output.
         shift: numbers of a run's first word before it, for every output.
         unaligned: whether runs begin anywhere in a word, so that one is made of two.
+        fan: planes, rows and words of a run that the four lanes of a pixel take at once, a word each.
         quarters: words of a run that each of its lanes takes.
     """
 
     planes: int
     column: int
+    pad: int
     step: int
     numbers: int
     copy: int
     lead: int
     shift: int
     unaligned: bool
+    fan: tuple[int, int, int]
     quarters: int
 
     def words(self, pr: Problem) -> int:
         """Words of a pixel that a lane takes in all."""
-        return self.planes * pr.r * self.quarters
+        return self.planes // self.fan[0] * (pr.r // self.fan[1]) * self.quarters
 
     def steps(self, pr: Problem) -> int:
         """Products along the sum: a lane has two words of each."""
@@ -59,7 +66,7 @@ def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
     unit = pr.c if nhwc else 1
     column = unit * number
     step = pr.stride[1] * column
-    most = math.gcd(16, pr.w * column)  # pieces lie inside a row of the image or outside
+    most = math.gcd(PIECE, pr.w * column)  # pieces lie inside a row of the image or outside
     combine = cf["combine"] if cf else NONE
     if cf and tiles_along(pr, combine, pr.q, pr.y_q, cf["tw"]) > 1:
         most = math.gcd(most, along(pr, combine, cf["tw"])[0] * step)
@@ -70,31 +77,58 @@ def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
     shift = 0 if unaligned else lead % WORD // number
     if not aligned:
         copy, lead = number, shift * number
-    quarters = ceil_div(ceil_div((shift + pr.s * unit) * number, WORD), LANES)
+    planes, words = 1 if nhwc else pr.c, ceil_div((shift + pr.s * unit) * number, WORD)
+    fan = _fan(planes, pr.r, words)
+    pads = (0, PIECE) if nhwc and column % PIECE == 0 else (0,)
+    pad = min(pads, key=lambda pad: crowd(step + pr.stride[1] * pad, 0, 0, fan))
     return Runs(
-        1 if nhwc else pr.c, column, step, pr.s * unit, copy, lead, shift, unaligned, quarters
+        planes, column, pad, step + pr.stride[1] * pad, pr.s * unit, copy, lead, shift, unaligned, fan,
+        ceil_div(words, fan[2]),
     )  # fmt: skip
+
+
+@cache
+def crowd(step: int, row: int, plane: int, fan: tuple[int, int, int]) -> int:
+    """Most words of one bank that a load asks for: of eight pixels ``step`` bytes apart, four lanes each."""
+    found: dict[int, set[int]] = {}
+    for lane in range(8 * LANES):
+        pixel, quarter = divmod(lane, LANES)
+        rest, word = divmod(quarter, fan[2])
+        byte = pixel * step + rest % fan[1] * row + rest // fan[1] * plane + WORD * word
+        found.setdefault(byte // WORD % BANKS, set()).add(byte // WORD)
+    return max(map(len, found.values()))
+
+
+def _fan(planes: int, rows: int, words: int) -> tuple[int, int, int]:
+    """What four lanes take at once: the fewest words in all, of a run rather than of rows or planes."""
+    fans = [(LANES // (r * w), r, w) for w in (4, 2, 1) for r in (4, 2, 1) if r * w <= LANES]
+    fits = [(p, r, w) for p, r, w in fans if planes % p == 0 and rows % r == 0]
+    return min(fits, key=lambda fan: ceil_div(words, fan[2]) * fan[2])
 
 
 @dataclass(frozen=True)
 class Sizes:
     """Sizes that follow from a problem and a config.
 
-    ``pitch``: bytes of a staged row. ``group``: pieces of a product whose channels alternate, in nchw pixels.
-    ``turns``: passes of a warp over the tile's pixels. ``x_bytes``, ``w_bytes``: staged by a block.
-    ``sum_pitch``: words of a row of sums that wait for the block's pool, 0 where there is none.
+    ``staged``, ``pitch``: bytes of a row that are staged, and from one to the next. ``crowd``: how many words
+    of one bank a load asks for. ``run``: outputs that a thread has side by side. ``turns``: passes of a warp
+    over the tile's pixels. ``x_bytes``, ``w_bytes``: staged by a block. ``held``: whether a thread pools its
+    own sums. ``sum_pitch``: words of a row of sums that meet in shared memory for the block's pool, or 0.
     """
 
+    staged: int
     pitch: int
+    crowd: int
     kb: int
     k_tiles: int
     p_tiles: int
     q_tiles: int
     blocks: int
-    group: int
+    run: int
     turns: int
     x_bytes: int
     w_bytes: int
+    held: bool
     sum_pitch: int
     shared_bytes: int
 
@@ -104,23 +138,48 @@ def piece(pr: Problem) -> tuple[int, int]:
     return (16, 8) if pr.layout_out == "nhwc" else (8, 16)
 
 
+def loads(pr: Problem) -> int:
+    """Loads of a lane for a product's pixels: one of four matrices, where columns are pairs of pieces."""
+    if pr.layout_in == pr.layout_out == "nhwc" and runs(pr).column % (2 * PIECE) == 0:
+        return 1
+    return 2 * piece(pr)[0] // 8 * (2 if runs(pr).unaligned else 1)
+
+
 def w_registers(pr: Problem) -> int:
     """Registers of a lane that hold the filter, for a piece and a step."""
     return 2 if pr.layout_out == "nhwc" else 4
 
 
-def group(pr: Problem, cf: Values) -> int:
-    """Pieces whose channels, or pixels, alternate: as many as fill what a thread stores at once."""
-    pieces = cf["kt"] if pr.layout_out == "nhwc" else cf["pt"]
-    return math.gcd(pieces, STORE // DTYPE_BYTES[pr.dtype_out] // 2)
+def pools(pr: Problem, combine: int) -> bool:
+    """Whether a block pools its own sums."""
+    return pr.epilogue.pool is not None and combine == NONE
+
+
+def held(pr: Problem, cf: Values) -> bool:
+    """Whether a thread has whole windows of the block's pool: squares of four, of two pieces of pixels."""
+    pool = pr.epilogue.pool
+    squares = pool is not None and (pool.size, pool.stride, pool.pad) == (2, 2, 0)
+    return squares and pools(pr, cf["combine"]) and cf["th"] % 2 == cf["tw"] % 2 == cf["pt"] % 2 == 0
+
+
+def outputs(pr: Problem, cf: Values) -> int:
+    """Outputs that a thread has side by side: channels of alternating pieces, in nchw pixels or windows."""
+    most = STORE // DTYPE_BYTES[pr.dtype_out]
+    if pr.layout_out == "nhwc":
+        return 2 * math.gcd(cf["kt"], most // 2)
+    return math.gcd(cf["pt"] // 2, most) if held(pr, cf) else 2 * math.gcd(cf["pt"], most // 2)
 
 
 def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     combine, it, (pixels, channels) = cf["combine"], runs(pr, cf), piece(pr)
     rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    need = it.lead + (cf["tw"] - 1) * it.step + LANES * WORD * it.quarters + WORD * it.unaligned
-    pitch = round_up(need, 16)
+    seen = it.fan[2] * WORD * it.quarters + WORD * it.unaligned
+    staged = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.pad) + seen, PIECE)
+    least = staged + ceil_div(staged, it.column) * it.pad
+    pitches = range(least, least + (1 if it.fan[2] == LANES else 4 * BANKS), PIECE)
+    crowds = {pitch: crowd(it.step, pitch * pr.dilation[0], pitch * rows, it.fan) for pitch in pitches}
+    pitch = min(pitches, key=lambda pitch: crowds[pitch])
     kb = channels * cf["kt"] * cf["wn"]
     k_tiles = ceil_div(pr.k, kb)
     p_tiles = tiles_along(pr, combine, pr.p, pr.y_p, cf["th"])
@@ -129,22 +188,20 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     x_bytes = it.planes * rows * pitch
     pixels_of_tile, nhwc = cf["th"] * cf["tw"], pr.layout_out == "nhwc"
     # Whole runs, and four words more: the next row lies in other banks.
-    sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if pools(pr, combine) else 0
+    meets = pools(pr, combine) and not held(pr, cf)
+    sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets else 0
     return Sizes(
-        pitch, kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles, group(pr, cf),
-        ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), x_bytes, w_bytes, sum_pitch,
+        staged, pitch, crowds[pitch], kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
+        outputs(pr, cf), ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), x_bytes, w_bytes,
+        held(pr, cf), sum_pitch,
         w_bytes * cf["f"] + round_up(x_bytes, 128) + 4 * sum_pitch * (pixels_of_tile if nhwc else kb),
     )  # fmt: skip
-
-
-def pools(pr: Problem, combine: int) -> bool:
-    """Whether a block pools its own sums."""
-    return pr.epilogue.pool is not None and combine == NONE
 
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, the filter's, where it reads, masks, addresses."""
     it = runs(pr, cf)
     halves = piece(pr)[0] // 8
+    masks = 2 * min(it.quarters, 4) if loads(pr) > 1 else 0
     filter_ = w_registers(pr) * cf["kt"] * (2 if cf["f"] else it.steps(pr))
-    return 4 * cf["pt"] * cf["kt"] + filter_ + cf["pt"] * halves * (4 + it.unaligned) + 2 * it.quarters + 36
+    return 4 * cf["pt"] * cf["kt"] + filter_ + cf["pt"] * halves * (4 + it.unaligned) + masks + 36

@@ -5,14 +5,20 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
-from tilewright.kernels.stem.tile import piece, registers, runs, sizes, w_registers
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS
+from tilewright.kernels.stem.tile import WORD, loads, piece, registers, runs, sizes, w_registers
+from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 and tf32 take as long
 
-STORED = 0.5  # of the time that the model has for stores: other blocks multiply meanwhile
+# Fitted to the family's trials in benchmarks/h100/trials.jsonl.gz.
+STORED = 0.3  # of the time that the model has for stores: other blocks multiply meanwhile
+WAITED = 1.6  # cycles of the tensor cores for one of a product: few warps hide its latency
+COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and how many times as many where it moves one number
+FIRST, FILLED = 0.5, 0.25  # time to the first data; of a unit's first blocks' loads, which nothing hides
+FETCH_BYTES = 52200.0  # that a unit takes from the L2 cache in the time to the first data
+FETCHED = 0.6  # of the slots of loads from global memory: the filter's are asked for together
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -21,28 +27,34 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     threads, steps = 32 * cf["wm"] * cf["wn"], it.steps(pr)
     pieces = sz.turns * cf["pt"]  # of pixels, of a warp
     products = pieces * cf["kt"] * steps
-    loads = pieces * steps * 2 * (pixels // 8) * (2 if it.unaligned else 1)
+    x_loads = pieces * steps * loads(pr)
+    fetched = pieces * steps * 2 * (pixels // 8) * (2 if it.unaligned else 1)  # words of a lane
     w_loads = steps * cf["kt"] * w_registers(pr) / 4 * (sz.turns if cf["f"] else 1)
-    outputs = cf["th"] * cf["tw"] * sz.kb
-    out_bytes = 4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
-    copies = sz.x_bytes / it.copy / threads
-    stored = 2 * sz.group * out_bytes  # bytes that a thread stores at once
+    combine = cf["combine"]
+    sums = cf["th"] * cf["tw"] * sz.kb
+    outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * sz.kb
+    out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+    x_bytes = sz.x_bytes * sz.staged / sz.pitch
+    copies = x_bytes / it.copy / threads * (NUMBERS if it.copy < WORD else 1.0)
+    together = resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"])
+    filled = (x_bytes + sz.w_bytes) * min(together, ceil_div(sz.blocks, device.units))
+    stored = sz.run * out_bytes  # bytes that a thread stores at once
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=registers(pr, cf),
-        resident=resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"]),
+        resident=together, first=FIRST + FILLED * filled / FETCH_BYTES,
         shared_bytes=sz.shared_bytes, steps=1, buffers=0,
-        fma=products + loads * it.unaligned, shared_loads=loads + w_loads * cf["f"],
-        global_loads=w_loads * (1 - cf["f"]),
-        staging=copies * 14.0 + 40.0 + pieces * 12.0,
-        epilogue=pieces * (pixels * channels * cf["kt"] / 32) * (2.0 + 8.0 / (2 * sz.group)),
-        wavefronts=0.6 * (threads / 32) * (loads + 4.0 * w_loads) + sz.x_bytes / 128,
-        load_bytes=float(sz.x_bytes + sz.w_bytes),
+        fma=products + x_loads * it.unaligned, shared_loads=x_loads + w_loads * cf["f"],
+        global_loads=FETCHED * w_loads * (1 - cf["f"]),
+        staging=copies * COPIED + 40.0 + pieces * 18.0,
+        epilogue=pieces * (pixels * channels * cf["kt"] / 32) * (4.0 + 4.0 / sz.run),
+        wavefronts=0.8 * (threads / 32) * (fetched * sz.crowd + 4.0 * w_loads) + sz.x_bytes / 128,
+        load_bytes=x_bytes + sz.w_bytes,
         store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
         dram_bytes=float(pr.x_bytes + pr.w_bytes) + STORED * pr.y_bytes, cluster=1, shares=1,
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
-        tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * sz.blocks),
-        register_intensity=2.0 * PRODUCT * products / max(1.0, (loads + w_loads) * 64),
-        block_intensity=2.0 * pr.r * pr.s * pr.c * outputs / max(1, sz.x_bytes + sz.w_bytes),
-        tensor_cycles=products * (threads // 32) * PRODUCT / device.tensor_macs, turn_cycles=0.0,
+        combine=COMBINE_NAMES[combine],
+        partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
+        tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
+        register_intensity=2.0 * PRODUCT * products / max(1.0, (fetched + w_loads) * 64),
+        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, sz.x_bytes + sz.w_bytes),
+        tensor_cycles=WAITED * products * (threads // 32) * PRODUCT / device.tensor_macs, turn_cycles=0.0,
     )  # fmt: skip

@@ -1,0 +1,10 @@
+// Four 8 x 8 matrices of 16-bit numbers, rows of 16 bytes, from shared memory into the registers of a warp, as products
+// take them: lane l says where row l % 8 of matrix l / 8 is, and gets word l % 4 of row l / 4 of each.
+// Layout: PTX ISA 8.x, "ldmatrix".
+
+#ifdef __CUDACC__
+INLINE void read_matrices(unsigned v[4], unsigned from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from) : "memory");
+}
+#endif
