@@ -75,6 +75,22 @@ def test_a_finalist_goes_before_a_lucky_time_of_the_search(path: Path) -> None:
     assert best(box) == "tiles:t=2.u=0"
 
 
+def test_a_winner_gives_way_to_that_of_a_later_comparison_it_had_a_place_in(path: Path) -> None:
+    """A machine that was quiet when one won, and busy when another did, must not keep the first."""
+    box = Store(path)
+    won = {"compiler": "c1", "stage": "final"}
+    box.add(record("tiles:t=1.u=0", 5.0, context=won | {"raced": "tiles"}))
+    box.add(record("tiles:t=2.u=0", 9.0, context=won | {"raced": "others"}))
+    assert best(box) == "tiles:t=1.u=0"  # of a search without its family: their times are all there is
+    box.add(record("tiles:t=2.u=0", 9.0, context=won | {"raced": "others tiles"}))
+    assert best(box) == "tiles:t=2.u=0"
+    box.add(record("tiles:t=4.u=1", 20.0, deterministic=False, context=won | {"raced": "tiles"}))
+    assert best(box) == "tiles:t=4.u=1" and best(box, deterministic=True) == "tiles:t=2.u=0"
+    box.add(record("tiles:t=1.u=0", 30.0, context=won | {"raced": "tiles"}))
+    assert best(box, deterministic=True) == "tiles:t=1.u=0"
+    assert best(box) == "tiles:t=4.u=1"  # that search may have been of deterministic ones alone
+
+
 def test_the_newest_record_of_a_config_holds(path: Path) -> None:
     box = Store(path)
     box.add(record("tiles:t=1.u=0", 1.0))

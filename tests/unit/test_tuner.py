@@ -14,7 +14,7 @@ from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
-from tilewright.record import Measurement
+from tilewright.record import Measurement, Standing
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
@@ -301,6 +301,19 @@ def test_finalists_are_few_and_near_the_best() -> None:
     assert [r.config for r in chosen][0] == str(row(60))
     assert 1 < len(chosen) <= 5
     assert all(r.measurement and r.measurement.cold_us <= 1.15 * time_us(60) for r in chosen)
+
+
+def test_earlier_winners_take_part_and_their_old_times_rule_out_nobody() -> None:
+    """One was timed on a quiet machine: it is measured beside those that are fastest now."""
+    store = MemoryStore()
+    go("20trials", store=store)
+    lucky = next(r for r in store.kept if r.config == str(row(1)))
+    timed = replace(lucky, measurement=Measurement(5.0, 0.1, 50, 5.0)).with_standing(Standing.WINNER)
+    store.kept.append(timed)
+    result = go("15trials", store=store)
+    assert {str(row(1)), str(row(19)), str(row(34))} <= {r.config for r in result.finalists}
+    assert len(result.finalists) == 5
+    assert result.best and result.best.config == str(row(34))
 
 
 def test_events() -> None:

@@ -96,11 +96,12 @@ class Search:
             said += f", {tried_s:.1f} s to compile and try, {compared_s:.1f} s to compare and check finalists"
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
-            said += ", none better than the known winner"
+            said += ", none faster than what was known, measured beside them"
         best = stored(Request(problem, self.wanted.deterministic), self.runtime, self.store)
         if best is None or best.measurement is None or best.config == result.winner.config:
             return said
-        return f"{said}; the store's winner stays {best.family}, {time_text(best.measurement.cold_us)} us"
+        us = time_text(best.measurement.cold_us)
+        return f"{said}; the layer's winner is another search's: {best.family}, {us} us"
 
     def seconds(self, problem: Problem) -> float:
         """Have a winner in the store; return how long that took."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -71,11 +72,29 @@ def ranked(database: Database, problem: Problem | str, device_key: str, determin
     """Return correct configs, best first, each by its newest record of each source."""
     query = (
         f"SELECT {READ} FROM records WHERE id IN ({NEWEST}) AND outcome = 'correct' AND "
-        "high_us IS NOT NULL AND deterministic >= ? ORDER BY "
-        "origin = 'imported', origin = 'verified', final DESC, high_us, id DESC"
+        "high_us IS NOT NULL AND deterministic >= ? ORDER BY id DESC"
     )
     found = select(database, query, [str(problem), device_key, int(deterministic)])
-    return [(r, source, origin) for r, source, origin in found if r.measurement and _passed(r, origin)]
+    winners: list[Record] = []  # of comparisons, newest first
+    places: list[tuple[bool, bool, bool, float]] = []
+    for record, _, origin in found:
+        overtaken = any(_overtakes(winner, record) for winner in winners)
+        less = overtaken or not record.won
+        places.append((origin == "imported", origin == "verified", less, _high_us(record)))
+        if record.won and origin != "imported":
+            winners.append(record)
+    order = sorted(range(len(found)), key=places.__getitem__)
+    return [found[i] for i in order if found[i][0].measurement and _passed(found[i][0], found[i][2])]
+
+
+def _overtakes(winner: Record, older: Record) -> bool:
+    """Whether a winner's comparison had a place for the config of an older record."""
+    return older.family in (winner.raced or ()) and older.deterministic >= winner.deterministic
+
+
+def _high_us(record: Record) -> float:
+    timed = record.measurement
+    return timed.cold_us + timed.ci95_us if timed else math.inf
 
 
 def _passed(record: Record, origin: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from tilewright.errors import RunError
@@ -16,7 +16,8 @@ from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.worker import Worker
 
 FINALISTS = 5
-NEAR = 1.15  # finalists are at most this many times slower than the best
+KNOWN = 2  # of them, at most, have won before
+NEAR = 1.15  # others are at most this many times slower than the best that was tried with them
 ROUNDS = 4  # of comparisons, should every finalist fail the full check
 _PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
 
@@ -29,7 +30,7 @@ def decide(worker: Worker, outcomes: Outcomes, spending: BudgetClock, say: Progr
     """
     done: list[Record] = []
     for _ in range(ROUNDS):
-        chosen = choose(outcomes.may_win)
+        chosen = choose(outcomes.may_win, outcomes.tried)
         if not chosen:
             break
         say(Comparing(tuple(r.config for r in chosen), spending.elapsed_s))
@@ -40,10 +41,19 @@ def decide(worker: Worker, outcomes: Outcomes, spending: BudgetClock, say: Progr
     return done
 
 
-def choose(records: Iterable[Record]) -> list[Record]:
-    """Return the records of the finalists, fastest first."""
-    ordered = sorted((r for r in records if r.is_right), key=lambda r: r.cold_us)[:FINALISTS]
-    return [r for r in ordered if r.cold_us <= NEAR * ordered[0].cold_us]
+def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record]:
+    """Return the records of the finalists: earlier winners, what is fastest now, what was fastest before.
+
+    Args:
+        records: the newest of each config.
+        tried: configs that this search tried. Times of earlier ones are of other hours, when the machine may
+            have been quieter or busier: so they rule out none of these, nor are ruled out by them.
+    """
+    right = sorted((r for r in records if r.is_right), key=lambda r: r.cold_us)
+    now, before = [r for r in right if r.config in tried], [r for r in right if r.config not in tried]
+    winners = [r for r in before if r.won][:KNOWN]
+    near = [r for each in (now, before) for r in each if r.cold_us <= NEAR * each[0].cold_us]
+    return [*winners, *(r for r in near if r not in winners)][:FINALISTS]
 
 
 def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: float = 0.0) -> list[Record]:

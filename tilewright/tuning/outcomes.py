@@ -34,6 +34,7 @@ class Outcomes:
         self._problem, self._device, self._compiler = problem, device, compiler
         self._families, self._deterministic, self._store = families, deterministic, store
         self._newest: dict[str, Record] = {}
+        self.tried: set[str] = set()  # configs of this search; the others were known before
         self.cut: tuple[float, int] | None = None  # seconds and trials of a search that its budget has ended
 
     @property
@@ -78,6 +79,7 @@ class Outcomes:
         """Store an outcome at once."""
         kept = record.among(self._families).cut_at(self.cut)
         self._newest[kept.config] = kept
+        self.tried.add(kept.config)
         if self._store:
             self._store.add(kept)
         return kept
