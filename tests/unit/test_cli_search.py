@@ -298,3 +298,12 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert json.loads(file.read_text()) == first
     assert main([*bench[:-2], "--resume", A]) == 2
     assert "give --json FILE too" in capsys.readouterr().err
+
+
+def test_model_report_says_which_trials_the_store_has(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of other dtypes than the one that was asked for, too."""
+    Store().add(winner(A.replace("f32", "f16")))
+    assert main(["model-report", A]) == 2
+    assert "there are trials of f16 in nchw: choose one" in capsys.readouterr().err

@@ -121,6 +121,13 @@ def test_the_stored_winner_is_taken_without_a_word(box: Store) -> None:
     assert FakePlan.made == ["tiles:t=4"]
 
 
+def test_the_advice_for_an_untuned_layer_asks_for_the_same() -> None:
+    """Without them the command would say that the layer is known already, and the note would stay."""
+    request = Request(LAYER, True, ("tiles", "plain"))
+    _, why = next(choices.candidates(request, DEVICE, "c1", None, lambda config: None))
+    assert f"run `tilewright tune {LAYER} --family tiles,plain --deterministic`" in why.note(LAYER)
+
+
 def test_untuned_is_the_models_choice_and_says_so(box: Store) -> None:
     for at in (None, box):
         config, note = choose(at)

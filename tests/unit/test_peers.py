@@ -59,8 +59,8 @@ AWKWARD = [
 ]
 CANNOT = {  # by peer and dtype, what it says
     ("onednn", "i8"): "it computes f64, f32, f16, bf16, not i8",
-    ("onnxruntime", "f64"): "NOT_IMPLEMENTED",
-    ("onnxruntime", "bf16"): "bfloat16",
+    ("onnxruntime", "f64"): "it computes f32, f16, i8, not f64",
+    ("onnxruntime", "bf16"): "it computes f32, f16, i8, not bf16",
     ("pytorch", "i8"): "not i8",
 }
 

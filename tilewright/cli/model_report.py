@@ -64,7 +64,7 @@ def model_report(
     if not replays:
         raise StoreError(
             f"model-report: none of these layers has two correct configs recorded on {facts.name}; "
-            f"{_recorded(known)}tune some first, with a larger budget"
+            f"{_recorded(known if records else _all_known(facts))}tune some first, with a larger budget"
         )
     from tilewright.search.replay import COUNTS, mean_shares
 
@@ -96,6 +96,11 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
     opened.needs_kernels(runtime, "model-report")
     facts = runtime.device
     return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
+
+
+def _all_known(device: Device) -> list[Record]:
+    """All trials that the store has of a device."""
+    return opened.store(remembers=False).records(None, device.key)
 
 
 def _recorded(known: list[Record]) -> str:

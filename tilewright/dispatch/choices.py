@@ -63,7 +63,7 @@ def candidates(
         yield REFERENCE, UNSAID
         return
     families, passed = usable(pick(FAMILIES, names), problem, device)
-    guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False)
+    guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False, options=request.options)
     if store is not None and families:
         for found in _stored(request, device, compiler, store, families, verify):
             guess = Provenance(Origin.MODEL, verified=False)

@@ -37,7 +37,7 @@ class OnnxRuntime(Peer):
 
     name = "onnxruntime"
     backends = ("opencl", "numpy")
-    dtypes = ("f64", "f32", "f16", "bf16", "i8")
+    dtypes = ("f32", "f16", "i8")  # of f64 and bf16 it has no convolution on a CPU
 
     def absent(self, device: Device) -> str | None:
         return needs(self.name, ("onnxruntime", "onnxruntime onnx"), ("onnx", "onnx"))

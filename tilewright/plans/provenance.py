@@ -52,6 +52,7 @@ class Provenance:
             because the reference is slow.
         passed: why other families could not be used.
         missed: the winner that it replaces.
+        options: of the search that would find a winner: " --deterministic".
         remark: what else a user should know.
     """
 
@@ -59,11 +60,12 @@ class Provenance:
     verified: bool = True
     passed: str = ""
     missed: Replaced | None = None
+    options: str = ""
     remark: str = ""
 
     def note(self, problem: Problem) -> str:
         """Return what a user should know about the choice, in one line; empty if the stored winner runs."""
-        advice = f"run `tilewright tune {problem}`" if self.origin is Origin.UNTUNED else ""
+        advice = f"run `tilewright tune {problem}{self.options}`" if self.origin is Origin.UNTUNED else ""
         return "; ".join(filter(None, (self._whence(), advice, self._instead_of(), self.remark)))
 
     def told(self, problem: Problem) -> str:

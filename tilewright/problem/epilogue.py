@@ -21,7 +21,7 @@ MAX_POOL = 64
 _MOST = 3e38  # the largest f32, rounded down: every dtype takes the same numbers
 WORDS = """\
   +alpha<number>  +bias  +add[<number>]
-  +relu, +leaky[<slope>], +silu or +clamp<low>:<high>
+  +relu, +relu6, +leaky[<slope>], +silu or +clamp<low>:<high>
   +maxpool<size>[u<stride>][p<pad>] or +avgpool<size>[u<stride>]"""
 ORDER = "alpha, bias, add, an activation, a pool"
 
@@ -30,6 +30,7 @@ _WORD = re.compile(
     rf"(?P<name>alpha|bias|add|relu|leaky|silu|clamp)(?P<a>{_NUMBER})?(?::(?P<b>{_NUMBER}))?"
     r"|(?P<pool>max|avg)pool(?P<size>[0-9]{1,4})(?:u(?P<stride>[0-9]{1,4}))?(?:p(?P<pad>[0-9]{1,4}))?"
 )
+_FORMS = {form.split("<")[0].strip("+[]"): form for form in re.findall(r"\+[a-z0-9]+[^ ,\n]*", WORDS)}
 _COUNTS = dict(alpha=(1,), bias=(0,), add=(0, 1), relu=(0,), leaky=(0, 1), silu=(0,), clamp=(2,))
 
 
@@ -203,7 +204,10 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     if match is None and _is_infinite(word):
         raise ProblemError(f"+{_shown(word)}: needs a finite number")
     if match is None:
-        known = ", ".join([*_COUNTS, "maxpool", "avgpool", "requant (of i8)"])
+        form = next((form for name, form in _FORMS.items() if word.startswith(name)), None)
+        if form and "<" in form and "-" not in word:
+            raise ProblemError(f"+{_shown(word)}: must be written {form}")
+        known = ", ".join([*_COUNTS, "relu6", "maxpool", "avgpool", "requant (of i8)"])
         hint = " (the dtype and layout come before the first +)" if "-" in word else ""
         raise ProblemError(f"+{_shown(word)}: unknown word{hint}; known are {known}")
     if match["pool"]:
