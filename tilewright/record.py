@@ -145,6 +145,11 @@ class Record:
         return self.context.get("stage") == Standing.WINNER
 
     @property
+    def compared(self) -> bool:
+        """Whether its time is of a comparison of finalists, and no rough one of the search."""
+        return self.context.get("stage") in (Standing.WINNER, Standing.FINALIST)
+
+    @property
     def raced(self) -> frozenset[str] | None:
         """The families that were searched together; None where that was not written down."""
         return frozenset(self.context["raced"].split()) if "raced" in self.context else None

@@ -12,8 +12,10 @@ from test_direct_cpu import CORES
 from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
+from tilewright.kernels.stem import work
 from tilewright.kernels.stem.tile import crowd, runs, sizes
 from tilewright.problem import Problem
+from tilewright.search.model import H100 as MODEL
 from tilewright.search.strategies import rank
 
 H100 = for_architecture("sm_90")
@@ -82,7 +84,7 @@ def test_lanes_share_out_words_of_a_row_of_rows_or_of_planes(
 
 
 @pytest.mark.parametrize(
-    ("text", "pad", "words"),
+    ("text", "gap", "words"),
     (
         ("n1c3h544w544k32r3s3p1-f16-nhwc", 0, 1),
         ("n1c8h64w64k32r3s3p1-f16-nhwc", 0, 1),  # eight pixels of 16 bytes: every bank once
@@ -91,14 +93,27 @@ def test_lanes_share_out_words_of_a_row_of_rows_or_of_planes(
         ("n1c32h64w64k32r3s3p1u2-f16-nhwc", 16, 2),
     ),
 )
-def test_lanes_read_from_different_banks(text: str, pad: int, words: int) -> None:
+def test_lanes_read_from_different_banks(text: str, gap: int, words: int) -> None:
     it = runs(Problem.parse(text))
-    assert it.pad == pad and crowd(it.step, 0, 0, it.fan) == words
+    assert it.gap == gap and crowd(it.step, 0, 0, it.fan) == words
 
 
 def test_rows_lie_in_different_banks_where_lanes_share_them_out() -> None:
     config = BASE | dict(th=1, tw=28, f=1)
     assert sizes(Problem.parse("n1c96h56w56k192r2s2u2-f16"), config).crowd == 1
+
+
+def test_counts_are_in_the_coefficients_of_the_model() -> None:
+    assert MODEL.l2_bytes_per_cycle * MODEL.fetch_cycles == pytest.approx(work.FETCH_BYTES)
+
+
+def test_outputs_that_no_cache_holds_go_to_memory_in_full() -> None:
+    config, shares = Config.make("stem", BASE), []
+    for n in (1, 32):
+        problem = Problem.parse(f"n{n}c3h544w544k32r3s3p1-f16-nhwc")
+        counts = KIND.work(problem, H100, config)
+        shares.append(counts.dram_bytes / (problem.x_bytes + problem.y_bytes))
+    assert shares[0] < 0.4 and shares[1] > 0.9
 
 
 def test_narrow_tiles_are_copied_in_smaller_pieces() -> None:

@@ -91,6 +91,28 @@ def test_a_winner_gives_way_to_that_of_a_later_comparison_it_had_a_place_in(path
     assert best(box) == "tiles:t=4.u=1"  # that search may have been of deterministic ones alone
 
 
+def test_a_winner_of_another_source_takes_no_place(path: Path) -> None:
+    """Two compilers that share a store."""
+    box = Store(path)
+    won = {"compiler": "c1", "stage": "final", "raced": "tiles"}
+    box.add(record("tiles:t=1.u=0", 9.0, context=won))
+    box.add(record("tiles:t=2.u=0", 8.0))  # a rough time of the search
+    box.add(record("tiles:t=4.u=1", 7.0, deterministic=False, context=won | {"compiler": "c2"}))
+    assert best(box) == "tiles:t=1.u=0"
+
+
+def test_who_lost_a_comparison_goes_before_rough_times(path: Path) -> None:
+    """Of those that may run: here a search of all has found a faster kernel that is not deterministic."""
+    box = Store(path)
+    won = {"compiler": "c1", "stage": "final", "raced": "tiles"}
+    box.add(record("tiles:t=2.u=0", 8.9))
+    box.add(record("tiles:t=1.u=0", 9.0, context=won))
+    box.add(record("tiles:t=4.u=1", 7.0, deterministic=False, context=won))
+    box.add(record("tiles:t=1.u=0", 9.1, context=won | {"stage": "finalist"}))
+    assert best(box) == "tiles:t=4.u=1"
+    assert best(box, deterministic=True) == "tiles:t=1.u=0"
+
+
 def test_the_newest_record_of_a_config_holds(path: Path) -> None:
     box = Store(path)
     box.add(record("tiles:t=1.u=0", 1.0))

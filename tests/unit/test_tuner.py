@@ -316,6 +316,16 @@ def test_earlier_winners_take_part_and_their_old_times_rule_out_nobody() -> None
     assert result.best and result.best.config == str(row(34))
 
 
+def test_what_is_fastest_now_leaves_a_place_to_the_fastest_of_before() -> None:
+    """It may never have won: its search was interrupted."""
+    store = MemoryStore()
+    go("20trials", store=store)
+    times = enumerate((50.0, 100.0, 101.0, 102.0, 103.0, 104.0, 105.0))
+    some = [replace(store.kept[i], measurement=Measurement(us, 0.1, 50, us)) for i, us in times]
+    chosen = choose(some, tried={r.config for r in some[1:]})
+    assert [r.config for r in chosen] == [r.config for r in some[:5]]
+
+
 def test_events() -> None:
     events: list[Event] = []
     result = go("20trials", progress=events.append)

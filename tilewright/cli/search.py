@@ -96,7 +96,7 @@ class Search:
             said += f", {tried_s:.1f} s to compile and try, {compared_s:.1f} s to compare and check finalists"
         said += f" ({result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
-            said += ", none faster than what was known, measured beside them"
+            said += ", the winner was known before"
         best = stored(Request(problem, self.wanted.deterministic), self.runtime, self.store)
         if best is None or best.measurement is None or best.config == result.winner.config:
             return said

@@ -63,7 +63,7 @@ def candidates(
         yield REFERENCE, UNSAID
         return
     families, passed = usable(pick(FAMILIES, names), problem, device)
-    guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False, options=request.options)
+    guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False, options=_options(request))
     if store is not None and families:
         for found in _stored(request, device, compiler, store, families, verify):
             guess = Provenance(Origin.MODEL, verified=False)
@@ -76,6 +76,12 @@ def candidates(
             raise ProblemError(f"{problem}: {reasons}")
         return
     yield REFERENCE, Provenance(Origin.REFERENCE, passed=reasons)
+
+
+def _options(request: Request) -> str:
+    """What is asked for beside the problem, as options of ``tilewright tune``, a space before each."""
+    tunable = [name for name in request.families if any(one.tunable for one in pick(FAMILIES, (name,)))]
+    return f" --family {','.join(tunable)}" * bool(tunable) + " --deterministic" * request.deterministic
 
 
 def _stored(
@@ -180,7 +186,7 @@ def settled(
     them may have found a faster one, or the same again.
     """
     best = stored(request, runtime, store)
-    if best is None or not best.won:
+    if best is None or not best.compared:
         return None
     wanted = racing_keys(request, runtime)
     won = [r for r in store.records(request.problem, runtime.device.key, wanted) if r.won]

@@ -20,9 +20,3 @@ class Request:
     problem: Problem
     deterministic: bool = False
     families: tuple[str, ...] = ()
-
-    @property
-    def options(self) -> str:
-        """What is asked for beside the problem, as options of ``tilewright tune``, a space before each."""
-        named = f" --family {','.join(self.families)}" if self.families else ""
-        return named + " --deterministic" * self.deterministic

@@ -68,20 +68,25 @@ def same(record: Record, source: str, wanted: Sources) -> bool:
     return source == (wanted if isinstance(wanted, str) else wanted.get(record.family))
 
 
-def ranked(database: Database, problem: Problem | str, device_key: str, deterministic: bool) -> list[Found]:
-    """Return correct configs, best first, each by its newest record of each source."""
+def ranked(
+    database: Database, problem: Problem | str, device_key: str, deterministic: bool, wanted: Sources = None
+) -> list[Found]:
+    """Return correct configs, best first, each by its newest record of each source: winners of comparisons,
+    others that were compared, then what a search has seen. A winner of other sources than ``wanted`` takes no
+    other's place.
+    """
     query = (
         f"SELECT {READ} FROM records WHERE id IN ({NEWEST}) AND outcome = 'correct' AND "
         "high_us IS NOT NULL AND deterministic >= ? ORDER BY id DESC"
     )
     found = select(database, query, [str(problem), device_key, int(deterministic)])
     winners: list[Record] = []  # of comparisons, newest first
-    places: list[tuple[bool, bool, bool, float]] = []
-    for record, _, origin in found:
-        overtaken = any(_overtakes(winner, record) for winner in winners)
-        less = overtaken or not record.won
-        places.append((origin == "imported", origin == "verified", less, _high_us(record)))
-        if record.won and origin != "imported":
+    places: list[tuple[bool, bool, int, float]] = []
+    for record, source, origin in found:
+        wins = record.won and not any(_overtakes(winner, record) for winner in winners)
+        place = 0 if wins else 1 if record.compared else 2
+        places.append((origin == "imported", origin == "verified", place, _high_us(record)))
+        if record.won and origin != "imported" and same(record, source, wanted):
             winners.append(record)
     order = sorted(range(len(found)), key=places.__getitem__)
     return [found[i] for i in order if found[i][0].measurement and _passed(found[i][0], found[i][2])]

@@ -138,14 +138,15 @@ class Store:
                 which is for reports and not for running.
 
         Returns:
-            Of the newest record of each config, correct ones: winners of comparisons first, then the least
-            upper end of the time's confidence interval. A winner is one no more once another has won a later
-            comparison that its family was in: figures of different hours say less. None if there is none.
+            Of the newest record of each config, correct ones: winners of comparisons first, then others that
+            were compared, each by the upper end of the time's confidence interval. A winner is one no more
+            once another has won a later comparison that its family was in: figures of different hours say
+            less. None if there is none.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        for record, source, origin in ranked(self.database, problem, device_key, deterministic):
+        for record, source, origin in ranked(self.database, problem, device_key, deterministic, source_key):
             if origin != "imported" and same(record, source, source_key):
                 return record
         return None

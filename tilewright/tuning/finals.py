@@ -16,7 +16,7 @@ from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.worker import Worker
 
 FINALISTS = 5
-KNOWN = 2  # of them, at most, have won before
+KNOWN = 2  # of them, at most, are there for having won before
 NEAR = 1.15  # others are at most this many times slower than the best that was tried with them
 ROUNDS = 4  # of comparisons, should every finalist fail the full check
 _PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
@@ -42,7 +42,7 @@ def decide(worker: Worker, outcomes: Outcomes, spending: BudgetClock, say: Progr
 
 
 def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record]:
-    """Return the records of the finalists: earlier winners, what is fastest now, what was fastest before.
+    """Return the records of the finalists: the best known before, what is fastest now, others known before.
 
     Args:
         records: the newest of each config.
@@ -51,9 +51,9 @@ def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record
     """
     right = sorted((r for r in records if r.is_right), key=lambda r: r.cold_us)
     now, before = [r for r in right if r.config in tried], [r for r in right if r.config not in tried]
-    winners = [r for r in before if r.won][:KNOWN]
+    known = [*[r for r in before if r.won][:KNOWN], *before[:1]]  # winners, and the fastest of all
     near = [r for each in (now, before) for r in each if r.cold_us <= NEAR * each[0].cold_us]
-    return [*winners, *(r for r in near if r not in winners)][:FINALISTS]
+    return list({r.config: r for r in (*known, *near)}.values())[:FINALISTS]
 
 
 def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: float = 0.0) -> list[Record]:

@@ -13,7 +13,7 @@
 
 INLINE acc_t activated(acc_t v) {
 #if ACT == 1 && defined(__CUDACC__)
-    return larger(v, (acc_t)0);  // one instruction; NaN stays NaN
+    return larger(v, (acc_t)0);  // of f32 one instruction; NaN stays NaN
 #elif ACT == 1
     return v < 0 ? 0 : v;
 #elif ACT == 2

@@ -172,7 +172,7 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
         RUN=it.numbers, **dict(zip(FAN, it.fan, strict=True)),
-        STAGED=sz.staged, PITCH=sz.pitch, PAD=it.pad, SUM_PITCH=sz.sum_pitch, LINE=_line(sz, it, cf),
+        STAGED=sz.staged, PITCH=sz.pitch, GAP=it.gap, SUM_PITCH=sz.sum_pitch, LINE=_line(sz, it, cf),
         RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, UNIT_OUT=unit, POOL_HELD=int(sz.held),
         Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),

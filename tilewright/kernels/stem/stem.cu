@@ -13,7 +13,7 @@
 // as many rows or planes (FAN_P, FAN_R, FAN_W). The filter is packed in the same order (stem_pack.cu). Where a run
 // begins inside a word, it either does so for all pixels, and the filter has zeros before its first tap (SHIFT), or a
 // word is made of two (UNALIGNED). What a word holds beside taps is masked, so that a NaN stays with the outputs that
-// it belongs to. Columns of whole pieces of 16 bytes are staged PAD bytes apart, and pairs of pieces are read as
+// it belongs to. Columns of whole pieces of 16 bytes are staged GAP bytes apart, and pairs of pieces are read as
 // matrices (ldmatrix.h).
 //
 //   M x N is pixels x channels where y is nhwc, else channels x pixels. A warp has PT x KT pieces of a product m16n8;

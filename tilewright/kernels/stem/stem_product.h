@@ -39,7 +39,7 @@ typedef struct {
 
 // Words of the tile from the first tap to others. Where columns are apart they are whole fours of words.
 INLINE int words_to(Taps it) {
-    const int word = it.word + (PAD ? it.word / (COLUMN / 4) * (PAD / 4) : 0);
+    const int word = it.word + (GAP ? it.word / (COLUMN / 4) * (GAP / 4) : 0);
     return (it.plane * ROWS + it.row * DIL_H) * (PITCH / 4) + word;
 }
 
@@ -53,7 +53,7 @@ INLINE Window find_window(int first, int mine, int quarter) {
 #else
     const unsigned px = pixel < PIXELS ? pixel : 0, row = px / TW, column = px % TW;
 #endif
-    const unsigned byte = row * (STR_H * PITCH) + column * (STR_W * (COLUMN + PAD)) + LEAD;
+    const unsigned byte = row * (STR_H * PITCH) + column * (STR_W * (COLUMN + GAP)) + LEAD;
     here.at = byte / 4 + words_to(taps_of(0, quarter, R, QUARTERS));
     here.bits = byte % 4 * 8;
     return here;

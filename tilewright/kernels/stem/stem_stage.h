@@ -2,7 +2,7 @@
 //
 // Of a row STAGED bytes are staged, the first LEAD of them before what its first output sees: chunks of COPY bytes,
 // which lie wholly inside a row of the image or outside (zeros), since COPY divides ROW_BYTES, and the byte at which
-// each tile's rows begin (tile.py). Rows are PITCH bytes apart, and columns PAD more than they have, so that lanes
+// each tile's rows begin (tile.py). Rows are PITCH bytes apart, and columns GAP more than they have, so that lanes
 // read from different banks.
 
 // A row is shared out to LINE threads, a power of two: no division by a row's chunks.
@@ -22,7 +22,7 @@ INLINE Chunk find_chunk(const GLOBAL in_t *x, int all, int copy, int h0, int fir
     const int i = copy * LINE + mine, h = h0 + all % ROWS, byte = first + i * COPY;
     it.inside = all < ALL_ROWS && (unsigned)h < H && (unsigned)byte < ROW_BYTES;
     it.from = x + (it.inside ? ((offset_t)(all / ROWS) * H + h) * (W * UNIT) + (unsigned)byte / NUMBER_BYTES : 0);
-    it.to = all * (PITCH / COPY) + i + (PAD ? i / (COLUMN / COPY) * (PAD / COPY) : 0);
+    it.to = all * (PITCH / COPY) + i + (GAP ? i / (COLUMN / COPY) * (GAP / COPY) : 0);
     if (all >= ALL_ROWS || (CHUNKS % LINE != 0 && i >= CHUNKS)) it.to = -1;
     return it;
 }

@@ -25,7 +25,7 @@ class Runs:
     Attributes:
         planes: planes of the image: its channels in nchw.
         column: bytes of a column of a plane.
-        pad: bytes between staged columns, so that lanes read from different banks.
+        gap: bytes between staged columns, so that lanes read from different banks.
         step: staged bytes from one output's run to the next one's.
         numbers: numbers of a run.
         copy: bytes that a copy moves, of whole rows of the image.
@@ -38,7 +38,7 @@ class Runs:
 
     planes: int
     column: int
-    pad: int
+    gap: int
     step: int
     numbers: int
     copy: int
@@ -79,10 +79,10 @@ def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
         copy, lead = number, shift * number
     planes, words = 1 if nhwc else pr.c, ceil_div((shift + pr.s * unit) * number, WORD)
     fan = _fan(planes, pr.r, words)
-    pads = (0, PIECE) if nhwc and column % PIECE == 0 else (0,)
-    pad = min(pads, key=lambda pad: crowd(step + pr.stride[1] * pad, 0, 0, fan))
+    gaps = (0, PIECE) if nhwc and column % PIECE == 0 else (0,)
+    gap = min(gaps, key=lambda gap: crowd(step + pr.stride[1] * gap, 0, 0, fan))
     return Runs(
-        planes, column, pad, step + pr.stride[1] * pad, pr.s * unit, copy, lead, shift, unaligned, fan,
+        planes, column, gap, step + pr.stride[1] * gap, pr.s * unit, copy, lead, shift, unaligned, fan,
         ceil_div(words, fan[2]),
     )  # fmt: skip
 
@@ -175,8 +175,8 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     combine, it, (pixels, channels) = cf["combine"], runs(pr, cf), piece(pr)
     rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
     seen = it.fan[2] * WORD * it.quarters + WORD * it.unaligned
-    staged = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.pad) + seen, PIECE)
-    least = staged + ceil_div(staged, it.column) * it.pad
+    staged = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.gap) + seen, PIECE)
+    least = staged + ceil_div(staged, it.column) * it.gap
     pitches = range(least, least + (1 if it.fan[2] == LANES else 4 * BANKS), PIECE)
     crowds = {pitch: crowd(it.step, pitch * pr.dilation[0], pitch * rows, it.fan) for pitch in pitches}
     pitch = min(pitches, key=lambda pitch: crowds[pitch])

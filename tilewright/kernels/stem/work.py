@@ -17,7 +17,7 @@ STORED = 0.3  # of the time that the model has for stores: other blocks multiply
 WAITED = 1.6  # cycles of the tensor cores for one of a product: few warps hide its latency
 COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and how many times as many where it moves one number
 FIRST, FILLED = 0.5, 0.25  # time to the first data; of a unit's first blocks' loads, which nothing hides
-FETCH_BYTES = 52200.0  # that a unit takes from the L2 cache in the time to the first data
+FETCH_BYTES = 52_185.0  # that a unit takes from the L2 cache in that time, by the model's coefficients
 FETCHED = 0.6  # of the slots of loads from global memory: the filter's are asked for together
 
 
@@ -38,6 +38,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     copies = x_bytes / it.copy / threads * (NUMBERS if it.copy < WORD else 1.0)
     together = resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"])
     filled = (x_bytes + sz.w_bytes) * min(together, ceil_div(sz.blocks, device.units))
+    cached = min(pr.y_bytes, device.l2_bytes)  # of y; the rest must go to memory meanwhile
     stored = sz.run * out_bytes  # bytes that a thread stores at once
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=registers(pr, cf),
@@ -50,7 +51,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=0.8 * (threads / 32) * (fetched * sz.crowd + 4.0 * w_loads) + sz.x_bytes / 128,
         load_bytes=x_bytes + sz.w_bytes,
         store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
-        dram_bytes=float(pr.x_bytes + pr.w_bytes) + STORED * pr.y_bytes, cluster=1, shares=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached), cluster=1, shares=1,
         combine=COMBINE_NAMES[combine],
         partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
