@@ -85,7 +85,7 @@ def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
 def _reference_s(problem: Problem, on_gpu: bool) -> float:
     """Seconds that the f64 reference of a layer takes: of its sums, and of their sizes for the bound."""
     times = 1.0 * min(_MOST_TIMES, problem.cg * min(problem.kg, 5))
-    if problem.n and 8 * problem.z_elements > _LARGE * problem.n:  # each tap goes through main memory
+    if times < 5 and 8 * problem.z_elements > _LARGE * problem.n:  # each tap goes through main memory
         times *= 0.4
     return 2 * problem.flops / (_GPU_F64 if on_gpu else _CPU_F64 * times)
 
