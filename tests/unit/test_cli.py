@@ -152,7 +152,7 @@ def test_run_says_when_its_check_takes_long(
     assert f"references of {large} first: 2,631 GFLOP, may take 5 minutes" in capsys.readouterr().err
     alone = "n1c1h4096k1r31p15"  # of one channel: a pass over all of it for each tap
     assert main(["run", alone, "--device", "cpu", "--config", "reference:v=1"]) == 130
-    assert "32 GFLOP, may take 7 minutes" in capsys.readouterr().err
+    assert "32 GFLOP, may take 4 minutes" in capsys.readouterr().err
     depthwise = "n12c256h224w224k256r5s5g256-f32"  # far fewer flops, far fewer a second
     assert main(["run", depthwise, "--device", "cpu", "--config", "reference:v=1"]) == 130
     assert f"references of {depthwise} first: 7 GFLOP, may take 1 minute" in capsys.readouterr().err

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # group: 0.3 to 0.6e9 of depthwise layers, 0.9 to 5e9 of 1 or 3 channels in, 17e9 and more of many (2 cores).
 _GPU_F64, _CPU_F64 = 1e11, 4e8
 _MOST_TIMES = 40  # as many, of layers with channels enough
-_LARGE = 32 << 20  # bytes of an image of sums in f64 that no cache holds
+_LARGE = 32 << 20  # bytes of a plane of sums in f64 that no cache holds
 _LONG_S = 30.0
 
 
@@ -85,8 +85,8 @@ def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
 def _reference_s(problem: Problem, on_gpu: bool) -> float:
     """Seconds that the f64 reference of a layer takes: of its sums, and of their sizes for the bound."""
     times = 1.0 * min(_MOST_TIMES, problem.cg * min(problem.kg, 5))
-    if times < 5 and 8 * problem.z_elements > _LARGE * problem.n:  # each tap goes through main memory
-        times *= 0.4
+    if times < 5 and 8 * problem.p * problem.q > _LARGE:  # each tap goes through main memory
+        times *= 0.65
     return 2 * problem.flops / (_GPU_F64 if on_gpu else _CPU_F64 * times)
 
 
