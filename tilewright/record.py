@@ -78,6 +78,11 @@ class Measurement:
     stolen: float = 0.0
 
     @property
+    def high_us(self) -> float:
+        """The upper end of the interval."""
+        return self.cold_us + self.ci95_us
+
+    @property
     def noisy(self) -> bool:
         """Whether the time is not to be relied on."""
         return is_noisy(self.cold_us, self.ci95_us, self.stolen)

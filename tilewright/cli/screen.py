@@ -84,7 +84,7 @@ def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
 
 def _reference_s(problem: Problem, on_gpu: bool) -> float:
     """Seconds that the f64 reference of a layer takes: of its sums, and of their sizes for the bound."""
-    times = 1.0 * min(_MOST_TIMES, problem.cg * min(problem.kg, 5))
+    times: float = min(_MOST_TIMES, problem.cg * min(problem.kg, 5))
     if times < 5 and 8 * problem.p * problem.q > _LARGE:  # each tap goes through main memory
         times *= 0.65
     return 2 * problem.flops / (_GPU_F64 if on_gpu else _CPU_F64 * times)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -49,7 +48,7 @@ def to_row(record: Record, origin: str) -> tuple[object, ...]:
     return (
         time.time(), record.problem, record.device, source, int(record.deterministic), record.family,
         record.config, record.outcome, timed.cold_us if timed else None,
-        timed.cold_us + timed.ci95_us if timed else None, int(record.won), origin,
+        timed.high_us if timed else None, int(record.won), origin,
         body, _digest(record.problem, record.device, source, origin, body),
     )  # fmt: skip
 
@@ -79,27 +78,23 @@ def ranked(
         f"SELECT {READ} FROM records WHERE id IN ({NEWEST}) AND outcome = 'correct' AND "
         "high_us IS NOT NULL AND deterministic >= ? ORDER BY id DESC"
     )
-    found = select(database, query, [str(problem), device_key, int(deterministic)])
     winners: list[Record] = []  # of comparisons, newest first
-    places: list[tuple[bool, bool, int, float]] = []
-    for record, source, origin in found:
+    placed: list[tuple[tuple[bool, bool, int, float], Found]] = []
+    for record, source, origin in select(database, query, [str(problem), device_key, int(deterministic)]):
+        if record.measurement is None or not _passed(record, origin):
+            continue
         wins = record.won and not any(_overtakes(winner, record) for winner in winners)
-        place = 0 if wins else 1 if record.compared else 2
-        places.append((origin == "imported", origin == "verified", place, _high_us(record)))
+        rank = 0 if wins else 1 if record.compared else 2
+        place = (origin == "imported", origin == "verified", rank, record.measurement.high_us)
+        placed.append((place, (record, source, origin)))
         if record.won and origin != "imported" and same(record, source, wanted):
             winners.append(record)
-    order = sorted(range(len(found)), key=places.__getitem__)
-    return [found[i] for i in order if found[i][0].measurement and _passed(found[i][0], found[i][2])]
+    return [found for _, found in sorted(placed, key=lambda item: item[0])]
 
 
 def _overtakes(winner: Record, older: Record) -> bool:
     """Whether a winner's comparison had a place for the config of an older record."""
     return older.family in (winner.raced or ()) and older.deterministic >= winner.deterministic
-
-
-def _high_us(record: Record) -> float:
-    timed = record.measurement
-    return timed.cold_us + timed.ci95_us if timed else math.inf
 
 
 def _passed(record: Record, origin: str) -> bool:

@@ -123,7 +123,7 @@ def _line(sz: Sizes, it: Runs, cf: Values) -> int:
 def _body(pr: Problem, cf: Values) -> int:
     """Instructions of the unrolled loop over the sum."""
     it = runs(pr, cf)
-    x_loads = loads(pr) * (3 if it.unaligned else 2) // 2  # and a shift for every two
+    x_loads = loads(pr, it) * (3 if it.unaligned else 2) // 2  # and a shift for every two
     return it.steps(pr) * (cf["pt"] * (x_loads + cf["kt"]) + cf["kt"] * cf["f"])
 
 

@@ -138,11 +138,11 @@ def piece(pr: Problem) -> tuple[int, int]:
     return (16, 8) if pr.layout_out == "nhwc" else (8, 16)
 
 
-def loads(pr: Problem) -> int:
+def loads(pr: Problem, it: Runs) -> int:
     """Loads of a lane for a product's pixels: one of four matrices, where columns are pairs of pieces."""
-    if pr.layout_in == pr.layout_out == "nhwc" and runs(pr).column % (2 * PIECE) == 0:
+    if pr.layout_in == pr.layout_out == "nhwc" and it.column % (2 * PIECE) == 0:
         return 1
-    return 2 * piece(pr)[0] // 8 * (2 if runs(pr).unaligned else 1)
+    return 2 * piece(pr)[0] // 8 * (2 if it.unaligned else 1)
 
 
 def w_registers(pr: Problem) -> int:
@@ -202,6 +202,6 @@ def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, the filter's, where it reads, masks, addresses."""
     it = runs(pr, cf)
     halves = piece(pr)[0] // 8
-    masks = 2 * min(it.quarters, 4) if loads(pr) > 1 else 0
+    masks = 2 * min(it.quarters, 4) if loads(pr, it) > 1 else 0
     filter_ = w_registers(pr) * cf["kt"] * (2 if cf["f"] else it.steps(pr))
     return 4 * cf["pt"] * cf["kt"] + filter_ + cf["pt"] * halves * (4 + it.unaligned) + masks + 36

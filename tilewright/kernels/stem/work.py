@@ -27,7 +27,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     threads, steps = 32 * cf["wm"] * cf["wn"], it.steps(pr)
     pieces = sz.turns * cf["pt"]  # of pixels, of a warp
     products = pieces * cf["kt"] * steps
-    x_loads = pieces * steps * loads(pr)
+    x_loads = pieces * steps * loads(pr, it)
     fetched = pieces * steps * 2 * (pixels // 8) * (2 if it.unaligned else 1)  # words of a lane
     w_loads = steps * cf["kt"] * w_registers(pr) / 4 * (sz.turns if cf["f"] else 1)
     combine = cf["combine"]
