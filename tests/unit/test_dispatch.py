@@ -135,6 +135,20 @@ def test_untuned_is_the_models_choice_and_says_so(box: Store) -> None:
         assert note.startswith("untuned: the model's choice (not verified)")
 
 
+def test_an_untuned_layer_takes_the_winner_of_a_layer_alike(box: Store) -> None:
+    relu, pooled = Problem.parse(f"{LAYER}+bias+relu"), Problem.parse(f"{LAYER}+relu+maxpool2")
+    box.add_all([record(4, 9.0), record(5, 5.0), record(7, 1.0, problem=str(pooled))])
+    note = f"untuned: the winner of a layer alike, {LAYER} (not verified); run `tilewright tune {relu}"
+    assert choose(box, relu)[0] == "tiles:t=5"
+    assert dispatch.dispatch(relu, RUNTIME, box).why.note(relu) == f"{note}`"
+    assert dispatch.dispatch(relu, RUNTIME, box, True).why.note(relu) == f"{note} --deterministic`"
+    assert choose(box, relu, True)[0] == "tiles:t=4"
+    FakePlan.fails = {f"tiles:t={t}": CompileError("spills") for t in (4, 5)}
+    plan_cache.forget()
+    config, note = choose(box, relu)
+    assert config == "tiles:t=1" and note.startswith("untuned: the model's choice"), "another pool's never"
+
+
 def test_a_stored_winner_whose_config_cannot_be_read_is_passed_over(
     box: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

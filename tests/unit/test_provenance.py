@@ -11,6 +11,7 @@ from tilewright.plans.provenance import UNSAID, Origin, Provenance, Replaced
 from tilewright.problem import Problem
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
+RELU = Problem.parse(f"{LAYER}+relu")
 WINNER = Config.parse("direct:tk=4")
 SLOW = "slow: the reference kernel, since no other could be used"
 
@@ -30,6 +31,10 @@ SLOW = "slow: the reference kernel, since no other could be used"
             Provenance(Origin.UNTUNED, verified=False, remark="direct computes bf16 in f32"),
             f"untuned: the model's choice (not verified); run `tilewright tune {LAYER}`; "
             "direct computes bf16 in f32",
+        ),
+        (
+            Provenance(Origin.ALIKE, verified=False, like=str(RELU)),
+            f"untuned: the winner of a layer alike, {RELU} (not verified); run `tilewright tune {LAYER}`",
         ),
         (Provenance(Origin.REFERENCE), SLOW),
         (Provenance(Origin.REFERENCE, passed="gemm: takes no groups"), f"{SLOW} (gemm: takes no groups)"),

@@ -75,6 +75,33 @@ def test_overrides() -> None:
     assert [layer.name for layer in shapes.load(["R12"], batch=2)] == ["R12 n2"]
 
 
+@pytest.mark.parametrize("text", ["+bias+relu", "bias+relu", " +bias+relu "])
+def test_an_epilogue_for_every_layer(text: str) -> None:
+    found = shapes.load(["R12", "n1c8h5w5k4r3s3-i8+add+requant"], "q8", "both", epilogue=text)
+    assert [layer.name for layer in found] == [
+        "R12 nchw +bias+relu", "R12 nhwc +bias+relu", *[
+            f"n1c8h5w5k4r3s3-i8{layout}+bias+relu+requant" for layout in ("", "-nhwc")
+        ]
+    ]  # fmt: skip
+    assert str(found[0].problem) == "n1c512h7w7k512r3s3p1-i8+bias+relu+requant"
+    (plain,) = shapes.load(["n1c8h5w5k4r3s3-f32+silu"], epilogue="")
+    assert plain.name == str(plain.problem) == "n1c8h5w5k4r3s3-f32"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("bias+rely", r"epilogue 'bias\+rely': \+rely: unknown word"),
+        ("relu+bias", "out of order"),
+        ("+bias+requant", "leave it out and ask for q8"),
+        ("+maxpool9", "layer R12: "),
+    ],
+)
+def test_an_epilogue_that_cannot_be(text: str, told: str) -> None:
+    with pytest.raises(ProblemError, match=told):
+        shapes.load(["R12"], epilogue=text)
+
+
 def test_an_override_that_cannot_be_names_the_layer() -> None:
     with pytest.raises(ProblemError, match="layer n1c8h5w5k4r3s3-f32.silu: .*i8 layers accept only"):
         shapes.load(["n1c8h5w5k4r3s3-f32+silu"], dtype="i8")

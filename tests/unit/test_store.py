@@ -169,6 +169,29 @@ def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_layers_alike(path: Path) -> None:
+    """The most alike first: without a residual if this has none, of the same kind, of the same epilogue."""
+    sizes = LAYER.removesuffix("-f32")
+    others = [
+        "-f16+add", "-bf16+bias", "-f16+relu", "-bf16", "-f16+maxpool2", "-f32+bias", "-f16-nhwc+bias", "-i8",
+    ]  # fmt: skip
+    box = Store(path)
+    for t, names in ((1, others), (2, others[:1])):
+        box.add_all([record(f"tiles:t={t}.u=0", 9.0 + t, problem=sizes + name) for name in names])
+    box.add(record("tiles:t=2.u=0", problem=sizes + "-bf16", context={"compiler": "old"}))
+    box.add(record(problem=sizes.replace("c64", "c640") + "-f16"))
+
+    def alike(name: str) -> list[str]:
+        found = box.alike(Problem.parse(sizes + name), H100, source_key=KEYS)
+        return [one.problem.removeprefix(sizes) + one.config[5:9] for one in found]
+
+    assert alike("-f16+bias") == [
+        "-f16+relu:t=1", "-bf16+bias:t=1", "-bf16:t=1", "-bf16:t=2", "-f16+add:t=1"
+    ]  # fmt: skip
+    assert alike("-i8+requant") == ["-i8:t=1"] and alike("-f32") == ["-f32+bias:t=1"]
+    assert alike("-tf32") == alike("-f16+maxpool3") == alike("-f16-nhwc2nchw") == []
+
+
 def test_clear_and_info(path: Path) -> None:
     box = Store(path, shipped=False)
     box.add_all([record(), record(outcome="compile", measurement=None), record(problem=LAYER + "-nhwc")])

@@ -185,14 +185,15 @@ def test_other_sources_are_not_resumed() -> None:
     assert go("10trials", store=store).resumed == 0
 
 
-def test_what_won_elsewhere_is_tried_first(worker: type[FakeWorker]) -> None:
+def test_what_won_elsewhere_or_for_layers_alike_is_tried_first(worker: type[FakeWorker]) -> None:
     done = MemoryStore()
     go("30trials", store=done)
     elsewhere = [replace(done.kept[5], config=text) for text in (str(row(60)), "gone:i=1", str(row(61)))]
-    worker.runs.clear()
-    go("10trials", store=MemoryStore(elsewhere))
-    assert worker.runs[:2] == [60, 61]
-    assert len(set(worker.runs)) == len(worker.runs)
+    for store in (MemoryStore(elsewhere), MemoryStore(elsewhere[:2], elsewhere), MemoryStore([], elsewhere)):
+        worker.runs.clear()
+        go("10trials", store=store)
+        assert worker.runs[:2] == [60, 61]
+        assert len(set(worker.runs)) == len(worker.runs)
 
 
 def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(

@@ -159,11 +159,11 @@ class FakeAhead:
 
 
 class MemoryStore:
-    """A list of records, and what won elsewhere."""
+    """A list of records, and what won elsewhere and for layers alike."""
 
-    def __init__(self, won_elsewhere: Sequence[Record] = ()) -> None:
+    def __init__(self, won_elsewhere: Sequence[Record] = (), alike: Sequence[Record] = ()) -> None:
         self.kept: list[Record] = []
-        self.won_elsewhere = list(won_elsewhere)
+        self.won_elsewhere, self.won_alike = list(won_elsewhere), list(alike)
 
     def add(self, record: Record) -> None:
         self.kept.append(record)
@@ -180,6 +180,11 @@ class MemoryStore:
         self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
     ) -> list[Record]:
         return self.won_elsewhere
+
+    def alike(
+        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
+    ) -> list[Record]:
+        return self.won_alike
 
 
 def outcome(config: Config, time_us: float | None, problem: Problem = PROBLEM) -> Record:

@@ -87,6 +87,14 @@ Batch = Annotated[
     int | None,
     typer.Option("--batch", metavar="N", min=1, help="Use this batch size in place of the layers' own."),
 ]
+EpilogueText = Annotated[
+    str | None,
+    typer.Option(
+        "--epilogue",
+        metavar="STEPS",
+        help="Have these steps follow the convolution, such as +bias+relu, in place of the layers' own.",
+    ),
+]
 Families = Annotated[
     str | None,
     typer.Option(
@@ -136,10 +144,11 @@ class OptionError(TilewrightError):
 
 
 def layers(
-    specs: list[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
-) -> list[shapes.Layer]:
+    specs: list[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None,
+    epilogue: str | None = None,
+) -> list[shapes.Layer]:  # fmt: skip
     """Resolve the layers of a command line."""
-    found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch)))  # each once
+    found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch, epilogue)))  # each once
     if len(found) > MAX_LAYERS:
         raise ProblemError(f"{len(found)} layers were given; at most {MAX_LAYERS} at once")
     return found

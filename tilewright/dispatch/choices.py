@@ -68,6 +68,7 @@ def candidates(
         for found in _stored(request, device, compiler, store, families, verify):
             guess = Provenance(Origin.MODEL, verified=False)
             yield found
+        yield from _alike(request, device, compiler, store, families)
     for config in ranked_for(problem, device, families, request.deterministic):
         yield config, guess
     reasons = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
@@ -116,13 +117,28 @@ def _known(
     Raises:
         StoreError: the store cannot be used.
     """
-    keys = source_keys((family.name for family in families), device.backend, compiler)
-    asked = request.problem, device.key, request.deterministic, keys
+    asked = request.problem, device.key, request.deterministic, _keys(families, device, compiler)
     if (best := store.best(*asked)) and (config := _config(best)):
         yield config, Origin.STORED
     for hint in store.hints(*asked):
         if config := legal(hint.config, families, request.problem, device):
             yield config, Origin(hint.context["origin"])
+
+
+def _alike(
+    request: Request, device: Device, compiler: str, store: Store, families: list[Family]
+) -> Iterator[tuple[Config, Provenance]]:
+    """Yield legal winners of layers alike: not verified, as the model's choices are not."""
+    known = {family.name: family for family in families}
+    asked = request.problem, device.key, request.deterministic, _keys(families, device, compiler)
+    try:
+        for record in store.alike(*asked):
+            config = legal(record.config, families, request.problem, device)
+            if config and known[config.family].deterministic(config) >= request.deterministic:
+                why = Provenance(Origin.ALIKE, verified=False, options=_options(request), like=record.problem)
+                yield config, why
+    except StoreError as error:
+        warn_once(f"the store is not used: {error}", f"store {store.path}")
 
 
 def _remember(store: Store, record: Record) -> None:
@@ -198,4 +214,8 @@ def settled(
 def racing_keys(request: Request, runtime: Runtime) -> dict[str, str]:
     """Return the source key of each family that may win and takes the problem."""
     known = usable(pick(FAMILIES, request.families), request.problem, runtime.device)[0]
-    return source_keys((family.name for family in known), runtime.device.backend, runtime.compiler)
+    return _keys(known, runtime.device, runtime.compiler)
+
+
+def _keys(families: list[Family], device: Device, compiler: str) -> dict[str, str]:
+    return source_keys((family.name for family in families), device.backend, compiler)

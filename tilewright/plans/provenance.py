@@ -20,12 +20,14 @@ class Origin(StrEnum):
     KIN = "another device's"  # a winner of one with the same chip
     MODEL = "the model's choice"
     UNTUNED = "untuned: the model's choice"  # of a layer of which no winner is known
+    ALIKE = "untuned: the winner of a layer alike"  # of one that differs in its epilogue, say: Store.alike
     REFERENCE = "slow: the reference kernel, since no other could be used"
     BY_HAND = "chosen by hand"
     NAMED = "named by --config"
 
 
 FROM_ELSEWHERE = (Origin.SHIPPED, Origin.IMPORTED, Origin.OLDER, Origin.KIN)
+GUESSED = (Origin.UNTUNED, Origin.ALIKE)
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Provenance:
         passed: why other families could not be used.
         missed: the winner that it replaces.
         options: of the search that would find a winner: " --deterministic".
+        like: the layer alike, where the config is its winner.
         remark: what else a user should know.
     """
 
@@ -61,11 +64,12 @@ class Provenance:
     passed: str = ""
     missed: Replaced | None = None
     options: str = ""
+    like: str = ""
     remark: str = ""
 
     def note(self, problem: Problem) -> str:
         """Return what a user should know about the choice, in one line; empty if the stored winner runs."""
-        advice = f"run `tilewright tune {problem}{self.options}`" if self.origin is Origin.UNTUNED else ""
+        advice = f"run `tilewright tune {problem}{self.options}`" if self.origin in GUESSED else ""
         return "; ".join(filter(None, (self._whence(), advice, self._instead_of(), self.remark)))
 
     def told(self, problem: Problem) -> str:
@@ -76,6 +80,7 @@ class Provenance:
         said = "" if self.origin is Origin.STORED else self.origin.value
         if self.origin in FROM_ELSEWHERE:
             said += ", verified here" if self.verified else " winner"
+        said += f", {self.like}" if self.like else ""
         said += "" if self.verified else " (not verified)"
         return said + (f" ({self.passed})" if self.passed else "")
 

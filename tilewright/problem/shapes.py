@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tilewright.errors import ProblemError, shortened
+from tilewright.errors import ProblemError, shortened, shown
 from tilewright.problem import LAYOUTS, Problem
+from tilewright.problem.epilogue import Epilogue
+from tilewright.problem.grammar import REQUANT
 
 SHAPES_DIR = Path(__file__).parents[1] / "data" / "shapes"
 MAX_FILE_BYTES = 1 << 20
@@ -39,7 +41,11 @@ def suites() -> tuple[str, ...]:
 
 
 def load(
-    specs: Iterable[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
+    specs: Iterable[str],
+    dtype: str | None = None,
+    layout: str | None = None,
+    batch: int | None = None,
+    epilogue: str | None = None,
 ) -> list[Layer]:
     """Resolve suite names, single layers, shape files and problem strings, in the order given.
 
@@ -50,9 +56,10 @@ def load(
         layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output; ``both`` gives every
             layer once in each.
         batch: replaces the batch of every problem, and the names say so: ``R12 n16``.
+        epilogue: such as ``+bias+relu``, replaces that of every problem; the names say so, too.
 
     Raises:
-        ProblemError: a spec is unknown, or a layer cannot have the dtype, layout or batch asked for.
+        ProblemError: a spec is unknown, or a layer cannot have what is asked for.
 
     Example:
         >>> [layer.name for layer in load(["resnet:R2", "R12"])]
@@ -62,7 +69,8 @@ def load(
     if layout is not None and layout not in (*LAYOUTS, BOTH):
         raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, {BOTH}")
     layouts = LAYOUTS if layout == BOTH else (layout,)
-    return [_changed(layer, dtype, at, batch, layout == BOTH) for layer in layers for at in layouts]
+    step = None if epilogue is None else _epilogue(epilogue)
+    return [_changed(layer, dtype, at, batch, step, layout == BOTH) for layer in layers for at in layouts]
 
 
 def resolve(spec: str) -> list[Layer]:
@@ -146,15 +154,31 @@ def _one_of(suite: str, name: str) -> list[Layer]:
     return found
 
 
-def _changed(layer: Layer, dtype: str | None, layout: str | None, batch: int | None, both: bool) -> Layer:
-    """Replace what was asked for; a plain problem stays its own name, others say their batch and layout."""
+def _epilogue(text: str) -> Epilogue:
+    """Read what is to follow every convolution."""
+    words = text.strip().removeprefix("+").split("+")
     try:
-        problem = layer.problem.with_dtype(dtype) if dtype else layer.problem
+        if REQUANT in words:
+            raise ProblemError(f"+{REQUANT}: goes with a dtype; leave it out and ask for q8")
+        return Epilogue.parse(words if any(words) else ())
+    except ProblemError as error:
+        raise ProblemError(f"epilogue {shown(text)}: {error}") from None
+
+
+def _changed(
+    layer: Layer, dtype: str | None, layout: str | None, batch: int | None, epilogue: Epilogue | None,
+    both: bool,
+) -> Layer:  # fmt: skip
+    """Replace what was asked for; a plain problem stays its own name, others say what is not in the suite."""
+    try:
+        problem = layer.problem if epilogue is None else replace(layer.problem, epilogue=epilogue)
+        problem = problem.with_dtype(dtype) if dtype else problem
         problem = replace(problem, n=batch) if batch is not None else problem
         problem = problem.with_layout(layout) if layout is not None else problem
     except ProblemError as error:
         raise ProblemError(f"layer {layer.name}: {error}") from None
     words = [layer.name, *([f"n{batch}"] if batch is not None else []), *([str(layout)] if both else [])]
+    words += [problem.epilogue.text(problem.dtype)] if epilogue else []
     return Layer(str(problem) if layer.name == str(layer.problem) else " ".join(words), problem)
 
 

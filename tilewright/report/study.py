@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from tilewright.plans.provenance import Origin
+from tilewright.plans.provenance import GUESSED
 from tilewright.record import is_noisy
 from tilewright.report.table import (
     BEATS_NOTE,
@@ -61,8 +61,9 @@ def notes(part: PartResult) -> list[str]:
     for row in part.rows:
         if row.get("reason"):
             reasons.setdefault(str(row["reason"]), []).append(" ".join(_named(row, 0).split()))
-    untuned = [" ".join(_named(row, 0).split()) for row in part.rows if row.get("note") == Origin.UNTUNED]
-    found += [f"untuned, the model's choice: {_some(untuned)}"] if untuned else []
+    for origin in GUESSED:
+        untuned = [" ".join(_named(row, 0).split()) for row in part.rows if row.get("note") == origin]
+        found += [f"{origin.replace(':', ',')}: {_some(untuned)}"] if untuned else []
     return found + [f"no time for {_some(names)}: {why}" for why, names in reasons.items()]
 
 

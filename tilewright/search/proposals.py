@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -49,6 +49,12 @@ class Records(Protocol):
         self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
     ) -> list[Record]:
         """Return likely winners that this source and compiler have not verified: shipped, imported, older."""
+        ...
+
+    def alike(
+        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
+    ) -> Iterable[Record]:
+        """Return winners of layers alike, likeliest first."""
         ...
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tilewright.device import chip
+from tilewright.errors import ProblemError
 from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
 from tilewright.record import PASSING, Record
 from tilewright.store.database import Database
 from tilewright.store.rows import NEWEST, READ, Sources, ranked, same, select
 
 MOST_OF_KIN = 3  # hints of the records of another device: it may have hundreds, the best first
+# Kinds whose kernels take much the same time: one instruction reads f16 or bf16; q8 is i8 that writes less.
+ALIKE = {"bf16": "f16", "q8": "i8"}
 
 
 def likely(
@@ -40,6 +45,42 @@ def likely(
         if record.config not in failed:
             first.setdefault(record.config, record)
     return list(first.values())
+
+
+def layers_alike(
+    database: Database, shipped: Iterable[tuple[str, str]], problem: Problem, device_key: str
+) -> list[Problem]:
+    """Return layers that have records here or shipped winners, and that the same configs should suit: all but
+    the epilogue and what ALIKE has is the same, and so is the pool. The most alike come first.
+    """
+    sizes = str(problem).partition("-")[0] + "-"
+    query = "SELECT DISTINCT problem FROM records WHERE device = ? AND substr(problem, 1, ?) = ?"
+    found = database.use(lambda db: db.execute(query, (device_key, len(sizes), sizes)).fetchall())
+    names = {name for (name,) in found}
+    names |= {name for name, key in shipped if key == chip(device_key) and name.startswith(sizes)}
+    others = [other for other in map(_problem, names - {str(problem)}) if other]
+    alike = [other for other in others if _bare(other) == _bare(problem)]
+    return sorted(alike, key=lambda other: (_apart(problem, other), str(other)))
+
+
+def _problem(text: str) -> Problem | None:
+    with suppress(ProblemError):
+        return Problem.parse(text)
+    return None
+
+
+def _bare(problem: Problem) -> Problem:
+    """The layer in the first of the kinds that are alike, with no epilogue but its pool."""
+    kind = ALIKE.get(problem.kind, problem.kind)
+    return replace(problem, dtype=kind, math="strict", epilogue=Epilogue(pool=problem.epilogue.pool))
+
+
+def _apart(problem: Problem, other: Problem) -> tuple[bool, bool, bool]:
+    """In what two layers differ that may matter, the most first."""
+    return (
+        problem.epilogue.add != other.epilogue.add, problem.kind != other.kind,
+        problem.epilogue != other.epilogue,
+    )  # fmt: skip
 
 
 def _kin(database: Database, problem: Problem | str, shipped: set[str], device_key: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tilewright.record import Record
 from tilewright.runtime.cache import folder
 from tilewright.store.database import Database
 from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
-from tilewright.store.hints import likely
+from tilewright.store.hints import layers_alike, likely
 from tilewright.store.rows import COLUMNS, READ, TABLES, Sources, ranked, same, select, to_row, where
 from tilewright.store.shipped import all_families, shipped_rows, shipped_winners
 
@@ -171,6 +171,28 @@ class Store:
         """
         shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
         return likely(self.database, shipped, problem, device_key, deterministic, source_key)
+
+    def alike(
+        self,
+        problem: Problem,
+        device_key: str,
+        deterministic: bool = False,
+        source_key: Sources = None,
+    ) -> Iterator[Record]:
+        """Yield winners of layers alike, likeliest first: they differ from this one in the epilogue, but for
+        its pool, or between bf16 and f16 or i8 with and without ``+requant``.
+
+        Args:
+            problem, device_key, deterministic, source_key: as for ``best``.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        shipped = shipped_rows() if self._use_shipped else {}
+        for other in layers_alike(self.database, shipped, problem, device_key):
+            asked = other, device_key, deterministic, source_key
+            best = self.best(*asked)
+            yield from ([best] if best else []) + self.hints(*asked)
 
     def records(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import chain
 
 from tilewright.device import Device
 from tilewright.kernels.config import Config
@@ -60,14 +61,17 @@ class Outcomes:
         return list(self._newest.values())
 
     def hints(self) -> list[Config]:
-        """Return what won elsewhere and is legal here, likeliest first."""
+        """Return what won elsewhere, or for layers alike, and is legal here, likeliest first."""
         if self._store is None:
             return []
-        found, asked = [], (self._problem, self._device.key, self._deterministic, self._keys())
-        for record in self._store.hints(*asked):
+        asked = self._problem, self._device.key, self._deterministic, self._keys()
+        found: dict[str, Config] = {}
+        for record in chain(self._store.hints(*asked), self._store.alike(*asked)):
             if config := legal(record.config, self._families.values(), self._problem, self._device):
-                found.append(config)
-        return found[:MOST_HINTS]
+                found.setdefault(str(config), config)
+            if len(found) == MOST_HINTS:
+                break
+        return list(found.values())
 
     def wants(self, config: Config) -> bool:
         """Whether a proposal is to be tried: new, and deterministic if that was asked for."""
