@@ -131,7 +131,7 @@ def test_other_families_for_a_gpu(dtype: str, name: str, text: str, gpu_facts: R
     _check(family(name), gpu_facts, Problem.parse(text.format(dtype)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", family("grouped").dtypes)
 @pytest.mark.parametrize(("text", "v", "tile"), OVER_CHANNELS)
 def test_vectors_over_channels_on_a_cpu(dtype: str, text: str, v: int, tile: str, runtime: Runtime) -> None:
     """Its own loads and stores of 16 elements are not to be relied on: ours take any kind of them."""
@@ -164,8 +164,9 @@ def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_
             assert (abs(y - want) <= 1e-14 * size).all(), config
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["direct", "grouped"])
+@pytest.mark.parametrize(("dtype", "name"), [
+    (dtype, name) for name in ("direct", "grouped") for dtype in family(name).dtypes
+])  # fmt: skip
 def test_normal_numbers_and_the_verifier(name: str, dtype: str, runtime: Runtime) -> None:
     from tilewright.checking.verify import Verifier
 

@@ -25,7 +25,7 @@ from tilewright.plans import plan_cache
 from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record
+from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
 from tilewright.tuning.budget import Budget
@@ -81,6 +81,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "ranked_for", ranked)
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.store.hints.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
     plan_cache.forget()
     yield
@@ -106,6 +107,10 @@ def record(t: int, us: float = 10.0, **changes: Any) -> Record:
         context={"compiler": "c1"},
     )  # fmt: skip
     return replace(base, **changes)
+
+
+def winner(t: int, us: float, **changes: Any) -> Record:
+    return record(t, us, **changes).with_standing(Standing.WINNER)
 
 
 def choose(
@@ -137,8 +142,8 @@ def test_untuned_is_the_models_choice_and_says_so(box: Store) -> None:
 
 def test_an_untuned_layer_takes_the_winner_of_a_layer_alike(box: Store) -> None:
     relu, pooled = Problem.parse(f"{LAYER}+bias+relu"), Problem.parse(f"{LAYER}+relu+maxpool2")
-    box.add_all([record(4, 9.0), record(5, 5.0), record(7, 1.0, problem=str(pooled))])
-    note = f"untuned: the winner of a layer alike, {LAYER} (not verified); run `tilewright tune {relu}"
+    box.add_all([winner(4, 9.0), winner(5, 5.0), winner(7, 1.0, problem=str(pooled)), record(6, 1.0)])
+    note = f"untuned: a winner of a layer alike, {LAYER} (not verified); run `tilewright tune {relu}"
     assert choose(box, relu)[0] == "tiles:t=5"
     assert dispatch.dispatch(relu, RUNTIME, box).why.note(relu) == f"{note}`"
     assert dispatch.dispatch(relu, RUNTIME, box, True).why.note(relu) == f"{note} --deterministic`"

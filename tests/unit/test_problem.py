@@ -192,7 +192,7 @@ WRONG = {
     "c64h56w56k128r3s3-nchw-nhwc": "'-nhwc' (given twice)",
     "c64h56w56k128r3s3-strict-strict": "'-strict' (given twice)",
     "c64h56w56k128r3s3+gelu": "+gelu: unknown word; known are alpha, bias",
-    "c64h56w56k128r3s3+": "+: unknown word",
+    "c64h56w56k128r3s3+": "a + with no word behind it",
     "c64h56w56k128r3s3+relu+bias": "+bias: given twice or out of order",
     "c64h56w56k128r3s3+bias+bias": "+bias: given twice or out of order",
     "c64h56w56k128r3s3+relu+silu": "+silu: given twice or out of order",

@@ -34,7 +34,7 @@ SLOW = "slow: the reference kernel, since no other could be used"
         ),
         (
             Provenance(Origin.ALIKE, verified=False, like=str(RELU)),
-            f"untuned: the winner of a layer alike, {RELU} (not verified); run `tilewright tune {LAYER}`",
+            f"untuned: a winner of a layer alike, {RELU} (not verified); run `tilewright tune {LAYER}`",
         ),
         (Provenance(Origin.REFERENCE), SLOW),
         (Provenance(Origin.REFERENCE, passed="gemm: takes no groups"), f"{SLOW} (gemm: takes no groups)"),

@@ -75,31 +75,36 @@ def test_overrides() -> None:
     assert [layer.name for layer in shapes.load(["R12"], batch=2)] == ["R12 n2"]
 
 
-@pytest.mark.parametrize("text", ["+bias+relu", "bias+relu", " +bias+relu "])
-def test_an_epilogue_for_every_layer(text: str) -> None:
-    found = shapes.load(["R12", "n1c8h5w5k4r3s3-i8+add+requant"], "q8", "both", epilogue=text)
-    assert [layer.name for layer in found] == [
-        "R12 nchw +bias+relu", "R12 nhwc +bias+relu", *[
-            f"n1c8h5w5k4r3s3-i8{layout}+bias+relu+requant" for layout in ("", "-nhwc")
-        ]
-    ]  # fmt: skip
-    assert str(found[0].problem) == "n1c512h7w7k512r3s3p1-i8+bias+relu+requant"
-    (plain,) = shapes.load(["n1c8h5w5k4r3s3-f32+silu"], epilogue="")
-    assert plain.name == str(plain.problem) == "n1c8h5w5k4r3s3-f32"
+def test_steps_that_follow(tmp_path: Path) -> None:
+    (file := tmp_path / "mine.txt").write_text("A n1c8h5w5k4r3s3-f32\n")
+    specs = ["resnet:R12+bias+relu6", "R2+add", f"{file}+silu"]
+    found = shapes.load(specs, "f16", "both", 2)
+    names = [layer.name for layer in found[::2]]
+    assert names == ["R12+bias+relu6 n2 nchw", "R2+add n2 nchw", "A+silu n2 nchw"]
+    assert str(found[1].problem) == "n2c512h7w7k512r3s3p1-f16-nhwc+bias+clamp0:6"
+    assert len(shapes.load(["resnet+bias"])) == 12
+    (q8,) = shapes.load(["R12+bias+relu"], dtype="q8")
+    assert str(q8.problem) == "n1c512h7w7k512r3s3p1-i8+bias+relu+requant"
+    assert shapes.load([q8.name], dtype="q8") == [q8], "a row's name can be used again"
+    (odd := tmp_path / "a+b.txt").write_text("A n1c8h5w5k4r3s3-f32\n")
+    assert shapes.load([str(odd)]) == shapes.load([str(file)])
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("spec", "told"),
     [
-        ("bias+rely", r"epilogue 'bias\+rely': \+rely: unknown word"),
-        ("relu+bias", "out of order"),
-        ("+bias+requant", "leave it out and ask for q8"),
-        ("+maxpool9", "layer R12: "),
+        ("R12+bias+rely", r"layer 'R12\+bias\+rely': \+rely: unknown word"),
+        ("resnet+relu+bias", r"layer 'R1\+relu\+bias': .*out of order"),
+        ("R12+bias+requant", "leave it out and ask for q8"),
+        ("R12+maxpool9", r"layer 'R12\+maxpool9': "),
+        ("R12+bias+", "a . with no word behind it"),
+        ("toy+bias", r"TOY has \+relu\+maxpool2 of its own"),
+        ("R99+bias", "layer 'R99': not a suite.*suite resnet has R1"),
     ],
 )
-def test_an_epilogue_that_cannot_be(text: str, told: str) -> None:
+def test_steps_that_cannot_be(spec: str, told: str) -> None:
     with pytest.raises(ProblemError, match=told):
-        shapes.load(["R12"], epilogue=text)
+        shapes.load([spec])
 
 
 def test_an_override_that_cannot_be_names_the_layer() -> None:

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from store_samples import GOOD, H100, KEYS, LAYER, best, families, path, record
 
+from tilewright.device import for_architecture
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Standing
+from tilewright.record import Measurement, Record, Standing
 from tilewright.store import Store
 from tilewright.store.exchange import from_json, to_json
 
 __all__ = ["families", "path"]  # fixtures
+DEVICE = for_architecture("sm_90")
+SIZES = LAYER.removesuffix("-f32")
 
 
 def test_a_record_comes_back_as_it_was(path: Path) -> None:
@@ -169,27 +172,43 @@ def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
     ]  # fmt: skip
 
 
+def won(problem: str, t: int = 1, us: float = 9.0, **context: str) -> Record:
+    """A winner of a search of all families that came to its end."""
+    known = {"compiler": "c1", "stage": Standing.WINNER.value, "raced": "tiles", **context}
+    return record(f"tiles:t={t}.u=0", us, problem=problem, context=known)
+
+
+def alike(box: Store, name: str) -> list[str]:
+    found = box.alike(Problem.parse(SIZES + name), DEVICE, source_key=KEYS)
+    return [one.problem.removeprefix(SIZES) + one.config[5:9] for one in found]
+
+
 def test_layers_alike(path: Path) -> None:
-    """The most alike first: without a residual if this has none, of the same kind, of the same epilogue."""
-    sizes = LAYER.removesuffix("-f32")
-    others = [
-        "-f16+add", "-bf16+bias", "-f16+relu", "-bf16", "-f16+maxpool2", "-f32+bias", "-f16-nhwc+bias", "-i8",
-    ]  # fmt: skip
+    """The most alike first: with a residual if this has one, of the same kind, activation, bias."""
     box = Store(path)
-    for t, names in ((1, others), (2, others[:1])):
-        box.add_all([record(f"tiles:t={t}.u=0", 9.0 + t, problem=sizes + name) for name in names])
-    box.add(record("tiles:t=2.u=0", problem=sizes + "-bf16", context={"compiler": "old"}))
-    box.add(record(problem=sizes.replace("c64", "c640") + "-f16"))
-
-    def alike(name: str) -> list[str]:
-        found = box.alike(Problem.parse(sizes + name), H100, source_key=KEYS)
-        return [one.problem.removeprefix(sizes) + one.config[5:9] for one in found]
-
-    assert alike("-f16+bias") == [
-        "-f16+relu:t=1", "-bf16+bias:t=1", "-bf16:t=1", "-bf16:t=2", "-f16+add:t=1"
+    for name in ("f16+add", "bf16+bias", "f16+relu", "f16+alpha2", "bf16", "f16+maxpool2", "f32+bias", "i8"):
+        box.add(won(f"{SIZES}-{name}"))
+    box.add(won(SIZES + "-f16-nhwc+bias"))
+    box.add(won(SIZES + "-bf16", 2, compiler="old"))
+    box.add(won(SIZES.replace("c64", "c640") + "-f16"))
+    assert alike(box, "-f16+bias") == [
+        "-f16+alpha2:t=1", "-f16+relu:t=1", "-bf16+bias:t=1", "-bf16:t=1", "-bf16:t=2", "-f16+add:t=1"
     ]  # fmt: skip
-    assert alike("-i8+requant") == ["-i8:t=1"] and alike("-f32") == ["-f32+bias:t=1"]
-    assert alike("-tf32") == alike("-f16+maxpool3") == alike("-f16-nhwc2nchw") == []
+    assert alike(box, "-i8+requant") == ["-i8:t=1"] and alike(box, "-f32") == ["-f32+bias:t=1"]
+    assert alike(box, "-tf32") == alike(box, "-f16+maxpool3") == alike(box, "-f16-nhwc2nchw") == []
+
+
+def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
+    box, name = Store(path), SIZES + "-f32"
+    box.add(record(problem=name))  # a trial
+    box.add(won(name, 2, raced=""))  # of other families alone
+    box.add(won(name, 4, cut_s="2", cut_trials="7"))
+    assert alike(box, "-f32+relu") == []
+    box.add(won(name, 4, cut_s="2", cut_trials="8"))
+    assert alike(box, "-f32+relu") == ["-f32:t=4"]
+    box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
+    assert alike(box, "-f32+relu") == [], "what is wrong here"
+    assert alike(box, "-f32+relu+maxpool2") == [] and alike(box, "-f32+silu") == ["-f32:t=4"]
 
 
 def test_clear_and_info(path: Path) -> None:

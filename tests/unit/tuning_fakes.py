@@ -182,7 +182,7 @@ class MemoryStore:
         return self.won_elsewhere
 
     def alike(
-        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
+        self, problem: Problem, device: Device, deterministic: bool, source_key: dict[str, str]
     ) -> list[Record]:
         return self.won_alike
 

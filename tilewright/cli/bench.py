@@ -61,7 +61,6 @@ def bench(
     dtype: options.Dtype = None,
     layout: options.Layout = None,
     batch: options.Batch = None,
-    epilogue: options.EpilogueText = None,
     peers: Peers = None,
     budget: options.BudgetText = None,
     strategy: options.Strategy = "model",
@@ -81,7 +80,7 @@ def bench(
     A layer without a known winner is tuned first. Every answer is checked, and all libraries ("peers") get
     the same inputs. Ctrl-C keeps the layers that are done; --json FILE --resume continues, or adds layers.
     """
-    found, families = options.layers(layers, dtype, layout, batch, epilogue), options.families(family)
+    found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, way = options.budget(budget), options.strategy(strategy)
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}

@@ -87,14 +87,6 @@ Batch = Annotated[
     int | None,
     typer.Option("--batch", metavar="N", min=1, help="Use this batch size in place of the layers' own."),
 ]
-EpilogueText = Annotated[
-    str | None,
-    typer.Option(
-        "--epilogue",
-        metavar="STEPS",
-        help="Have these steps follow the convolution, such as +bias+relu, in place of the layers' own.",
-    ),
-]
 Families = Annotated[
     str | None,
     typer.Option(
@@ -144,11 +136,10 @@ class OptionError(TilewrightError):
 
 
 def layers(
-    specs: list[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None,
-    epilogue: str | None = None,
-) -> list[shapes.Layer]:  # fmt: skip
+    specs: list[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
+) -> list[shapes.Layer]:
     """Resolve the layers of a command line."""
-    found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch, epilogue)))  # each once
+    found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch)))  # each once
     if len(found) > MAX_LAYERS:
         raise ProblemError(f"{len(found)} layers were given; at most {MAX_LAYERS} at once")
     return found

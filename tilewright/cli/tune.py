@@ -33,7 +33,6 @@ def tune(
     dtype: options.Dtype = None,
     layout: options.Layout = None,
     batch: options.Batch = None,
-    epilogue: options.EpilogueText = None,
     budget: options.BudgetText = None,
     strategy: options.Strategy = "model",
     seed: options.Seed = 0,
@@ -47,7 +46,7 @@ def tune(
     The winner is stored, and used from then on. A layer with a known winner is not tuned again, unless
     --again is given. Ctrl-C keeps all trials so far.
     """
-    found, families = options.layers(layers, dtype, layout, batch, epilogue), options.families(family)
+    found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, way = options.budget(budget), options.strategy(strategy)
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     outputs.check({"--json": json_file}, layers)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
@@ -68,7 +69,9 @@ def candidates(
         for found in _stored(request, device, compiler, store, families, verify):
             guess = Provenance(Origin.MODEL, verified=False)
             yield found
-        yield from _alike(request, device, compiler, store, families)
+        for config, like in _alike(request, device, compiler, store, families):
+            origin = Origin.ALIKE if guess.origin is Origin.UNTUNED else Origin.ALIKE_THERE
+            yield config, replace(guess, origin=origin, like=like)
     for config in ranked_for(problem, device, families, request.deterministic):
         yield config, guess
     reasons = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
@@ -127,16 +130,15 @@ def _known(
 
 def _alike(
     request: Request, device: Device, compiler: str, store: Store, families: list[Family]
-) -> Iterator[tuple[Config, Provenance]]:
-    """Yield legal winners of layers alike: not verified, as the model's choices are not."""
+) -> Iterator[tuple[Config, str]]:
+    """Yield legal winners of layers alike, each with its layer: not verified, as the model's choices."""
     known = {family.name: family for family in families}
-    asked = request.problem, device.key, request.deterministic, _keys(families, device, compiler)
+    asked = request.problem, device, request.deterministic, _keys(families, device, compiler)
     try:
         for record in store.alike(*asked):
             config = legal(record.config, families, request.problem, device)
             if config and known[config.family].deterministic(config) >= request.deterministic:
-                why = Provenance(Origin.ALIKE, verified=False, options=_options(request), like=record.problem)
-                yield config, why
+                yield config, record.problem
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
 

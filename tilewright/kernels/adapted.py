@@ -1,6 +1,7 @@
-"""The adapted family: f8 and requantised i8 where nothing better is, through the direct family's kernels.
+"""The adapted family: f8 where nothing better is, through the direct family's kernels of f16.
 
-A first kernel widens f8 to f16, which holds every one of them; a last one turns sums of i8 into i8.
+A first kernel widens f8 to f16, which holds every one of them. The reference has its conversions from here,
+too, and for requantised i8 a last kernel that turns sums into i8.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ WIDE = {"x": "wide_x", "w": "wide_w"}
 
 
 class Adapted(Family):
-    """Direct convolution with conversions before or behind it; its tunables are those of direct."""
+    """Direct convolution with a conversion before it; its tunables are those of direct."""
 
     name = "adapted"
-    dtypes = ("f8", "q8")
-    examples = tuple(f"n1c48h9w8k20r3s3p1-{dtype}-nhwc+bias" for dtype in dtypes)
+    dtypes = ("f8",)
+    examples = ("n1c48h9w8k20r3s3p1-f8-nhwc+bias",)
     _direct = Direct()
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what direct takes of the plain dtype."""
         return super().refuses(problem, device) or self._direct.refuses(problem.portable, device)
+
+    def falls_back_to(self, problem: Problem) -> str:
+        """Name the dtype of direct's kernels."""
+        return problem.portable.dtype
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The plain problem."""
@@ -44,17 +49,14 @@ class Adapted(Family):
         return self._direct.rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out direct's launches with those around them."""
+        """Lay out direct's launches with those before them."""
         return adapted(problem, device, self._direct.blueprint(problem.portable, device, config, aligned))
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count direct's work, and the launches around it."""
+        """Count direct's work, and the launches before it."""
         work = self._direct.work(problem.portable, device, config)
-        more = 5 * problem.y_elements if problem.requantised else 5 * problem.x_bytes + 9 * problem.w_bytes
-        return replace(
-            work, more_launches=work.more_launches + (1 if problem.requantised else 2),
-            more_bytes=work.more_bytes + more,
-        )  # fmt: skip
+        more = 5 * problem.x_bytes + 9 * problem.w_bytes
+        return replace(work, more_launches=work.more_launches + 2, more_bytes=work.more_bytes + more)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Return that of direct."""

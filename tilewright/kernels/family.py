@@ -108,6 +108,10 @@ class Family:
             return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
         return too_many(problem)
 
+    def falls_back_to(self, problem: Problem) -> str:
+        """Name the dtype that it computes in where tensor cores could do the problem's own; else nothing."""
+        return problem.portable.dtype if self.widens and problem.kind not in self.dtypes else ""
+
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem that the rules look at: another one where another family's kernel does the work."""
         return problem

@@ -1,10 +1,20 @@
-"""Requantised sums in NumPy: what requant.h does, bit by bit."""
+"""Requantised sums: what a kernel of them is given (done.h), and what requant.h does in NumPy."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tilewright.problem import Problem
+
+
+def scale_operand(problem: Problem) -> tuple[str, ...]:
+    """Return the last argument of a kernel that requantises, the scale of each channel."""
+    return ("scale",) * problem.requantised
+
+
+def requant_defines(problem: Problem) -> dict[str, int]:
+    """Return the define that says so."""
+    return dict(REQUANT=1) if problem.requantised else {}
 
 
 def numpy_requantised(problem: Problem, sums: Any, scale: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.device import Device
 from tilewright.kernels.family import ZERO, Buffer, Launch, Param, Rule
+from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, ceil_div
 from tilewright.problem import Problem
 
@@ -32,7 +33,7 @@ COMBINE_NONE = Rule(
 )
 ATOMIC_EPILOGUE = Rule(
     "atomic_epilogue",
-    lambda problem, combine: combine != ATOMIC or not problem.epilogue,
+    lambda problem, combine: combine != ATOMIC or not (problem.epilogue or problem.requantised),
     "with atomics no thread sees the whole sum, which an epilogue needs",
 )
 ATOMIC_SUMS = Rule(
@@ -73,8 +74,7 @@ def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch
     """The launch that adds up the shares in ``partial`` and pools, where a kernel has left its sums there."""
     if combine != TWO_PASS:
         return ()
-    scale = ("scale",) * pr.requantised
-    groups, args = ceil_div(pr.y_elements, SUM_THREADS), ("partial", "bias", "z", "y", *scale)
+    groups, args = ceil_div(pr.y_elements, SUM_THREADS), ("partial", "bias", "z", "y", *scale_operand(pr))
     return (Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
 
 

@@ -128,7 +128,7 @@ def row_runs(
     the staged row; with ``sectors`` 8 numbers together are, where the row allows it.
     """
     run = next(run for run in (4, 2, 1) if run <= most and width % run == step % run == 0)
-    run = 1 if pr.dtype == "i8" or not aligned else run
+    run = 1 if pr.is_integer or not aligned else run
     unit = 8 if sectors and run == 4 and width % 8 == step % 8 == 0 else run
     lead, unit = first % unit, max(4, unit)
     return run, lead, round_up(lead + need, unit)

@@ -22,7 +22,7 @@ def word_registers(pr: Problem) -> int:
 
 def word_channels(pr: Problem) -> int:
     """Channels that one word holds."""
-    return CHANNELS_OF_I8 if pr.dtype == "i8" else 1
+    return CHANNELS_OF_I8 if pr.is_integer else 1
 
 
 def words(pr: Problem) -> int:
@@ -51,7 +51,7 @@ PACKED_POINTS = "It is transformed as well (Winograd): leave it to the kernel in
 def as_words(pr: Problem, aligned: bool = True) -> bool:
     """Whether memory holds the input's words as they are, and they can be copied without a register."""
     in_words = pr.layout_in == "nhwc" and pr.cg % CHANNELS_OF_I8 == 0 and aligned
-    return pr.dtype in ("f64", "f32") or (pr.dtype == "i8" and in_words)
+    return pr.dtype in ("f64", "f32") or (pr.is_integer and in_words)
 
 
 def read_bytes(pr: Problem) -> float:
@@ -67,7 +67,7 @@ def issue_slots(pr: Problem, device: Device) -> int:
     multiply-add: half of f32's.
     """
     if not device.is_gpu:
-        return 8 if pr.dtype == "i8" else 1
+        return 8 if pr.is_integer else 1
     if pr.dtype == "f64":
         return f64_slots(device.capability)
-    return 2 if pr.dtype == "i8" else 1
+    return 2 if pr.is_integer else 1

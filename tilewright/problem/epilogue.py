@@ -203,6 +203,8 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
     if match is None and _is_infinite(word):
         raise ProblemError(f"+{_shown(word)}: needs a finite number")
+    if not word:
+        raise ProblemError("a + with no word behind it")
     if match is None:
         form = next((form for name, form in _FORMS.items() if word.startswith(name)), None)
         if form and "<" in form and "-" not in word:

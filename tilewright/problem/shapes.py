@@ -41,25 +41,21 @@ def suites() -> tuple[str, ...]:
 
 
 def load(
-    specs: Iterable[str],
-    dtype: str | None = None,
-    layout: str | None = None,
-    batch: int | None = None,
-    epilogue: str | None = None,
+    specs: Iterable[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
 ) -> list[Layer]:
     """Resolve suite names, single layers, shape files and problem strings, in the order given.
 
     Args:
         specs: each one of ``resnet`` (a suite), ``resnet:R12`` (a layer of it), ``R12`` (a shipped
-            layer by its own name), ``layers.txt`` (a file) or ``n1c64h56w56k64r3s3p1-f32``.
+            layer by its own name), ``layers.txt`` (a file) or ``n1c64h56w56k64r3s3p1-f32``. Steps behind the
+            first four, as in ``resnet+bias+relu``, follow each of the layers, and are part of their names.
         dtype: replaces the dtype of every problem.
         layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output; ``both`` gives every
             layer once in each.
         batch: replaces the batch of every problem, and the names say so: ``R12 n16``.
-        epilogue: such as ``+bias+relu``, replaces that of every problem; the names say so, too.
 
     Raises:
-        ProblemError: a spec is unknown, or a layer cannot have what is asked for.
+        ProblemError: a spec is unknown, or a layer cannot have the dtype, layout or batch asked for.
 
     Example:
         >>> [layer.name for layer in load(["resnet:R2", "R12"])]
@@ -69,8 +65,7 @@ def load(
     if layout is not None and layout not in (*LAYOUTS, BOTH):
         raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, {BOTH}")
     layouts = LAYOUTS if layout == BOTH else (layout,)
-    step = None if epilogue is None else _epilogue(epilogue)
-    return [_changed(layer, dtype, at, batch, step, layout == BOTH) for layer in layers for at in layouts]
+    return [_changed(layer, dtype, at, batch, layout == BOTH) for layer in layers for at in layouts]
 
 
 def resolve(spec: str) -> list[Layer]:
@@ -78,18 +73,40 @@ def resolve(spec: str) -> list[Layer]:
     spec = spec.strip()
     if len(spec) > MAX_SPEC:
         raise ProblemError(f"layer {shortened(spec, 41, '…')!r}: longer than {MAX_SPEC} characters")
+    head, plus, steps = (spec, "", "") if _is_file(spec) else spec.partition("+")
+    if (named := _named(head)) is not None:
+        return [_followed(layer, steps) for layer in named] if plus else named
+    if spec.endswith(".txt") or "/" in spec:
+        return read_file(Path(spec))
+    if _PROBLEM_LIKE.match(spec) and not _close(spec, 1.0):
+        problem = Problem.parse(spec)
+        return [Layer(str(problem), problem)]
+    raise _unknown(head)
+
+
+def _named(spec: str) -> list[Layer] | None:
+    """Return the layers of a suite, the one of a name, or those of a file; None where it is none of them."""
     suite, colon, name = spec.partition(":")
     suite = _FORMER.get(suite, suite)
     if suite in suites():
         return _one_of(suite, name) if colon else read_file(SHAPES_DIR / f"{suite}.txt")
     if spec in shipped():
         return [shipped()[spec]]
-    if spec.endswith(".txt") or "/" in spec or _is_file(spec):
-        return read_file(Path(spec))
-    if _PROBLEM_LIKE.match(spec) and not _close(spec, 1.0):
-        problem = Problem.parse(spec)
-        return [Layer(str(problem), problem)]
-    raise _unknown(spec)
+    return read_file(Path(spec)) if _is_file(spec) else None
+
+
+def _followed(layer: Layer, steps: str) -> Layer:
+    """Have the steps of an epilogue follow a layer that has none."""
+    name, problem = f"{layer.name}+{steps}", layer.problem
+    try:
+        words = steps.split("+")
+        if REQUANT in words:
+            raise ProblemError(f"+{REQUANT}: goes with a dtype; leave it out and ask for q8")
+        if problem.epilogue:
+            raise ProblemError(f"{layer.name} has {problem.epilogue.text(problem.dtype)} of its own")
+        return Layer(name, replace(problem, epilogue=Epilogue.parse(words)))
+    except ProblemError as error:
+        raise ProblemError(f"layer {shown(name)}: {error}") from None
 
 
 @cache
@@ -154,31 +171,15 @@ def _one_of(suite: str, name: str) -> list[Layer]:
     return found
 
 
-def _epilogue(text: str) -> Epilogue:
-    """Read what is to follow every convolution."""
-    words = text.strip().removeprefix("+").split("+")
+def _changed(layer: Layer, dtype: str | None, layout: str | None, batch: int | None, both: bool) -> Layer:
+    """Replace what was asked for; a plain problem stays its own name, others say their batch and layout."""
     try:
-        if REQUANT in words:
-            raise ProblemError(f"+{REQUANT}: goes with a dtype; leave it out and ask for q8")
-        return Epilogue.parse(words if any(words) else ())
-    except ProblemError as error:
-        raise ProblemError(f"epilogue {shown(text)}: {error}") from None
-
-
-def _changed(
-    layer: Layer, dtype: str | None, layout: str | None, batch: int | None, epilogue: Epilogue | None,
-    both: bool,
-) -> Layer:  # fmt: skip
-    """Replace what was asked for; a plain problem stays its own name, others say what is not in the suite."""
-    try:
-        problem = layer.problem if epilogue is None else replace(layer.problem, epilogue=epilogue)
-        problem = problem.with_dtype(dtype) if dtype else problem
+        problem = layer.problem.with_dtype(dtype) if dtype else layer.problem
         problem = replace(problem, n=batch) if batch is not None else problem
         problem = problem.with_layout(layout) if layout is not None else problem
     except ProblemError as error:
         raise ProblemError(f"layer {layer.name}: {error}") from None
     words = [layer.name, *([f"n{batch}"] if batch is not None else []), *([str(layout)] if both else [])]
-    words += [problem.epilogue.text(problem.dtype)] if epilogue else []
     return Layer(str(problem) if layer.name == str(layer.problem) else " ".join(words), problem)
 
 

@@ -52,7 +52,7 @@ class Records(Protocol):
         ...
 
     def alike(
-        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
+        self, problem: Problem, device: Device, deterministic: bool, source_key: dict[str, str]
     ) -> Iterable[Record]:
         """Return winners of layers alike, likeliest first."""
         ...

@@ -1,4 +1,4 @@
-"""Hints: winners that must be checked and verified before they may run."""
+"""Hints: winners that must be checked and verified before they may run; and winners of layers alike."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from tilewright.device import chip
+from tilewright.device import Device, chip
 from tilewright.errors import ProblemError
 from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.record import PASSING, Record
+from tilewright.search.space import usable
 from tilewright.store.database import Database
 from tilewright.store.rows import NEWEST, READ, Sources, ranked, same, select
+from tilewright.store.shipped import all_families
 
 MOST_OF_KIN = 3  # hints of the records of another device: it may have hundreds, the best first
 # Kinds whose kernels take much the same time: one instruction reads f16 or bf16; q8 is i8 that writes less.
 ALIKE = {"bf16": "f16", "q8": "i8"}
+ENOUGH_TRIALS = 8  # of a search that its budget ended: so many find 96% of the best speed (docs/search.md)
 
 
 def likely(
@@ -39,7 +42,7 @@ def likely(
         ]
         hints += found if own else found[:MOST_OF_KIN]
         hints += [r for r in shipped if r.device == key and r.deterministic >= deterministic]
-    failed = _failed(database, problem, device_key, wanted)
+    failed = failing(database, problem, device_key, wanted)
     first: dict[str, Record] = {}
     for record in hints:
         if record.config not in failed:
@@ -75,12 +78,24 @@ def _bare(problem: Problem) -> Problem:
     return replace(problem, dtype=kind, math="strict", epilogue=Epilogue(pool=problem.epilogue.pool))
 
 
-def _apart(problem: Problem, other: Problem) -> tuple[bool, bool, bool]:
-    """In what two layers differ that may matter, the most first."""
+def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
+    """In what two layers differ, what matters most first."""
+    one, two = problem.epilogue, other.epilogue
     return (
-        problem.epilogue.add != other.epilogue.add, problem.kind != other.kind,
-        problem.epilogue != other.epilogue,
+        one.add != two.add, problem.kind != other.kind, one.act != two.act, one.bias != two.bias, one != two
     )  # fmt: skip
+
+
+def searched_well(record: Record, problem: Problem, device: Device) -> bool:
+    """Whether a record of a problem won a search of all families, and of enough trials; whoever shares one
+    is believed."""
+    if record.context.get("origin") in (Origin.SHIPPED, Origin.IMPORTED):
+        return True
+    if not record.won or (record.cut is not None and record.cut[1] < ENOUGH_TRIALS):
+        return False
+    racing = [family for family in all_families() if family.races]
+    known = usable(racing, problem, device)[0] if record.raced is not None else []
+    return {family.name for family in known} <= (record.raced or set())
 
 
 def _kin(database: Database, problem: Problem | str, shipped: set[str], device_key: str) -> list[str]:
@@ -91,8 +106,8 @@ def _kin(database: Database, problem: Problem | str, shipped: set[str], device_k
     return sorted(key for key in others if chip(key) == chip(device_key))
 
 
-def _failed(database: Database, problem: Problem | str, device_key: str, wanted: Sources) -> set[str]:
-    """Configs that this very source was tried with, and that fail whenever they are tried."""
+def failing(database: Database, problem: Problem | str, device_key: str, wanted: Sources) -> set[str]:
+    """Return configs that this very source was tried with, and that fail whenever they are tried."""
     query = f"SELECT {READ} FROM records WHERE id IN ({NEWEST}) AND outcome != 'correct'"
     found = select(database, query, [str(problem), device_key])
     lasting = [item for item in found if item[0].outcome not in PASSING]

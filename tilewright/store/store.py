@@ -14,7 +14,7 @@ from tilewright.record import Record
 from tilewright.runtime.cache import folder
 from tilewright.store.database import Database
 from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
-from tilewright.store.hints import layers_alike, likely
+from tilewright.store.hints import failing, layers_alike, likely, searched_well
 from tilewright.store.rows import COLUMNS, READ, TABLES, Sources, ranked, same, select, to_row, where
 from tilewright.store.shipped import all_families, shipped_rows, shipped_winners
 
@@ -175,24 +175,31 @@ class Store:
     def alike(
         self,
         problem: Problem,
-        device_key: str,
+        device: Device,
         deterministic: bool = False,
         source_key: Sources = None,
     ) -> Iterator[Record]:
         """Yield winners of layers alike, likeliest first: they differ from this one in the epilogue, but for
         its pool, or between bf16 and f16 or i8 with and without ``+requant``.
 
+        They won searches of all families, of more than a few trials, or came from elsewhere. Nobody has
+        verified them for this layer; those that failed here are left out.
+
         Args:
-            problem, device_key, deterministic, source_key: as for ``best``.
+            problem, deterministic, source_key: as for ``best``.
+            device: of which they are winners.
 
         Raises:
             StoreError: the store cannot be read.
         """
         shipped = shipped_rows() if self._use_shipped else {}
-        for other in layers_alike(self.database, shipped, problem, device_key):
-            asked = other, device_key, deterministic, source_key
+        failed = failing(self.database, problem, device.key, source_key)
+        for other in layers_alike(self.database, shipped, problem, device.key):
+            asked = other, device.key, deterministic, source_key
             best = self.best(*asked)
-            yield from ([best] if best else []) + self.hints(*asked)
+            for record in ([best] if best else []) + self.hints(*asked):
+                if record.config not in failed and searched_well(record, other, device):
+                    yield record
 
     def records(
         self,

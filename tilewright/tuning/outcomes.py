@@ -64,9 +64,10 @@ class Outcomes:
         """Return what won elsewhere, or for layers alike, and is legal here, likeliest first."""
         if self._store is None:
             return []
-        asked = self._problem, self._device.key, self._deterministic, self._keys()
+        how = self._deterministic, self._keys()
+        hints = self._store.hints(self._problem, self._device.key, *how)
         found: dict[str, Config] = {}
-        for record in chain(self._store.hints(*asked), self._store.alike(*asked)):
+        for record in chain(hints, self._store.alike(self._problem, self._device, *how)):
             if config := legal(record.config, self._families.values(), self._problem, self._device):
                 found.setdefault(str(config), config)
             if len(found) == MOST_HINTS:

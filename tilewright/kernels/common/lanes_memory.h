@@ -3,6 +3,7 @@
 //
 //   load_lanes load_outs     of x; of bias and z
 //   store_lanes              of y, or sums that are not finished yet
+//   store_channels           what is stored (done.h) of neighbouring channels, from k on; store_columns: all of channel k
 //   finish_lanes             the epilogue of sums whose channels' bias is b, from element `to` of their image on
 //   finish_channels          the same of neighbouring channels, from k on
 
@@ -67,3 +68,19 @@ INLINE void store_lanes(GLOBAL y_t *to, wide v) {
     UNROLL for (int i = 0; i < VECTOR; i++) to[i] = y_of(v[i]);
 #endif
 }
+
+#if REQUANT && COMBINE != TWO_PASS
+typedef float wide_scale __attribute__((ext_vector_type(VECTOR), aligned(4)));
+
+INLINE void store_requantised(GLOBAL done_t *to, wide v, wide_scale by) {  // as requantised() does
+    wide_scale s = __builtin_convertvector(v, wide_scale) * by;
+    s = s > -128.0f ? s : (wide_scale)(-128.0f);
+    s = s < 127.0f ? s : (wide_scale)(127.0f);
+    *(GLOBAL wide_char *)to = __builtin_convertvector((s + 12582912.0f) - 12582912.0f, wide_char);
+}
+#define store_channels(to, v, k) store_requantised(to, v, *(const GLOBAL wide_scale *)(scale + (k)))
+#define store_columns(to, v, k) store_requantised(to, v, (wide_scale)(scale[k]))
+#else
+#define store_channels(to, v, k) store_lanes(to, v)
+#define store_columns(to, v, k) store_lanes(to, v)
+#endif

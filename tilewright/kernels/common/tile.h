@@ -84,13 +84,6 @@ typedef out_t y_t;
 INLINE y_t y_of(acc_t v) { return narrowed(v); }
 #endif
 #include "done.h"
-// Store 1, 2, 4, … sums from a private array, aligned to them all.
-#define Y_STORE(count, to, from)                                               \
-    {                                                                          \
-        y_t run_of_y[count];                                                   \
-        UNROLL for (int i_ = 0; i_ < count; i_++) run_of_y[i_] = y_of((from)[i_]); \
-        store_run(count, to, run_of_y);                                        \
-    }
 
 // The sum of channel k (of all groups) at element `to` of the sums' image, finished unless shares are missing.
 INLINE acc_t epilogue(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
@@ -98,8 +91,8 @@ INLINE acc_t epilogue(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out
 }
 
 // Store the sum for channel k and pixel (p, q) of the tile, or hand the partial sum on.
-INLINE void finish(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
-                   acc_t v) {
+INLINE void finish(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
+                   acc_t v SCALE_PARAMETER) {
     k += at.k0, p += at.p0, q += at.q0;
     if (k >= K || p >= P || q >= Q) return;
     k += at.group * K;
@@ -108,7 +101,7 @@ INLINE void finish(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *
 #if COMBINE == ATOMIC
     atomic_add(&y[to], v);
 #else
-    y[SHARE_AT(at) + to] = y_of(v);
+    y[SHARE_AT(at) + to] = DONE_OF(v, k);
 #endif
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, live_vectors, one_row
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
@@ -126,7 +127,8 @@ def _launches(
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, parts = cf["combine"], geo.blocks * geo.kb * geo.hb * geo.wb
     tiles = geo.blocks // cf["sg"] if combine == LAST else 0
-    main = Launch("direct", (workers, 1, 1), (1, 1, 1), (*operands(combine), "partial", "arrived"))
+    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
+    main = Launch("direct", (workers, 1, 1), (1, 1, 1), args)
     workspace = reduction_buffers(pr, cf, parts, tiles, geo.word, more=2)  # 2: the workers take tiles in turn
     return (*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)), workspace
 
@@ -140,10 +142,10 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
         X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip), COMBINE=cf["combine"],
-        DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr)),
+        DTYPE=DTYPES.index(pr.portable.dtype), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(dots_bytes(pr, device)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
-        **image_defines(pr, view),
+        **image_defines(pr, view), **requant_defines(pr),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
         SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,

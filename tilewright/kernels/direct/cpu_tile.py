@@ -119,12 +119,12 @@ def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
 
 def dots_bytes(pr: Problem, device: Device) -> bool:
     """Whether four bytes of each lane are multiplied by one instruction."""
-    return pr.dtype == "i8" and device.byte_dots
+    return pr.is_integer and device.byte_dots
 
 
 def live_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
     inputs: int = device.lanes < 16
-    if pr.dtype == "i8":  # a word's bytes take a register each; or what is to be taken off does
+    if pr.is_integer:  # a word's bytes take a register each; or what is to be taken off does
         inputs = tk + 1 if dots_bytes(pr, device) else 4
     return (tk * th * tw + tk + inputs) * max(v * word_registers(pr), device.lanes)

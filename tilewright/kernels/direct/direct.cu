@@ -125,8 +125,8 @@ INLINE void multiply_add(vec acc[TK][TH][TW], const GLOBAL in_t *x, const GLOBAL
 
 BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
- GLOBAL unsigned *RESTRICT arrived) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
     SHARED_FLAG(is_last);
 
@@ -161,6 +161,6 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 #endif
     zeros_awaited(arrived, at);
     if (COMBINE == ATOMIC && !OUT_SHARED) BARRIER();
-    store_sums(y, bias, z, partial, arrived, is_last, shared, at, me, acc);
+    store_sums(y, bias, z, partial, arrived, is_last, shared, at, me, acc SCALE_ARGUMENT);
 }
 #endif

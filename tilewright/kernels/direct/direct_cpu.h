@@ -209,9 +209,9 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
 
 // One block, with its share of C.
 HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w,
-                   const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y,
+                   const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y,
                    GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
-                   SHARED acc_t *RESTRICT shared, int id) {
+                   SHARED acc_t *RESTRICT shared, int id SCALE_PARAMETER) {
     Place at = find_place(id);
     int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * TILES * TILE_VECTORS * VECTOR);
@@ -261,7 +261,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             }
             NO_UNROLL for (int g = 0; g < SG; g++) FOR_TILE(a, b, i) acc[a][b][i] += PART(g, a, b, i);
 #endif
-            store_tile(y, bias, z, at, k, p, q, first_b, first_i, acc);
+            store_tile(y, bias, z, at, k, p, q, first_b, first_i, acc SCALE_ARGUMENT);
         }
         FENCE();
     }
@@ -270,10 +270,10 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
 
 BOUNDED_KERNEL(direct, 1, 1)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
- GLOBAL unsigned *RESTRICT arrived) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ GLOBAL unsigned *RESTRICT arrived SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
     for (int id = atomic_count(&arrived[0]); id < BLOCKS; id = atomic_count(&arrived[0]))
-        run_block(x, w, bias, z, y, partial, arrived, shared, id);
+        run_block(x, w, bias, z, y, partial, arrived, shared, id SCALE_ARGUMENT);
     if (atomic_count(&arrived[1]) == WORKERS - 1) arrived[0] = arrived[1] = 0;  // ready for the next run
 }

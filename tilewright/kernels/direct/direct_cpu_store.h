@@ -32,8 +32,8 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const 
 #define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-// nchw: VECTOR pixels of VECTOR channels become VECTOR channels of `count` pixels, by perfect shuffles.
-INLINE void store_turned(GLOBAL y_t *y, wide rows[VECTOR], int count, int plane) {
+// nchw: VECTOR pixels of VECTOR channels from k on become VECTOR channels of `count` pixels, by perfect shuffles.
+INLINE void store_turned(GLOBAL done_t *y, wide rows[VECTOR], int count, int plane, int k SCALE_PARAMETER) {
     UNROLL for (int size = 1; size < VECTOR; size *= 2) {
         wide next[VECTOR];
         UNROLL for (int j = 0; j < VECTOR / 2; j++) {
@@ -43,26 +43,26 @@ INLINE void store_turned(GLOBAL y_t *y, wide rows[VECTOR], int count, int plane)
         UNROLL for (int j = 0; j < VECTOR; j++) rows[j] = next[j];
     }
     UNROLL for (int v = 0; v < VECTOR; v++) {
-        GLOBAL y_t *to = y + (offset_t)v * plane;
-        if (count == VECTOR) store_lanes(to, rows[v]);
-        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = y_of(rows[v][j]);
+        GLOBAL done_t *to = y + (offset_t)v * plane;
+        if (count == VECTOR) store_columns(to, rows[v], k + v);
+        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = DONE_OF(rows[v][j], k + v);
     }
 }
 
 // Store the tile whose first output is (k, p, q) of the block; rows before `first_b` and columns before
 // `first_i` are another tile's.
-INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
-                       int first_b, int first_i, wide acc[TK][TH][TW]) {
+INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
+                       int first_b, int first_i, wide acc[TK][TH][TW] SCALE_PARAMETER) {
     int k_all = at.group * K + at.k0 + k, p_all = at.p0 + p, q_all = at.q0 + q;
     if (WIDE_STORE && at.k0 + k + TILE_K <= K && p_all + TH <= P && q_all + TW <= Q) {
         const int rows = POOL_HERE ? YP : P, columns = POOL_HERE ? YQ : Q, step = POOL_HERE ? POOL_SIZE : 1;
-        GLOBAL y_t *to = y + SHARE_AT(at) + IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
+        GLOBAL done_t *to = y + SHARE_AT(at) + IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
         UNROLL for (int a = 0; a < TK; a++)
             UNROLL for (int b = 0; b < TH_OUT; b++) {
 #if Y_NHWC
                 UNROLL for (int i = 0; i < TW_OUT; i++)
-                    store_lanes(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K),
-                               finish_output(acc, bias, z, at, a, b, i, k_all, p_all, q_all));
+                    store_channels(to + a * VECTOR + (offset_t)(b * columns + i) * (GROUPS_ * K),
+                                  finish_output(acc, bias, z, at, a, b, i, k_all, p_all, q_all), k_all + a * VECTOR);
 #else
                 UNROLL for (int i = 0; i < TW_OUT; i += VECTOR) {
                     wide out[VECTOR];
@@ -70,7 +70,7 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
                     UNROLL for (int j = 0; j < VECTOR; j++)
                         out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k_all, p_all, q_all);
                     store_turned(to + (offset_t)a * VECTOR * (rows * columns) + b * columns + i, out, count,
-                                 rows * columns);
+                                 rows * columns, k_all + a * VECTOR SCALE_ARGUMENT);
                 }
 #endif
             }
@@ -91,9 +91,10 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             pool_take(&pooled, before_pool(OUT_AT(a, h, w, v), bias, channel, z,
                                            Z_AT(at.n, channel, p_all + h, q_all + w)));
         }
-        y[Y_AT(at.n, channel, yp, yq)] = y_of(pool_mean(pooled));
+        y[Y_AT(at.n, channel, yp, yq)] = DONE_OF(pool_mean(pooled), channel);
 #else
-        if (b >= first_b && i >= first_i) finish(y, bias, z, at, k + a * VECTOR + v, p + b, q + i, OUT_AT(a, b, i, v));
+        if (b >= first_b && i >= first_i)
+            finish(y, bias, z, at, k + a * VECTOR + v, p + b, q + i, OUT_AT(a, b, i, v) SCALE_ARGUMENT);
 #endif
     }
 }

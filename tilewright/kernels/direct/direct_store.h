@@ -16,8 +16,8 @@ INLINE acc_t tile_sum(const SHARED acc_t *shared, const GLOBAL acc_t *parts, Pla
 }
 
 // Finish the elements under each window of the tile and store what the pool makes of them.
-INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at,
-                         const SHARED acc_t *shared, const GLOBAL acc_t *parts, int warp, int lane) {
+INLINE void store_pooled(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at,
+                         const SHARED acc_t *shared, const GLOBAL acc_t *parts, int warp, int lane SCALE_PARAMETER) {
 #if POOL_HERE
     const int fast_count = Y_NHWC ? KB : POOLED_PIXELS, slow_count = Y_NHWC ? POOLED_PIXELS : KB;
     for (int fast = lane; fast < fast_count; fast += WARP)
@@ -34,15 +34,15 @@ INLINE void store_pooled(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL o
                     pool_take(&pooled, before_pool(sum, bias, k_all, z, Z_AT(at.n, k_all, at.p0 + i, at.q0 + j)));
                 }
             }
-            y[Y_AT(at.n, k_all, p, q)] = y_of(pool_mean(pooled));
+            y[Y_AT(at.n, k_all, p, q)] = DONE_OF(pool_mean(pooled), k_all);
         }
 #endif
 }
 
 // The shares of block and cluster meet in shared memory, behind the staged tiles' last use.
-INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
                        GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
-                       vec acc[TK][TH][TW]) {
+                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
     if (STAGED) ASYNC_WAIT(0);
     BARRIER();
     if (me.in_warp == 0) FOR_TILE(a, b, i) {
@@ -70,7 +70,7 @@ INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             if (!arrive_last(arrived, at, SG, is_last)) return;
         }
         if (POOL_HERE && pass == (COMBINE == LAST)) {
-            store_pooled(y, bias, z, at, shared, parts, warp, lane);
+            store_pooled(y, bias, z, at, shared, parts, warp, lane SCALE_ARGUMENT);
             continue;
         }
         for (int fast = lane; fast < FAST; fast += WARP)
@@ -78,16 +78,16 @@ INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
                 int k = Y_NHWC ? fast : slow, pixel = Y_NHWC ? slow : fast;
                 acc_t sum = tile_sum(shared, parts, at, slow, fast, pass);
                 if (COMBINE == LAST && pass == 0) parts[(offset_t)at.sg * (KB * PIXELS) + slow * FAST + fast] = sum;
-                else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum);
+                else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum SCALE_ARGUMENT);
             }
     }
     if (SC > 1 && COMBINE != LAST) CLUSTER_BARRIER();  // a block's shared memory outlives its readers
 }
 
 #else  // every thread stores its own
-INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
                        GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
-                       vec acc[TK][TH][TW]) {
+                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
     GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * PIXELS) + me.team * VECTOR;
 // On their way, in registers.
@@ -109,9 +109,9 @@ INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
             if (k >= K || p >= P || q >= Q) continue;
             k += at.group * K;
             offset_t to = Z_AT(at.n, k, p, q);
-            acc_t one[4];
-            UNROLL for (int j = 0; j < 4; j++) one[j] = epilogue(quad[j][v], bias, k, z, to + j);
-            Y_STORE(4, y + SHARE_AT(at) + to, one);
+            done_t done[4];
+            UNROLL for (int j = 0; j < 4; j++) done[j] = DONE_OF(epilogue(quad[j][v], bias, k, z, to + j), k);
+            store_run(4, y + SHARE_AT(at) + to, done);
         }
     }
 #else
@@ -123,12 +123,13 @@ INLINE void store_sums(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out
         if (k < K && p < P && q < Q) {
             k += at.group * K;
             offset_t to = Z_AT(at.n, k, p, q);
-            UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, k + v, z, to + v);
-            Y_STORE(VECTOR, y + SHARE_AT(at) + to, one);
+            done_t done[VECTOR];
+            UNROLL for (int v = 0; v < VECTOR; v++) done[v] = DONE_OF(epilogue(one[v], bias, k + v, z, to + v), k + v);
+            store_run(VECTOR, y + SHARE_AT(at) + to, done);
         }
 #else
         UNROLL for (int v = 0; v < VECTOR; v++)
-            finish(y, bias, z, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v]);
+            finish(y, bias, z, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v] SCALE_ARGUMENT);
 #endif
     }
 #endif

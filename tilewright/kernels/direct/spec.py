@@ -30,6 +30,7 @@ from tilewright.kernels.limits import (
     resident_rule,
     shared_rule,
 )
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
@@ -91,7 +92,7 @@ class Direct(Family):
     """Direct convolution on CUDA cores and CPU vectors."""
 
     name = "direct"
-    dtypes = DTYPES
+    dtypes = (*DTYPES, "q8")
     examples = tuple(f"n1c40h9w8k24r3s3p1-{dtype}+bias+relu" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -267,10 +268,8 @@ def _launches(
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     all_tiles = blocks // (cf["sc"] * cf["sg"])
-    main = Launch(
-        "direct", (blocks, 1, 1), (geo.threads, 1, 1), (*operands(combine), "partial", "arrived"),
-        shared_bytes=shared, cluster=cf["sc"],
-    )  # fmt: skip
+    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
+    main = Launch("direct", (blocks, 1, 1), (geo.threads, 1, 1), args, shared_bytes=shared, cluster=cf["sc"])
     workspace = reduction_buffers(pr, cf, all_tiles * cf["sg"] * tile, all_tiles, word_bytes(pr))
     return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
@@ -293,8 +292,9 @@ def _defines(
         SW=cf["sw"], SB=cf["sb"], SC=cf["sc"], SG=cf["sg"], CS=cf["cs"], STAGES=cf["stages"],
         X_SHARED=cf["x"], F_SHARED=cf["f"], COMBINE=cf["combine"], OUT=cf["out"], OUT_PAD=cf["pad"],
         W_FASTEST=cf["wfast"], CLUSTER=cf["sc"],
-        DTYPE=DTYPES.index(pr.dtype), AS_WORDS=int(as_words(pr, aligned)),
+        DTYPE=DTYPES.index(pr.portable.dtype), AS_WORDS=int(as_words(pr, aligned)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), **image_defines(pr, view),
+        **requant_defines(pr),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
         F_FLOATS=geo.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,

@@ -89,7 +89,7 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
         items = pixels * cf["cs"] // 4
         copies = ceil_div(items, geo.threads) if small else 0
         return Staging((1, geo.xw * pitch, pitch), geo.xw, lines(pixels * pitch), copies, items, run=4)
-    nchw, few = pr.layout_in == "nchw", cf["cs"] == pr.c == pr.cg <= FEW_CHANNELS and pr.dtype != "i8"
+    nchw, few = pr.layout_in == "nchw", cf["cs"] == pr.c == pr.cg <= FEW_CHANNELS and not pr.is_integer
     if small and (nchw or few):
         many = 1 if nchw else pr.c  # numbers of a pixel in a row
         step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), geo.wb))
@@ -117,7 +117,7 @@ def registers(pr: Problem, cf: Values) -> int:
     """
     tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], row_of(pr, cf["tw"])
     live = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
-    made = 0 if as_words(pr) else 16 + 4 * row if pr.dtype == "i8" and not cf.get("x", 1) else 8
+    made = 0 if as_words(pr) else 16 + 4 * row if pr.is_integer and not cf.get("x", 1) else 8
     return live * word_registers(pr) + made + 36
 
 

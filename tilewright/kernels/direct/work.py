@@ -74,7 +74,7 @@ def _making(pr: Problem, run: int) -> float:
     """Instructions that make what a copy stages, where it is no plain one: widen a run, or gather bytes."""
     if as_words(pr):
         return 0.0
-    return 12.0 if pr.dtype == "i8" else 2.0 * run
+    return 12.0 if pr.is_integer else 2.0 * run
 
 
 def _buffers(pr: Problem, cf: Values) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
@@ -106,14 +107,15 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
     combine, view = cf["combine"], View.unflattened(pr)
-    main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), operands(combine))
+    main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), (*operands(combine), *scale_operand(pr)))
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
-        DTYPE=DTYPES.index(pr.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
+        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
+        **requant_defines(pr),
         SUM_THREADS=SUM_THREADS,
         OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 29),
     )  # fmt: skip
@@ -149,7 +151,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         useful=pr.z_elements / (blocks * vectors * v),
         register_intensity=intensity, block_intensity=intensity,
         vectors=tk * th * tw + tw + 1, width=v * word_registers(pr),
-        multiply_adds=vectors * taps * (2 if pr.dtype == "i8" else 1),
+        multiply_adds=vectors * taps * (2 if pr.is_integer else 1),
         filter_loads=tiles * tk * taps, input_loads=loads, turns=round(tiles * pr.cg),
         copying=run * (ITEM + COPYING * copies), storing=STORING * vectors,
         filter_bytes=tiles * tk * channel_bytes, filter_once_bytes=run * pr.kg * channel_bytes,

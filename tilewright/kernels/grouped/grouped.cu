@@ -13,6 +13,7 @@
 // every output row b and filter row r with b * STR_H + r * DIL_H = i. Nothing is shared between threads but
 // the cache, and no step waits for another: at batch 1 these layers are one round trip to memory.
 // In a depthwise layer in nhwc the vector lies over the groups (ACROSS): products are element by element.
+// REQUANT: sums of i8 become i8, by the scale of their channel (done.h).
 // X_QUADS, Y_QUADS (nchw): columns are read and stored four at a time.
 // Example: 3x3, stride 1, TH = 2, TW = 4, VECTOR = 4: 4 x 6 vectors read, 9 taps, 8 x 36 multiply-adds.
 
@@ -206,53 +207,56 @@ INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_
 }
 
 // Store the sums of VECTOR channels of a pixel, finished unless a second kernel does that.
-INLINE void store_pixel(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q, vec v) {
+INLINE void store_pixel(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
+                        vec v SCALE_PARAMETER) {
 #if LANES && Y_VECTOR
     const offset_t to = Z_AT(at.n, at.k, p, q);
-    store_lanes(y + to, finish_channels(v, bias, at.k, z, to));
+    store_channels(y + to, finish_channels(v, bias, at.k, z, to), at.k);
 #else
     acc_t one[VECTOR];
+    done_t done[VECTOR];
     vec_unpack(one, v);
     UNROLL for (int i = 0; i < VECTOR; i++) {
         offset_t to = Z_AT(at.n, at.k + i, p, q);
-        one[i] = epilogue(one[i], bias, at.k + i, z, to);
-        if (!Y_VECTOR) y[to] = y_of(one[i]);
+        done[i] = DONE_OF(epilogue(one[i], bias, at.k + i, z, to), at.k + i);
+        if (!Y_VECTOR) y[to] = done[i];
     }
-    if (Y_VECTOR) Y_STORE(VECTOR, y + Z_AT(at.n, at.k, p, q), one);
+    if (Y_VECTOR) store_run(VECTOR, y + Z_AT(at.n, at.k, p, q), done);
 #endif
 }
 
 // Store four sums of a row (nchw, one channel).
-INLINE void store_quad(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
-                       const vec *sums) {
+INLINE void store_quad(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
+                       const vec *sums SCALE_PARAMETER) {
     const offset_t to = Z_AT(at.n, at.k, p, q);
-    acc_t four[4];
+    done_t four[4];
     UNROLL for (int j = 0; j < 4; j++) {
         acc_t one[VECTOR];
         vec_unpack(one, sums[j]);
-        four[j] = epilogue(one[0], bias, at.k, z, to + j);
+        four[j] = DONE_OF(epilogue(one[0], bias, at.k, z, to + j), at.k);
     }
-    Y_STORE(4, y + to, four);
+    store_run(4, y + to, four);
 }
 
-INLINE void store_item(GLOBAL y_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, vec acc[TH][TW]) {
+INLINE void store_item(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at,
+                       vec acc[TH][TW] SCALE_PARAMETER) {
     UNROLL for (int b = 0; b < TH; b++)
         UNROLL for (int j = 0; j < TW; j += Y_QUADS ? 4 : 1) {
             if (at.p + b >= P || at.q + j >= Q) continue;
-            if (Y_QUADS) store_quad(y, bias, z, at, at.p + b, at.q + j, &acc[b][j]);
-            else store_pixel(y, bias, z, at, at.p + b, at.q + j, acc[b][j]);
+            if (Y_QUADS) store_quad(y, bias, z, at, at.p + b, at.q + j, &acc[b][j] SCALE_ARGUMENT);
+            else store_pixel(y, bias, z, at, at.p + b, at.q + j, acc[b][j] SCALE_ARGUMENT);
         }
 }
 
 BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
     FOR_EACH(item, ITEMS) {
         Item at = find_item(item);
         int c0 = ACROSS ? at.k : at.k / KG * CG, h0 = at.p * STR_H - PAD_T, w0 = at.q * STR_W - PAD_L;
         vec acc[TH][TW];
         UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[b][j]);
         NO_UNROLL for (int c = 0; c < CW; c += ACROSS ? 1 : CV) add_channel(acc, x, w + at.k, at, c0, c, h0, w0);
-        store_item(y, bias, z, at, acc);
+        store_item(y, bias, z, at, acc SCALE_ARGUMENT);
     }
 }

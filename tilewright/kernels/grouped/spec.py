@@ -9,6 +9,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import SUM_THREADS, operands, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
@@ -51,7 +52,7 @@ def channels_read(pr: Problem, v: int) -> int:
     if across(pr):
         return v
     quads = v == 4 and pr.cg % 4 == 0 and pr.layout_in == "nhwc"
-    return v if quads and pr.dtype != "i8" else 1
+    return v if quads and not pr.is_integer else 1
 
 
 def _over_columns(pr: Problem, device: Device, v: int) -> bool:
@@ -85,7 +86,7 @@ class Grouped(Family):
     """Convolutions of many small groups."""
 
     name = "grouped"
-    dtypes = DTYPES
+    dtypes = (*DTYPES, "q8")
     examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -212,7 +213,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     items = _items(pr, cf)
     blocks = ceil_div(items, cf["threads"]) if device.is_gpu else _runs(items, device)
     combine = cf["combine"]
-    main = Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine))
+    main = Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), (*operands(combine), *scale_operand(pr)))
     return Blueprint(
         source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks, aligned).items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
@@ -230,8 +231,9 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
         MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.is_gpu else 1,
         THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.is_gpu),
-        DTYPE=DTYPES.index(pr.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
+        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
+        **requant_defines(pr),
         Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
         SUM_THREADS=SUM_THREADS,
@@ -276,7 +278,7 @@ def _lines(pr: Problem, cf: Values) -> float:
 
 def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     v, items, over = cf["v"], _items(pr, cf), across(pr)
-    slots = 2 if pr.dtype == "i8" and over and v > 1 else issue_slots(pr, device)  # single numbers, no dot4
+    slots = 2 if pr.is_integer and over and v > 1 else issue_slots(pr, device)  # single numbers, no dot4
     blocks = _runs(items, device)
     run = items / blocks
     taps, pixels = words(pr) * pr.r * pr.s, cf["th"] * cf["tw"]

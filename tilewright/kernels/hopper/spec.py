@@ -47,6 +47,7 @@ from tilewright.kernels.hopper.sum import (
 from tilewright.kernels.hopper.tile import Sizes, k_group, registers, registers_at_most, sizes
 from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, reduction_buffers, second_pass
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
@@ -181,7 +182,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     defines |= dict(
         STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=out_bytes(pr, cf)
     )
-    defines |= dict(REQUANT=1) if pr.requantised else {}
+    defines |= requant_defines(pr)
     defines |= layout(pr, cf, stays, who).defines()
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
@@ -234,7 +235,7 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
 def _launches(
     pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int, aligned: bool
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, moved, scale = cf["combine"], cf["x"] == PLANES and not aligned, ("scale",) * pr.requantised
+    combine, moved, scale = cf["combine"], cf["x"] == PLANES and not aligned, scale_operand(pr)
     copied = cf["x"] in COPIES or moved
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(

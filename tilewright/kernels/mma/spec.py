@@ -40,6 +40,7 @@ from tilewright.kernels.mma.tile import (
 )
 from tilewright.kernels.mma.work import work_of
 from tilewright.kernels.products import E4M3, E4M3_AS_F16, PLAIN, THREE
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     COMBINE_NONE,
     SECOND_POOLS,
@@ -245,7 +246,7 @@ def _code(pr: Problem) -> int:
 
 def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, splits = cf["combine"], cf["sc"] * cf["sg"]
-    copied, scale = cf["x"] in COPIES, ("scale",) * pr.requantised
+    copied, scale = cf["x"] in COPIES, scale_operand(pr)
     main = Launch(
         "mma", (sz.tiles * splits, 1, 1), (sz.threads, 1, 1),
         (*operands(combine, "copied" if copied else "x"), "partial", "arrived", *scale),
@@ -275,7 +276,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
-    more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | (dict(REQUANT=1) if pr.requantised else {})
+    more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | requant_defines(pr)
     return images | more | dict(
         DTYPE=_code(pr), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],

@@ -15,6 +15,7 @@ from tilewright.kernels.limits import (
     shared_rule,
 )
 from tilewright.kernels.products import PLAIN, TF32
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, may_combine, operands, second_pass
 from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes
 from tilewright.kernels.stem.work import work_of
@@ -82,7 +83,7 @@ class Stem(Family):
         """Lay out one launch, or two where the second one pools."""
         cf, combine = config.values, config["combine"]
         sz, packed_for, it = sizes(problem, cf), runs(problem, cf), runs(problem, cf, aligned)
-        scale = ("scale",) * problem.requantised
+        scale = scale_operand(problem)
         main = Launch(
             "stem", (sz.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
             shared_bytes=sz.shared_bytes,
@@ -164,7 +165,7 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
     meets, unit = sz.sum_pitch > 0, 4 if nhwc else 1  # outputs that a thread stores at once where sums meet
     run, side = unit if meets else sz.run, 2 if sz.held else 1
     whole = pr.k % run == 0 if nhwc else meets or cf["tw"] // side % run == pr.q // side % run == 0
-    more = dict(REQUANT=1) if pr.requantised else {}
+    more = requant_defines(pr)
     return more | dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
         PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
