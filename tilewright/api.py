@@ -74,10 +74,11 @@ def conv2d(
 ) -> Array:
     """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) with the fastest kernel known.
 
-    A layer that was never tuned runs the kernel that the model expects to be fastest, unverified; ``tw.tune``
-    searches for a faster one and verifies it. The filter is packed again in each call, because it may have
-    changed in place. A layer that runs often packs once: ``p = tw.plan(...); packed = p.pack(w)``, and then
-    ``p(x, packed)``.
+    A layer that was never tuned runs a winner of a layer alike (of another epilogue, say), or else the kernel
+    that the model expects to be fastest, unverified; ``tw.tune`` finds its own winner and verifies it.
+
+    The filter is packed again in each call, because it may have changed in place. A layer that runs often
+    packs once: ``p = tw.plan(...); packed = p.pack(w)``, and then ``p(x, packed)``.
 
     Args:
         x: input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``; float64, float32, float16, bfloat16,

@@ -50,7 +50,7 @@ AllFamilies = Annotated[
 NoTune = Annotated[
     bool,
     typer.Option(
-        "--no-tune", help="Do not tune: time the known winners, or the model's choices where there are none."
+        "--no-tune", help="Do not tune: time what would run now, winners where they are known."
     ),
 ]
 

@@ -40,10 +40,11 @@ def export(
 ) -> None:
     """Write a layer's kernel as stand-alone files.
 
-    The kernel is the tuned winner, or the model's choice if there is none; of the families that --family
-    names, or the one of --config. Written are its source in one file, a cubin for CUDA, a C header with
-    launches, buffers and the packing of the filter, a JSON file that describes it all, and a C example that
-    checks and times it.
+    The kernel is the tuned winner; if there is none, that of a layer alike, or the model's choice; of the
+    families that --family names, or the one of --config.
+
+    Written are its source in one file, a cubin for CUDA, a C header with launches, buffers and the packing of
+    the filter, a JSON file that describes it all, and a C example that checks and times it.
     """
     problem = options.layer(layer, dtype, layout).problem
     given = options.config_or_families(config, family, problem, deterministic)

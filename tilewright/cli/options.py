@@ -121,7 +121,7 @@ ConfigText = Annotated[
         "--config",
         metavar="CONFIG",
         help="Use this kernel: a name that 'tilewright configs' lists, or family:name=value.name=value. "
-        "Default: the tuned winner, or the model's choice if there is none.",
+        "Default: the tuned winner; if there is none, that of a layer alike, or the model's choice.",
     ),
 ]
 JsonFile = Annotated[

@@ -31,8 +31,8 @@ def run(
 ) -> None:
     """Check and time the kernel of one layer.
 
-    The kernel is the tuned winner, or the model's choice if there is none, or the one that --config or
-    --family names.
+    The kernel is the tuned winner; if there is none, that of a layer alike, or the model's choice; or the one
+    that --config or --family names.
     """
     named = options.layer(layer, dtype, layout)
     problem = named.problem
