@@ -77,9 +77,9 @@ def test_every_device_has_a_kernel_and_says_which(kind: str, cpu: Runtime) -> No
     problem = LAYER.with_dtype(kind)
     plan = tw.plan(problem, device="cpu")
     if cpu.device.backend == "opencl":
-        assert plan.config.family == ("direct" if problem.dtype == "f32" else "adapted")
-        named = "i8+requant" if kind == "q8" else kind
-        assert f"computes {named} in {problem.portable.dtype}, without tensor cores" in plan.note
+        assert plan.config.family == ("adapted" if kind == "f8" else "direct")
+        said = f"computes {kind} in {problem.portable.dtype}, without tensor cores"
+        assert (said in plan.note) == (kind != "q8")
 
 
 @each

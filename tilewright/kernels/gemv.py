@@ -214,9 +214,11 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     size, sums = DTYPE_BYTES[pr.dtype], cf["rows"] * cf["images"]
     words = numbers / word_channels(pr)
     widen = 0.0 if pr.dtype in ("f32", "i8") else numbers * (cf["rows"] + cf["images"])
+    registers = _registers(pr, device, cf)
+    held = max(cf["mb"], device.regs_per_unit // (registers * cf["threads"]))  # as it turns out
     return GpuWork(
-        blocks=blocks, threads=cf["threads"], registers=_registers(pr, device, cf), resident=cf["mb"],
-        shared_bytes=_shared_bytes(pr, device, cf), steps=max(1, round(turns)), buffers=1,
+        blocks=blocks, threads=cf["threads"], registers=registers, resident=held, streams=True,
+        shared_bytes=_shared_bytes(pr, device, cf), steps=max(1, round(turns)), buffers=2,
         fma=words * sums * issue_slots(pr, device), shared_loads=words * cf["images"] * cf["x"],
         global_loads=loads / 8,
         staging=loads * 2.0 + widen + turns * 6.0, epilogue=40.0 + sums * cf["lanes"].bit_length() * 6.0,

@@ -62,6 +62,7 @@ class GpuWork(Counts):
         turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
         gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
         first: time from the launch to the first data, where 1 is that of blocks whose threads all load.
+        streams: whether threads do nothing but read what they use once, many bytes of each under way.
         stays: whether blocks take tile after tile: the next one's data come while sums are stored.
     """
 
@@ -86,6 +87,7 @@ class GpuWork(Counts):
     turn_cycles: float = 0.0
     gang: int = 1
     first: float = 1.0
+    streams: bool = False
     stays: bool = False
 
 

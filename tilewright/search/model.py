@@ -46,7 +46,10 @@ class Coefficients:
         arrival_us: one round trip of the last-arriver protocol.
         atomic_us: zeros for atomics to add to, written and waited for, and the adds beside their bytes.
         launch_us: each launch after the first.
-        memory_share: share of the calibrated read bandwidth that a kernel reaches.
+        memory_share: share of the calibrated read bandwidth that a kernel reaches with up to short_bytes.
+        stream_share: share that it reaches with more, for what is more; and that one reaches with any number
+            whose threads do nothing but read.
+        short_bytes: bytes of main memory.
         gangs: of clusters of 4 and of 8 blocks, the share of a GPU's units that they reach: each lies within
             one of its clusters of units.
         sharpness: the higher, the better what runs side by side hides under the slowest of it.
@@ -68,6 +71,8 @@ class Coefficients:
     atomic_us: float = 2.8
     launch_us: float = 3.21
     memory_share: float = 0.592
+    stream_share: float = 0.95
+    short_bytes: float = 24e6
     gangs: tuple[float, float] = (0.94, 0.91)
     sharpness: float = 3.7
 
@@ -98,7 +103,7 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     pipes = [pipe / per_unit for pipe in (port, l2, tensor)]
     bounds = {n: (_issue(work, k, n), alone, *(pipe * n for pipe in pipes)) for n in rounds}
     compute = sum(_slowest(bounds[n], k.sharpness) * times for n, times in rounds.items())
-    memory = work.dram_bytes / (device.rates.read_gbs * 1e3 * k.memory_share)
+    memory = _memory_us(device, work, k)
     longer = _slowest((compute * us, memory), k.sharpness)
     terms = {
         "launch_us": device.rates.empty_us,
@@ -130,6 +135,13 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     if tensor:
         facts["tensor_us"] = tensor * us
     return Estimate(sum(terms.values()), terms, facts)
+
+
+def _memory_us(device: Device, work: GpuWork, k: Coefficients) -> float:
+    """Time of main memory: a few MB come at a share of the bandwidth, a stream of many nearly at all of it."""
+    short = 0.0 if work.streams else min(work.dram_bytes, k.short_bytes)
+    us = 1.0 / (device.rates.read_gbs * 1e3)  # of a byte
+    return us * (short / k.memory_share + (work.dram_bytes - short) / k.stream_share)
 
 
 def _slowest(times: Sequence[float], sharpness: float) -> float:

@@ -3,7 +3,7 @@
 //
 //   load_lanes load_outs     of x; of bias and z
 //   store_lanes              of y, or sums that are not finished yet
-//   store_channels           what is stored (done.h) of neighbouring channels, from k on; store_columns: all of channel k
+//   store_channels           what is stored (done.h) of channels from k on; store_columns: of columns of channel k
 //   finish_lanes             the epilogue of sums whose channels' bias is b, from element `to` of their image on
 //   finish_channels          the same of neighbouring channels, from k on
 
