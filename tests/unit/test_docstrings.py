@@ -19,8 +19,8 @@ VALUES = [
 ]  # whose sizes are told of in its formula
 FROM_A_STORE: dict[str, tuple[Any, ...]] = {
     "require_writable": (), "add": ("record",), "add_all": ([],), "clear": (), "best": ("c1h1k1r1", "device"),
-    "hints": ("c1h1k1r1", "device"), "alike": ("problem", "sm_90"), "records": (), "info": (), "export_json": (),
-    "import_json": ('{"format": "tilewright-tuned", "schema": 1, "records": []}',),
+    "hints": ("c1h1k1r1", "device"), "alike": ("problem", "sm_90"), "records": (), "info": (),
+    "export_json": (), "import_json": ('{"format": "tilewright-tuned", "schema": 1, "records": []}',),
 }  # fmt: skip
 
 
