@@ -124,7 +124,6 @@ SHAPED = [
     "hopper",
     "toeplitz",
     "stem",
-    "adapted",
     "textbook",
     "reference",
 ]

@@ -26,11 +26,10 @@ from tilewright.checking.inputs import normal_inputs
 from tilewright.dispatch import dispatch
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory, RunError
-from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
-from tilewright.kernels.untuned.reference import numpy_conv
+from tilewright.kernels.untuned.reference import Reference, numpy_conv
 from tilewright.plans import plan_cache
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
@@ -653,14 +652,14 @@ def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
     cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """mma and hopper copy others; a new stream, which may be recorded, need not wait for a plan."""
-    plain = AnyReference.blueprint
+    plain = Reference.blueprint
 
     def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
         blueprint = plain(family, *given, aligned)
         return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
 
     problem = Problem.parse("n2c4h7w9k6r3s2-f32")
-    monkeypatch.setattr(AnyReference, "blueprint", copies)
+    monkeypatch.setattr(Reference, "blueprint", copies)
     layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
     assert layer.workspace_bytes == 0
     for stream in (5, 6, 5):
@@ -672,7 +671,7 @@ def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
 
 def packs_w(monkeypatch: pytest.MonkeyPatch, workspace: int) -> None:
     """Have the reference kernel want a workspace and a filter that is packed, which is to copy it."""
-    plain = AnyReference.blueprint
+    plain = Reference.blueprint
 
     def blueprint(family: Any, problem: Problem, *given: Any, aligned: bool = True) -> Any:
         found = plain(family, problem, *given, aligned)
@@ -682,7 +681,7 @@ def packs_w(monkeypatch: pytest.MonkeyPatch, workspace: int) -> None:
     def copied(self: Plan, w: Any, packed: Any, stream: int | None = None) -> None:
         packed.owner[: w.nbytes] = w.owner
 
-    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    monkeypatch.setattr(Reference, "blueprint", blueprint)
     monkeypatch.setattr(Plan, "pack_into", copied)
 
 

@@ -23,10 +23,9 @@ from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.adapted import AnyReference
 from tilewright.kernels.family import Blueprint, Buffer, Config
 from tilewright.kernels.source import full_source, kernel_files, source_key
-from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
+from tilewright.kernels.untuned.reference import Reference, numpy_conv, reference_f64
 from tilewright.plans import binding
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
@@ -112,14 +111,14 @@ def test_read_only_and_unaligned_inputs_are_used_in_place(plan: LayerPlan) -> No
 def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plain = AnyReference.blueprint
+    plain = Reference.blueprint
 
     def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
         more = () if aligned else (Buffer("copied", 64),)
         counts = Buffer("counts", 8, zeroed=not aligned)
         return replace(plain(kind, *given, aligned), workspace=(Buffer("partial", 64), counts, *more))
 
-    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    monkeypatch.setattr(Reference, "blueprint", blueprint)
     plan = _made()
     x, w, b = _arrays()
     held = np.empty(x.size + 1, np.float32)
@@ -133,13 +132,13 @@ def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
 
 
 def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = AnyReference.blueprint
+    plain = Reference.blueprint
 
     def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
         found = plain(kind, *given, aligned)
         return found if aligned else replace(found, workspace=(Buffer("copied", 64),))
 
-    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    monkeypatch.setattr(Reference, "blueprint", blueprint)
     plan = Plan.make(open_runtime("numpy"), LAYER, REFERENCE)
     assert not plan.of_one_stream
     x, w, b = _arrays()
@@ -192,13 +191,13 @@ class Spilling(NumpyRuntime):
 
 
 def test_only_what_takes_arrays_that_are_not_aligned_may_spill(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = AnyReference.blueprint
+    plain = Reference.blueprint
 
     def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
         found = plain(kind, *given, aligned)
         return replace(found, defines=(*found.defines, ("BY_ITEMS", int(not aligned))))
 
-    monkeypatch.setattr(AnyReference, "blueprint", blueprint)
+    monkeypatch.setattr(Reference, "blueprint", blueprint)
     runtime = Spilling(lambda program: ("BY_ITEMS", 1) in program.defines)
     plan = LayerPlan(Plan.make(runtime, LAYER, REFERENCE))
     x, w, b = _arrays()

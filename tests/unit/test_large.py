@@ -29,7 +29,7 @@ LARGE = {
     "n{}c64h128w128k64r5s5p2-f32": ("winograd8",),
     "n{}c64h128w128k64r3s3p1-f16-nhwc": ("mma", "hopper"),
     "n{}c64h128w128k64r3s3p1-tf32-nhwc": ("mma", "hopper"),
-    "n{}c64h128w128k64r3s3p1-f8": ("adapted",),
+    "n{}c64h128w128k64r3s3p1-f8": ("direct",),
     "n1c1h{0}w{0}k1r{0}s{0}-f32": ("gemv",),
 }
 

@@ -29,12 +29,11 @@ def runtime() -> Iterator[OpenclRuntime]:
     found.quick = True  # others use it, too
 
 
-@pytest.mark.parametrize("text", [f"n1c4h6w6k8r3s3-{kind}" for kind in ("f32+silu", "f16", "i8+requant")])
-def test_ours_need_no_header(runtime: OpenclRuntime, text: str) -> None:
-    problem = Problem.parse(text)
-    kind = family("adapted" if problem.requantised else "direct")
-    config, _ = rank(problem, runtime.device, kind, 1)[0]
-    for program in kind.blueprint(problem, runtime.device, config).programs:
+@pytest.mark.parametrize("kind", ["f32+silu", "f16", "f8", "i8+requant"])
+def test_ours_need_no_header(runtime: OpenclRuntime, kind: str) -> None:
+    problem = Problem.parse(f"n1c4h6w6k8r3s3-{kind}")
+    config, _ = rank(problem, runtime.device, family("direct"), 1)[0]
+    for program in family("direct").blueprint(problem, runtime.device, config).programs:
         runtime.load(runtime.compile(program))
     assert runtime.quick
 

@@ -24,7 +24,7 @@ from tilewright.store.sources import source_key, source_keys
 H100 = for_architecture("sm_90")
 NAMES = [family.name for family in FAMILIES]
 ALL = set(NAMES)
-OF_DIRECT = {"direct", "winograd4", "winograd8", "adapted", "reference"}  # two are of others' modules
+OF_DIRECT = {"direct", "winograd4", "winograd8"}  # two are of its modules
 OF_STRASSEN = {"strassen", "strassen2"}
 OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8"} | OF_STRASSEN
 # What changes, and whose answers hang on it: in CUDA, in OpenCL.
@@ -38,7 +38,7 @@ CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("kernels/common/points.h", ALL, ALL),  # the packing of filters has them
     ("kernels/hopper/hopper_send.h", {"hopper"}, {"hopper"}),
     ("kernels/untuned/nhwc.cu", {"mma", "hopper"}, {"mma", "hopper"}),
-    ("kernels/untuned/reference.cu", {"adapted", "reference"}, {"adapted", "reference"}),
+    ("kernels/untuned/reference.cu", {"reference"}, {"reference"}),
     ("kernels/common/dialect.h", ALL, ALL),
     ("kernels/common/dialect_opencl.h", ALL, ALL),
     ("kernels/direct/direct_cpu_store.h", OF_DIRECT, OF_DIRECT),

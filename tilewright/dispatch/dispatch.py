@@ -101,8 +101,6 @@ def _winner(request: Request, runtime: Runtime, store: Store) -> Plan | None:
 
 def _instead(problem: Problem, config: Config) -> str:
     """Say what a kernel computes with, where that is another dtype or math than the problem's."""
-    if problem.kind in DTYPES:
+    if problem.kind in (*DTYPES, "q8") or not family(config.family).widens:
         return ""
-    computed = family(config.family).falls_back_to(problem)
-    kind = "i8+requant" if problem.requantised else problem.kind
-    return f"{config.family} computes {kind} in {computed}, without tensor cores" if computed else ""
+    return f"{config.family} computes {problem.kind} in f32, without tensor cores"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.errors import ConfigError
-from tilewright.kernels.adapted import Adapted, AnyReference
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Family
 from tilewright.kernels.gemm.im2col import Im2col
@@ -19,14 +18,14 @@ from tilewright.kernels.stem.spec import Stem
 from tilewright.kernels.strassen.spec import Strassen, Strassen2
 from tilewright.kernels.textbook.spec import Textbook
 from tilewright.kernels.toeplitz.spec import Toeplitz
+from tilewright.kernels.untuned.reference import Reference
 from tilewright.kernels.winograd.chained import Winograd4, Winograd8
 from tilewright.kernels.winograd.fused import Winograd
 from tilewright.kernels.winograd.rows import WinogradRows
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),
-    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Toeplitz(), Stem(),
-    Adapted(), Textbook(), AnyReference(),
+    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Toeplitz(), Stem(), Textbook(), Reference(),
 )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ class Family:
     races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
     exact: bool = True  # small integers give whole answers, bit by bit
-    widens: bool = True  # falls back to f32 for tf32 and to f16 for f8, which only tensor cores multiply
+    widens: bool = True  # computes tf32 and f8, which only tensor cores multiply, in f32
     # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
     # or an infinity in x may reach outputs that it has no part in.
     plain: bool = True
@@ -107,10 +107,6 @@ class Family:
         if problem.dtype not in self.dtypes:
             return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
         return too_many(problem)
-
-    def falls_back_to(self, problem: Problem) -> str:
-        """Name the dtype that it computes in where tensor cores could do the problem's own; else nothing."""
-        return problem.portable.dtype if self.widens and problem.kind not in self.dtypes else ""
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem that the rules look at: another one where another family's kernel does the work."""

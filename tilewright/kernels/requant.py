@@ -18,17 +18,15 @@ def requant_defines(problem: Problem) -> dict[str, int]:
 
 
 def numpy_requantised(problem: Problem, sums: Any, scale: Any) -> Any:
-    """Return clamp(round(scale[k] * sums)), in the dtype of the sums, for whole sums in y's layout."""
+    """Return clamp(round(scale[k] * sums)), in the dtype of the sums, for whole sums in y's layout.
+
+    NaN, such as 0 times an infinity, gives -128.
+    """
     import numpy as np
 
+    sums = np.asarray(sums)
     scale = np.asarray(scale, np.float32).reshape((-1, 1, 1) if problem.layout_out == "nchw" else (-1,))
-    return numpy_scaled(sums, scale).astype(np.asarray(sums).dtype)
-
-
-def numpy_scaled(sums: Any, scale: Any) -> Any:
-    """Return whole sums, scaled, as the f32 of the i8 that they become; NaN gives -128."""
-    import numpy as np
-
-    with np.errstate(over="ignore", invalid="ignore"):  # 0 times an infinity is NaN
-        scaled = np.asarray(sums).astype(np.float32) * scale
-    return np.where(np.isnan(scaled), np.float32(-128), np.clip(np.rint(scaled), -128, 127))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = sums.astype(np.float32) * scale
+    kept = np.where(np.isnan(scaled), np.float32(-128), np.clip(np.rint(scaled), -128, 127))
+    return kept.astype(sums.dtype)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.device.architectures import f64_slots
-from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem import DTYPE_BYTES, STORED, Problem
 
 CHANNELS_OF_I8 = 4  # in one word, for dot4
+
+
+def dtype_code(pr: Problem) -> int:
+    """Return DTYPE (types.h) of a layer whose input is read as it is stored."""
+    return STORED.index(pr.stored)
 
 
 def word_bytes(pr: Problem) -> int:

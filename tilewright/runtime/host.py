@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 import time
@@ -15,7 +14,7 @@ from tilewright.device import Device, Rates
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import CompileError, OutOfMemory, how_to_get
 from tilewright.kernels.blueprint import ZERO, Blueprint, Launch
-from tilewright.kernels.requant import numpy_scaled
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned.reference import numpy_pool, numpy_sums
 from tilewright.problem import Problem
@@ -23,7 +22,6 @@ from tilewright.runtime import cache
 from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory, Resources
 from tilewright.runtime.capacity import host_bytes
 
-CONVERSIONS = ("widen", "requant")  # kernels of adapted.cu
 NOTE = f"slow: NumPy only; {how_to_get('opencl')}, or '.[cuda]' for a GPU"
 
 
@@ -60,20 +58,16 @@ class NumpyRuntime:
         Raises:
             CompileError: for any other kernel.
         """
-        if blueprint.source not in ("reference.cu", "adapted.cu"):
+        if blueprint.source != "reference.cu":
             raise CompileError(f"{blueprint.source}: NumPy runs the reference family only; {NOTE}")
-        source, what = full_source(blueprint), blueprint.problem or json.dumps(dict(blueprint.defines))
-        names = {launch.kernel for launch in blueprint.launches} - set(CONVERSIONS)
-        if blueprint.source == "adapted.cu":
-            names = {CONVERSIONS[dict(blueprint.defines)["REQUANT"]]}
-        resources = {name: Resources() for name in names}
-        return Built(cache.key_of(source, (), self.compiler, "numpy"), what.encode(), resources, 0.0)
+        resources = {launch.kernel: Resources() for launch in blueprint.launches}
+        key = cache.key_of(full_source(blueprint), (), self.compiler, "numpy")
+        return Built(key, blueprint.problem.encode(), resources, 0.0)
 
     def load(self, built: Built) -> Loaded:
-        """Take what is to be computed: a problem, or how numbers are converted."""
-        text = built.binary.decode()
-        what = json.loads(text) if text.startswith("{") else Problem.parse(text)
-        return Loaded(what, dict.fromkeys(built.resources, what))
+        """Take the problem that is to be computed."""
+        problem = Problem.parse(built.binary.decode())
+        return Loaded(problem, dict.fromkeys(built.resources, problem))
 
     def alloc(self, nbytes: int) -> Memory:
         """Allocate a NumPy array."""
@@ -112,8 +106,7 @@ class NumpyRuntime:
         if launch.kernel == ZERO:
             self.fill(memories[0], 0)
             return
-        work = _convert if launch.kernel in CONVERSIONS else _compute
-        work(loaded.kernels[launch.kernel], launch.kernel, memories)
+        _compute(loaded.kernels[launch.kernel], launch.kernel, memories)
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
@@ -135,38 +128,26 @@ class NumpyRuntime:
         return {"numpy": numpy, "python": python, "compiler": self.compiler, "note": NOTE}
 
 
-def _convert(defines: dict[str, int], kernel: str, memories: Sequence[Memory]) -> None:
-    """Do what a kernel of adapted.cu does."""
-    if kernel == "requant":
-        channels, pixels = defines["CHANNELS"], defines["PIXELS"]
-        images = defines["ELEMENTS"] // (channels * pixels)
-        shape = (images, pixels, channels) if defines["Y_NHWC"] else (images, channels, pixels)
-        sums, scale = _typed(memories[0], np.int32, shape), _typed(memories[1], np.float32, (channels,))
-        scaled = numpy_scaled(sums, scale if defines["Y_NHWC"] else scale[:, None])
-        _typed(memories[2], np.int8, shape)[...] = scaled
-        return
-    f8, f16 = numpy_dtype("f8"), np.float16
-    for place, count in ((0, defines["ELEMENTS"]), (2, defines["W_ELEMENTS"])):
-        _typed(memories[place + 1], f16, (count,))[...] = _typed(memories[place], f8, (count,)).astype(f16)
-
-
 def _compute(problem: Problem, kernel: str, memories: Sequence[Memory]) -> None:
-    """Do what a kernel of reference.cu does; what it writes comes last."""
-    pr, dtype, dtype_out = problem, numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
+    """Do what a kernel of reference.cu does; what it writes comes last, but for the scale."""
+    pr, dtype, added = problem, numpy_dtype(problem.stored), numpy_dtype(problem.dtype_added)
     if kernel.startswith("pool"):
         sums, sizes = (_typed(memories[i], np.float64, pr.z_shape) for i in (0, int("64" in kernel)))
         y, size = numpy_pool(pr, sums, sizes)
     else:
         x, w = _typed(memories[0], dtype, pr.x_shape), _typed(memories[1], dtype, pr.w_shape)
-        bias = _typed(memories[2], dtype_out, (pr.k,)) if pr.epilogue.bias else None
-        z = _typed(memories[3], dtype_out, pr.z_shape) if pr.epilogue.add else None
+        bias = _typed(memories[2], added, (pr.k,)) if pr.epilogue.bias else None
+        z = _typed(memories[3], added, pr.z_shape) if pr.epilogue.add else None
         y, size = numpy_sums(pr, x, w, bias, z)
+    if "64" in kernel:
+        _typed(memories[-2], np.float64, y.shape)[...] = y
+        _typed(memories[-1], np.float64, size.shape)[...] = size
+        return
+    if pr.requantised:
+        *memories, scale = memories
+        y = numpy_requantised(pr, y, _typed(scale, np.float32, (pr.k,)))
     with np.errstate(all="ignore"):
-        if "64" not in kernel:
-            _typed(memories[-1], dtype_out, y.shape)[...] = y
-            return
-    _typed(memories[-2], np.float64, y.shape)[...] = y
-    _typed(memories[-1], np.float64, size.shape)[...] = size
+        _typed(memories[-1], numpy_dtype(pr.dtype_out), y.shape)[...] = y
 
 
 def _typed(memory: Memory, dtype: Any, shape: Sequence[int]) -> Any:

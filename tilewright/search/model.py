@@ -138,7 +138,7 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
 
 
 def _memory_us(device: Device, work: GpuWork, k: Coefficients) -> float:
-    """Time of main memory: a few MB come at a share of the bandwidth, a stream of many nearly at all of it."""
+    """Time of main memory: a few MB come at a share of the bandwidth, what is more at nearly all of it."""
     short = 0.0 if work.streams else min(work.dram_bytes, k.short_bytes)
     us = 1.0 / (device.rates.read_gbs * 1e3)  # of a byte
     return us * (short / k.memory_share + (work.dram_bytes - short) / k.stream_share)

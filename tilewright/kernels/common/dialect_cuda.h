@@ -119,7 +119,7 @@ INLINE float larger(float a, float b) {
 INLINE double silu(double v) { return v / (1 + exp(-v)); }
 INLINE float silu(float v) {
     float power, reciprocal;
-#if DTYPE == 2 || DTYPE == 3
+#if DTYPE == 2 || DTYPE == 3 || DTYPE == 5
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(v * -1.44269504f));
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(1 + power));
 #else

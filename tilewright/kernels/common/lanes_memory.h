@@ -9,11 +9,15 @@
 
 #include "lanes.h"
 
+#if DTYPE == 5
+typedef uint wide_uint __attribute__((ext_vector_type(VECTOR)));
+typedef uchar wide_byte __attribute__((ext_vector_type(VECTOR), aligned(1)));
+#endif
 #if DTYPE == 3
 typedef uint wide_uint __attribute__((ext_vector_type(VECTOR)));
 typedef ushort wide_short __attribute__((ext_vector_type(VECTOR), aligned(2)));
-#elif DTYPE == 2 && defined(__F16C__)
-#define HALVES
+#elif (DTYPE == 2 || DTYPE == 5) && defined(__F16C__)
+#define HALVES  // of y, bias and z; and of x, but where that is f8
 typedef __fp16 wide_half __attribute__((ext_vector_type(VECTOR), aligned(2)));
 #elif DTYPE == 4
 typedef char wide_char __attribute__((ext_vector_type(VECTOR), aligned(1)));
@@ -26,8 +30,12 @@ INLINE wide load_lanes(const GLOBAL in_t *from) {
     return __builtin_convertvector(*(const GLOBAL wide_char *)from, wide);
 #elif DTYPE == 3
     return __builtin_astype(__builtin_convertvector(*(const GLOBAL wide_short *)from, wide_uint) << 16, wide);
-#elif defined(HALVES)
+#elif DTYPE == 2 && defined(HALVES)
     return __builtin_convertvector(*(const GLOBAL wide_half *)from, wide);
+#elif DTYPE == 5  // as float_of_e4m3 does
+    wide_uint bits = __builtin_convertvector(*(const GLOBAL wide_byte *)from, wide_uint), size = bits & 0x7f;
+    wide v = __builtin_astype((bits & 0x80) << 24 | size << 20, wide) * 1.329227996e36f;
+    return __builtin_astype(size == 0x7f ? (wide_uint)(0x7fc00000u) : __builtin_astype(v, wide_uint), wide);
 #else
     wide v;
     UNROLL for (int i = 0; i < VECTOR; i++) v[i] = widened(from[i]);
@@ -38,6 +46,12 @@ INLINE wide load_lanes(const GLOBAL in_t *from) {
 INLINE wide load_outs(const GLOBAL out_t *from) {
 #if DTYPE == 4
     return *(const GLOBAL wide *)from;
+#elif DTYPE == 5 && defined(HALVES)
+    return __builtin_convertvector(*(const GLOBAL wide_half *)from, wide);
+#elif DTYPE == 5
+    wide v;
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = out_load(from + i);
+    return v;
 #else
     return load_lanes(from);
 #endif

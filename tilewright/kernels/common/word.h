@@ -1,7 +1,7 @@
 // The words of the input: what is staged in shared memory and multiplied with those of the filter (pack.cu).
 //
 //   f64 f32    an element                          i8   four channels 4c .. 4c + 3, zeros past the last: CG
-//   f16 bf16   an element, widened to f32               channels of a group are C words, for dot4
+//   f16 bf16 f8   an element, widened to f32            channels of a group are C words, for dot4
 //
 // AS_WORDS 1: memory holds words as they are, and they can be copied without a register: always so for f64 and
 // f32, for i8 in aligned nhwc with whole words. Else each is loaded, made, and stored.
@@ -28,6 +28,12 @@ INLINE void hold2(unsigned *held, const GLOBAL in_t *from) { held[0] = *(const G
 INLINE void hold4(unsigned *held, const GLOBAL in_t *from) { load_run(2, held, (const GLOBAL unsigned *)from); }
 #define hold_run(count, held, from) TW_JOIN(hold, count)(held, from)  // neighbours in memory, aligned to them all
 INLINE acc_t held_number(const unsigned *held, int u) { return widened((in_t)(held[u / 2] >> u % 2 * 16)); }
+#elif DTYPE == 5
+#define HELD(count) (((count) + 3) / 4)  // four numbers in 32 bits
+#define hold_run(count, held, from)                                                                              \
+    ((held)[0] = count == 4 ? *(const GLOBAL unsigned *)(from) : count == 2 ? *(const GLOBAL unsigned short *)(from) \
+                                                                            : *(from))
+INLINE acc_t held_number(const unsigned *held, int u) { return widened((in_t)(held[u / 4] >> u % 4 * 8)); }
 #endif
 
 // Word c of a group, whose first channel lies at `from`.

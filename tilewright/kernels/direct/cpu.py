@@ -31,8 +31,8 @@ from tilewright.kernels.tile import (
     layer_defines,
     up_to,
 )
-from tilewright.kernels.word import as_words, in_tiles, word_registers, words
-from tilewright.problem import DTYPES, Problem
+from tilewright.kernels.word import as_words, dtype_code, in_tiles, word_registers, words
+from tilewright.problem import Problem
 
 WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
 
@@ -116,7 +116,7 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
         defines=tuple(_defines(pr, device, cf, geo, workers).items()),
         launches=launches,
         packed_bytes=geo.word * pr.groups * geo.filter_tiles * c_padded * pr.r * pr.s * geo.tile_k,
-        pack=(("PACK_K", geo.tile_k), ("PACK_C", c_padded), *flat.items()),
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", geo.tile_k), ("PACK_C", c_padded), *flat.items()),
         packing="" if flat else in_tiles(geo.tile_k, c_padded),
         workspace=workspace,
     )
@@ -142,7 +142,7 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
         X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip), COMBINE=cf["combine"],
-        DTYPE=DTYPES.index(pr.portable.dtype), AS_WORDS=int(as_words(pr)),
+        DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(dots_bytes(pr, device)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
         **image_defines(pr, view), **requant_defines(pr),

@@ -98,7 +98,7 @@ INLINE int copied_row(int i) {
     return i + tap * (DIL_H - TAP_H);
 }
 
-#define COPY_VECTORS (DTYPE < 4 && (S == 1 ? STR_W : 1) == 1)
+#define COPY_VECTORS (DTYPE != 4 && (S == 1 ? STR_W : 1) == 1)
 #if COPY_VECTORS
 // VECTOR elements of x from `at` on; those past its end are not used.
 INLINE wide load_inputs(const GLOBAL in_t *x, offset_t at) {

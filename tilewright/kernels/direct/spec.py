@@ -55,7 +55,15 @@ from tilewright.kernels.tile import (
     up_to,
     windows,
 )
-from tilewright.kernels.word import as_words, in_tiles, word_bytes, word_channels, word_registers, words
+from tilewright.kernels.word import (
+    as_words,
+    dtype_code,
+    in_tiles,
+    word_bytes,
+    word_channels,
+    word_registers,
+    words,
+)
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 
@@ -92,7 +100,7 @@ class Direct(Family):
     """Direct convolution on CUDA cores and CPU vectors."""
 
     name = "direct"
-    dtypes = (*DTYPES, "q8")
+    dtypes = (*DTYPES, "f8", "q8")
     examples = tuple(f"n1c40h9w8k24r3s3p1-{dtype}+bias+relu" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -257,7 +265,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
         defines=tuple(_defines(pr, device, cf, geo, c_padded, shared, aligned).items()),
         launches=launches,
         packed_bytes=word_bytes(pr) * pr.groups * geo.k_tiles * c_padded * pr.r * pr.s * geo.kb,
-        pack=(("PACK_K", geo.kb), ("PACK_C", c_padded)),
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", geo.kb), ("PACK_C", c_padded)),
         packing=in_tiles(geo.kb, c_padded),
         workspace=workspace,
     )
@@ -292,7 +300,7 @@ def _defines(
         SW=cf["sw"], SB=cf["sb"], SC=cf["sc"], SG=cf["sg"], CS=cf["cs"], STAGES=cf["stages"],
         X_SHARED=cf["x"], F_SHARED=cf["f"], COMBINE=cf["combine"], OUT=cf["out"], OUT_PAD=cf["pad"],
         W_FASTEST=cf["wfast"], CLUSTER=cf["sc"],
-        DTYPE=DTYPES.index(pr.portable.dtype), AS_WORDS=int(as_words(pr, aligned)),
+        DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr, aligned)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), **image_defines(pr, view),
         **requant_defines(pr),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,

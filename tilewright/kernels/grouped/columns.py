@@ -16,9 +16,9 @@ from tilewright.kernels.tile import (
     layer_defines,
     single_tile_defines,
 )
-from tilewright.kernels.word import filter_bytes, in_tiles, word_bytes, word_registers, words
+from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import Problem
 
 MOST_SUMS = 16  # vectors of a tile: beside them there are the input's and a tap
 NEAR_BYTES = 24 << 10  # of an item's copied input: it stays in the first cache, beside what is stored
@@ -113,7 +113,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
-        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
+        DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         **requant_defines(pr),
         SUM_THREADS=SUM_THREADS,
@@ -122,7 +122,8 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     return Blueprint(
         source="grouped_columns.cu", defines=tuple(defines.items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
-        pack=(("PACK_K", 1), ("PACK_C", words(pr))), packing=in_tiles(1, words(pr)),
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr))),
+        packing=in_tiles(1, words(pr)),
         workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 

@@ -36,8 +36,8 @@
 #if LANES
 #include "lanes_memory.h"
 #endif
-// f16 and bf16 are widened, bytes side by side are parted: what is in memory is not what is multiplied.
-#define PARTS_WORDS (!LANES && (DTYPE == 2 || DTYPE == 3 || (DTYPE == 4 && ACROSS)))
+// f16, bf16 and f8 are widened, bytes side by side are parted: what is in memory is not what is multiplied.
+#define PARTS_WORDS (!LANES && (DTYPE == 2 || DTYPE == 3 || DTYPE == 5 || (DTYPE == 4 && ACROSS)))
 
 typedef struct {
     int n, k, p, q;

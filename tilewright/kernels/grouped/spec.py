@@ -24,6 +24,7 @@ from tilewright.kernels.tile import (
 )
 from tilewright.kernels.word import (
     PACKED_FLAT,
+    dtype_code,
     filter_bytes,
     issue_slots,
     read_bytes,
@@ -86,7 +87,7 @@ class Grouped(Family):
     """Convolutions of many small groups."""
 
     name = "grouped"
-    dtypes = (*DTYPES, "q8")
+    dtypes = (*DTYPES, "f8", "q8")
     examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -217,7 +218,8 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     return Blueprint(
         source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks, aligned).items()),
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
-        pack=(("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)), packing=PACKED_FLAT,
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
+        packing=PACKED_FLAT,
         workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
     )  # fmt: skip
 
@@ -231,7 +233,7 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         ACROSS=int(across(pr)), COMBINE=cf["combine"],
         MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.is_gpu else 1,
         THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.is_gpu),
-        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
+        DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         **requant_defines(pr),
         Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),

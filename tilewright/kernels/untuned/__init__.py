@@ -8,7 +8,9 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
-from tilewright.problem import DTYPES, Problem
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.word import dtype_code
+from tilewright.problem import Problem
 
 _LARGE = 1 << 31
 
@@ -27,7 +29,7 @@ def filter_sizes(problem: Problem) -> dict[str, int]:
     """Return the defines that spell out a filter: all that a packer knows, so it serves any batch."""
     pr = problem
     return dict(
-        SIZE_R=pr.r, SIZE_S=pr.s, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups, DTYPE=DTYPES.index(pr.dtype)
+        SIZE_R=pr.r, SIZE_S=pr.s, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups, DTYPE=dtype_code(pr)
     )
 
 
@@ -43,6 +45,7 @@ def sizes(problem: Problem) -> dict[str, int]:
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
         **pr.epilogue.defines(pr.dtype),
         OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE), **filter_sizes(pr),
+        **requant_defines(pr),
     )  # fmt: skip
 
 

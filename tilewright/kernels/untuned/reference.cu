@@ -3,13 +3,14 @@
 // STRIP sums of a row; x is 0 in the padding and is multiplied there too, so a NaN or Inf in w shows
 // wherever the formula has it. If there is a pool, a second launch takes its values from the first's.
 //
-// x: nchw or nhwc (X_NHWC), w: kcrs as given, both in_t.  bias, z, y: out_t, z and y in Y_NHWC's layout.
+// x: nchw or nhwc (X_NHWC), w: kcrs as given, both in_t.  bias, z: out_t, y: final_t, z and y in Y_NHWC's layout.
 // size = |ALPHA| conv(|x|, |w|) + |BETA z| + |bias|, of which the error bound is a multiple (bound.py);
 // a pool takes the largest of its window, or their mean, as it does with the values.
 // Example: one f32 product has 48 bits, so 32 of them add up in f64 without any rounding.
 
 #include "loop.h"
 #include "types.h"
+#include "done.h"
 
 #define STRIPS ((SIZE_Q + STRIP - 1) / STRIP)
 #define ITEMS ((offset_t)SIZE_N * SIZE_K * SIZE_P * STRIPS)
@@ -95,13 +96,13 @@ INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL c
 }
 
 KERNEL(reference)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT w, GLOBAL const out_t *RESTRICT bias,
-                  GLOBAL const out_t *RESTRICT z, GLOBAL out_t *RESTRICT y) {
+                  GLOBAL const out_t *RESTRICT z, GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
     FOR_EACH(item, ITEMS) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
         make_strip(sum, size, x, w, bias, z, at);
         UNROLL for (int i = 0; i < STRIP; i++)
-            if (at.q + i < SIZE_Q) out_store(y + Z_AT(at.n, at.k, at.p, at.q + i), (acc_t)sum[i]);
+            if (at.q + i < SIZE_Q) y[Z_AT(at.n, at.k, at.p, at.q + i)] = FINAL_OF((acc_t)sum[i], at.k);
     }
 }
 
@@ -124,9 +125,11 @@ KERNEL(reference_f64)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT
 
 #define POOLED ((offset_t)SIZE_N * SIZE_K * Y_P * Y_Q)
 
+INLINE int channel_of(offset_t item) { return Y_NHWC ? item % SIZE_K : item / (Y_P * Y_Q) % SIZE_K; }
+
 // Pools the window of one element of y, in y's layout. NaN wins over every number.
 INLINE double pooled(offset_t item, GLOBAL const double *from) {
-    int k = Y_NHWC ? item % SIZE_K : item / (Y_P * Y_Q) % SIZE_K;
+    int k = channel_of(item);
     offset_t rest = Y_NHWC ? item / SIZE_K : item % (Y_P * Y_Q);
     int q = rest % Y_Q, p = rest / Y_Q % Y_P, n = item / ((offset_t)SIZE_K * Y_P * Y_Q), count = 0;
     double value = 0;
@@ -141,8 +144,8 @@ INLINE double pooled(offset_t item, GLOBAL const double *from) {
     return POOL == 2 ? value / count : value;
 }
 
-KERNEL(pool)(GLOBAL const double *RESTRICT sums, GLOBAL out_t *RESTRICT y) {
-    FOR_EACH(item, POOLED) out_store(y + item, (acc_t)pooled(item, sums));
+KERNEL(pool)(GLOBAL const double *RESTRICT sums, GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
+    FOR_EACH(item, POOLED) y[item] = FINAL_OF((acc_t)pooled(item, sums), channel_of(item));
 }
 
 KERNEL(pool_f64)(GLOBAL const double *RESTRICT sums, GLOBAL const double *RESTRICT sizes,

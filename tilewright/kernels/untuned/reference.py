@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
+from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.untuned import sizes, spread
-from tilewright.problem import Problem
+from tilewright.problem import NAMES, Problem
 from tilewright.problem.epilogue import Epilogue
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Reference(Family):
     name = "reference"
     widens = False
     tunable = races = False
+    examples = tuple(f"n1c5h7w6k4r3s3p1-{kind}+bias" for kind in NAMES)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take everything."""
@@ -46,8 +48,9 @@ class Reference(Family):
         full = reference_f64(problem, device)
         if problem.epilogue.pool:
             sums, pool = full.launches
-            return replace(full, launches=(sums, replace(pool, kernel="pool", args=("sums", "y"))))
-        main = replace(full.launches[0], kernel="reference", args=(*_INPUTS, "y"))
+            last = replace(pool, kernel="pool", args=("sums", "y", *scale_operand(problem)))
+            return replace(full, launches=(sums, last))
+        main = replace(full.launches[0], kernel="reference", args=(*_INPUTS, "y", *scale_operand(problem)))
         return replace(full, launches=(main,))
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
