@@ -13,7 +13,17 @@ from tilewright.hashed import hashed_once
 from tilewright.problem.checks import check_names, check_sizes
 from tilewright.problem.epilogue import NOTHING, Epilogue
 from tilewright.problem.grammar import EXAMPLE, GRAMMAR, read, write
-from tilewright.problem.kinds import DTYPE_BYTES, DTYPES, KINDS, LAYOUTS, MATHS, MAX_EXTENT, NAMES, STORED
+from tilewright.problem.kinds import (
+    DTYPE_BYTES,
+    DTYPES,
+    KINDS,
+    LAYOUTS,
+    MATHS,
+    MAX_EXTENT,
+    NAMES,
+    STORED,
+    TIMED_AS,
+)
 
 __all__ = [
     "DTYPES", "DTYPE_BYTES", "EXAMPLE", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "NAMES", "STORED",
@@ -160,6 +170,11 @@ class Problem:
     def kind(self) -> str:
         """The dtype as NAMES has it; for tf32 and accurate, the math instead."""
         return self.dtype if self.math == "strict" else self.math
+
+    @property
+    def timed_as(self) -> str:
+        """The kind, or the one whose kernels take the same time, or nearly."""
+        return TIMED_AS.get(self.kind, self.kind)
 
     @property
     def portable(self) -> Problem:

@@ -41,7 +41,6 @@ REACH = 8.0  # octaves of parameters, summed, over which the likeness of two err
 LAYER_REACH = 12.0  # octaves of sizes, likewise
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
-_LIKE = {"bf16": "f16", "q8": "i8"}
 MADE = 32  # biases that are remembered, 0.15 MB each: all of a layer that is looked at again
 _reading = threading.Lock()
 
@@ -92,8 +91,8 @@ class Experience:
 
 
 def _alike(one: Problem, other: Problem) -> bool:
-    """Whether the model errs alike on both kinds: bf16 differs from f16 in bits alone, q8 from i8 in y."""
-    return _LIKE.get(one.kind, one.kind) == _LIKE.get(other.kind, other.kind)
+    """Whether the model errs alike on both kinds."""
+    return one.timed_as == other.timed_as
 
 
 class Bias:

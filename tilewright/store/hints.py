@@ -18,8 +18,6 @@ from tilewright.store.rows import NEWEST, READ, Sources, ranked, same, select
 from tilewright.store.shipped import all_families
 
 MOST_OF_KIN = 3  # hints of the records of another device: it may have hundreds, the best first
-# Kinds whose kernels take much the same time: one instruction reads f16 or bf16; q8 is i8 that writes less.
-ALIKE = {"bf16": "f16", "q8": "i8"}
 ENOUGH_TRIALS = 8  # of a search that its budget ended: so many find 96% of the best speed (docs/search.md)
 
 
@@ -54,7 +52,7 @@ def layers_alike(
     database: Database, shipped: Iterable[tuple[str, str]], problem: Problem, device_key: str
 ) -> list[Problem]:
     """Return layers that have records here or shipped winners, and that the same configs should suit: all but
-    the epilogue and what ALIKE has is the same, and so is the pool. The most alike come first.
+    the epilogue is the same, and so are the pool and ``Problem.timed_as``. The most alike come first.
     """
     sizes = str(problem).partition("-")[0] + "-"
     query = "SELECT DISTINCT problem FROM records WHERE device = ? AND substr(problem, 1, ?) = ?"
@@ -73,9 +71,9 @@ def _problem(text: str) -> Problem | None:
 
 
 def _bare(problem: Problem) -> Problem:
-    """The layer in the first of the kinds that are alike, with no epilogue but its pool."""
-    kind = ALIKE.get(problem.kind, problem.kind)
-    return replace(problem, dtype=kind, math="strict", epilogue=Epilogue(pool=problem.epilogue.pool))
+    """The layer in the kind that it is timed as, with no epilogue but its pool."""
+    bare = Epilogue(pool=problem.epilogue.pool)
+    return replace(problem, dtype=problem.timed_as, math="strict", epilogue=bare)
 
 
 def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
