@@ -74,6 +74,14 @@ def test_plain_table() -> None:
     assert as_text(results_table(results.parse(DOCUMENT))) == PLAIN
 
 
+def test_layers_of_one_name_are_told_apart() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"].append({**document["rows"][1], "problem": "n1c64h56w56k64r1s1-i8-nhwc2nchw+requant"})
+    table = results_table(results.parse(document))
+    assert [row[0] for row in table.body] == ["R2", "R3 f32 nchw", "R3 q8 nhwc2nchw"]
+    assert "onednn has no time for R3 f32 nchw, R3 q8 nhwc2nchw: crashed" in table.notes
+
+
 def test_one_layer_is_no_plural() -> None:
     alone = results.parse({**DOCUMENT, "rows": DOCUMENT["rows"][:1]})
     assert any("over 1 layer, lowest" in note for note in results_table(alone).notes)

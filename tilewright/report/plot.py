@@ -27,7 +27,7 @@ def draw(results: Results, path: Path) -> None:
     Raises:
         OutputError: matplotlib is missing, no layer has a ratio to draw, or the file cannot be written.
     """
-    rows = [row for row in results.rows if row.ratio is not None]
+    rows = [row for row in results.told_apart().rows if row.ratio is not None]
     if not rows:
         raise OutputError("plot: no layer has both our time and a peer's; nothing to draw")
 

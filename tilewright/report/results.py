@@ -6,8 +6,9 @@ older version did not write have their defaults.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,22 @@ class Results:
         """Every family of ours that takes a layer, in order of appearance."""
         return list(dict.fromkeys(name for row in self.rows for name in row.ours.families))
 
+    def told_apart(self) -> Results:
+        """Return it with rows of one name told apart by their dtype and layout, as in ``R3 q8 nhwc``."""
+        times = Counter(row.name for row in self.rows)
+        named = (_named(row) if times[row.name] > 1 else row for row in self.rows)
+        return replace(self, rows=tuple(named))
+
     @property
     def geomean(self) -> float | None:
         """Geometric mean over layers of (fastest peer / ours); None if no layer has both."""
         return mean_of_those([row.ratio for row in self.rows])
+
+
+def _named(row: BenchRow) -> BenchRow:
+    problem = Problem.parse(row.problem)
+    layouts = dict.fromkeys((problem.layout_in, problem.layout_out))
+    return replace(row, name=f"{row.name} {problem.kind} {'2'.join(layouts)}")
 
 
 def mean_of_those(values: list[float | None]) -> float | None:

@@ -50,6 +50,7 @@ def results_table(results: Results, families: bool = False) -> Table:
 
     ``families`` adds a column for each of our families: its best time.
     """
+    results = results.told_apart()
     peers = [name for name in results.peer_names if any(name in ran_peers(row) for row in results.rows)]
     columns = {title: cell for name in peers for title, cell in _peer_columns(name, results)}
     if any(row.ours.call_us for row in results.rows):
@@ -67,6 +68,7 @@ def results_table(results: Results, families: bool = False) -> Table:
 
 def short_table(results: Results) -> Table:
     """Lay out one benchmark with the fastest peer of each layer alone."""
+    results = results.told_apart()
     calls = ("our call",) if any(row.ours.call_us for row in results.rows) else ()
     ours = ("family", "ours", "floor", "of floor", *calls)
     head = ("layer", *ours, "fastest peer", "its time", "ratio", "error/bound")

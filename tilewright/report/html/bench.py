@@ -13,6 +13,7 @@ from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, ran_peers, re
 
 def bench_section(name: str, results: Results) -> Section:
     """Lay out one benchmark."""
+    results = results.told_apart()
     laid = results_table(results, families=True)
     peers = [peer for peer in results.peer_names if any(peer in ran_peers(row) for row in results.rows)]
     blocks = [
