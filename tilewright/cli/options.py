@@ -20,11 +20,12 @@ Problems = Annotated[
     typer.Argument(
         metavar="LAYERS",
         help=f"Suites ({', '.join(shapes.suites())}), single layers of them (R12, resnet:R12), files of "
-        "layers, or problem strings (n1c512h7w7k512r3s3p1-f32; see 'tilewright --help').",
+        "layers, each maybe with steps behind it (resnet+bias+relu), or problem strings "
+        "(n1c512h7w7k512r3s3p1-f32; see 'tilewright --help').",
     ),
 ]
 OneProblem = Annotated[
-    str, typer.Argument(metavar="LAYER", help="A layer (R12), or a problem string (see 'tilewright --help').")
+    str, typer.Argument(metavar="LAYER", help="A layer (R12, R12+bias+relu), or a problem string (see 'tilewright --help').")
 ]
 Device = Annotated[
     str | None,
