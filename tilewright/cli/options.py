@@ -25,7 +25,10 @@ Problems = Annotated[
     ),
 ]
 OneProblem = Annotated[
-    str, typer.Argument(metavar="LAYER", help="A layer (R12, R12+bias+relu), or a problem string (see 'tilewright --help').")
+    str,
+    typer.Argument(
+        metavar="LAYER", help="A layer (R12, R12+bias+relu), or a problem string (see 'tilewright --help')."
+    ),
 ]
 Device = Annotated[
     str | None,
