@@ -40,9 +40,15 @@ EMULATED_AND_GPU = ["emulated", *GPU]  # a GPU's kernels on the CPU, and there
 GUARD = 256  # bytes on both sides of y
 
 
+def off(shift: int, dtype: Any) -> int:
+    """Bytes that an array lies off an aligned address: ``shift``, or an element where that is more."""
+    return max(shift, np.dtype(dtype).itemsize) if shift else 0
+
+
 def put(runtime: Runtime, array: Any, shift: int = 0) -> Memory:
-    """An array on the device, ``shift`` bytes off an aligned address."""
-    memory = runtime.slice(runtime.alloc(array.nbytes + GUARD), shift, max(array.nbytes, 4))
+    """An array on the device, as far off as ``off`` says."""
+    place = off(shift, array.dtype)
+    memory = runtime.slice(runtime.alloc(array.nbytes + GUARD), place, max(array.nbytes, 4))
     if array.nbytes:
         runtime.upload(memory, array)
     return memory
@@ -65,7 +71,8 @@ def computed(plan: Plan, x: Any, w: Any, shift: int = 0, **more: Any) -> Any:
     """
     runtime, problem = plan.runtime, plan.problem
     memories = {name: put(runtime, array, shift) for name, array in dict(x=x, **more).items()}
-    whole, start = runtime.alloc(problem.y_bytes + 2 * GUARD), GUARD + shift
+    whole = runtime.alloc(problem.y_bytes + 2 * GUARD)
+    start = GUARD + off(shift, numpy_dtype(problem.dtype_out))
     runtime.fill(whole, 0xFF)
     y = runtime.slice(whole, start, problem.y_bytes)
     plan.run({**memories, "w": plan.pack(put(runtime, w, shift)), "y": y})
