@@ -1,13 +1,20 @@
-"""f16 to f32 and back on a CPU: by its instructions, and by hand where it has none."""
+"""f16 to f32 and back on a CPU, by its instructions, and by hand where it has none; f8 to f32."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from here import computed
 
-from tilewright.kernels.family import Blueprint
+from tilewright.dtypes import numpy_dtype
+from tilewright.kernels import family
+from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.source import full_source
+from tilewright.plans.execution import Plan
+from tilewright.problem import Problem
+from tilewright.runtime import opencl
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
+from tilewright.search.strategies import rank
 
 COUNT = 1 << 16
 TEXT = """
@@ -46,6 +53,20 @@ def test_as_numpy_does(by_hand: bool, cpu: OpenclRuntime) -> None:
     assert _same(widened, halves.view(np.float16).astype(np.float32))
     with np.errstate(over="ignore"):
         assert _same(narrowed.view(np.float16), floats.astype(np.float16))
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("name", ["direct", "grouped", "reference"])
+def test_every_f8(name: str, flushed: bool, cpu: OpenclRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On devices too that take a denormal f32 for 0, as OpenCL lets them."""
+    if flushed:
+        monkeypatch.setattr(opencl, "OPTIONS", (*OPTIONS, "-cl-denorms-are-zero"))
+    problem, f8 = Problem.parse("n1c1h8w32k1r1s1-f8"), numpy_dtype("f8")
+    kind = family(name)
+    config = rank(problem, cpu.device, kind, 1)[0][0] if kind.tunable else Config.make(name, {"v": 1})
+    x = np.arange(256, dtype=np.uint8).view(f8).reshape(problem.x_shape)
+    y = computed(Plan.make(cpu, problem, config), x, np.ones(problem.w_shape, f8))
+    assert np.array_equal(y, x.astype(np.float16), equal_nan=True)
 
 
 def _same(found: np.ndarray, want: np.ndarray) -> bool:

@@ -154,6 +154,15 @@ def test_an_untuned_layer_takes_the_winner_of_a_layer_alike(box: Store) -> None:
     assert config == "tiles:t=1" and note.startswith("untuned: the model's choice"), "another pool's never"
 
 
+def test_what_failed_is_not_tried_again(box: Store) -> None:
+    """Whether it was this layer's winner, one of a layer alike, or the model's choice."""
+    relu, silu = (Problem.parse(f"{LAYER}+{act}") for act in ("relu", "silu"))
+    box.add_all([winner(1, 5.0), winner(3, 5.0, problem=str(relu)), winner(1, 5.0, problem=str(silu))])
+    FakePlan.fails = {f"tiles:t={t}": CompileError("spills") for t in (1, 2, 3)}
+    assert choose(box)[0] == str(choices.REFERENCE)
+    assert FakePlan.made == [f"tiles:t={t}" for t in (1, 3, 2)] + [str(choices.REFERENCE)]
+
+
 def test_a_stored_winner_whose_config_cannot_be_read_is_passed_over(
     box: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,11 +292,11 @@ def test_a_batch_of_0_has_nothing_to_choose_from_on_a_device_that_is_not_here(bo
 
 
 def test_on_a_device_that_is_not_here_winners_come_as_they_are(box: Store) -> None:
-    """All that may win, and in the end the reference, which says why families were passed over."""
+    """All that may win, each once, and in the end the reference, which says why families were passed over."""
     box.add_all([record(4, 5.0)])
     box.add_all([record(t, 9.0 + t) for t in (2, 6, 8)], "imported")
     found = [(str(c), why.note(LAYER)) for c, why in choices.candidates(Request(LAYER), DEVICE, "c1", box)]
-    model = [(f"tiles:t={t}", "the model's choice (not verified)") for t in (1, 2, 3)]
+    model = [(f"tiles:t={t}", "the model's choice (not verified)") for t in (1, 3)]
     elsewhere = [(f"tiles:t={t}", "imported winner (not verified)") for t in (2, 6, 8)]
     slow = ("reference:v=1", "slow: the reference kernel, since no other could be used")
     assert found == [("tiles:t=4", ""), *elsewhere, *model, slow]

@@ -11,8 +11,8 @@ import pytest
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import CompileError
-from tilewright.kernels import source
-from tilewright.kernels.family import Blueprint
+from tilewright.kernels import family, source
+from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.untuned import pack, tools
 from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import DTYPES, Problem
@@ -62,6 +62,15 @@ def test_helpers_compile_without_spills(arch: str) -> None:
 def test_the_code_that_fills_the_caches_is_as_long_as_it_says() -> None:
     built = compile_cuda(tools.code(for_architecture("sm_90")), "sm_90")
     assert tools.CODE_BYTES < len(built.binary) < 1.1 * tools.CODE_BYTES
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("kind", ["f8", "q8"])
+def test_the_reference_compiles_in_kinds_of_its_own(kind: str, arch: str) -> None:
+    for words in ("", "+bias+add+relu+maxpool3u2p1"):
+        problem = Problem.parse(f"n1c20h9w9k18r3s3p1g2-{kind}-nhwc2nchw{words}")
+        config = Config.make("reference", {"v": 1})
+        _fits(family("reference").blueprint(problem, for_architecture(arch), config), arch)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

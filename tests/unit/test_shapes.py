@@ -88,6 +88,7 @@ def test_steps_that_follow(tmp_path: Path) -> None:
     assert shapes.load([q8.name], dtype="q8") == [q8], "a row's name can be used again"
     (odd := tmp_path / "a+b.txt").write_text("A n1c8h5w5k4r3s3-f32\n")
     assert shapes.load([str(odd)]) == shapes.load([str(file)])
+    assert [layer.name for layer in shapes.load([f"{odd}+relu"])] == ["A+relu"]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,7 @@ def test_steps_that_follow(tmp_path: Path) -> None:
         ("R12+bias+", "a . with no word behind it"),
         ("toy+bias", r"TOY has \+relu\+maxpool2 of its own"),
         ("R99+bias", "layer 'R99': not a suite.*suite resnet has R1"),
+        ("nowhere/layers.txt+bias", "shape file nowhere/layers.txt: No such file"),
     ],
 )
 def test_steps_that_cannot_be(spec: str, told: str) -> None:

@@ -180,22 +180,32 @@ def won(problem: str, t: int = 1, us: float = 9.0, **context: str) -> Record:
 
 def alike(box: Store, name: str) -> list[str]:
     found = box.alike(Problem.parse(SIZES + name), DEVICE, source_key=KEYS)
-    return [one.problem.removeprefix(SIZES) + one.config[5:9] for one in found]
+    return [f"{one.problem.removeprefix(SIZES)} {one.config[6:]}" for one in found]
 
 
 def test_layers_alike(path: Path) -> None:
     """The most alike first: with a residual if this has one, of the same kind, activation, bias."""
     box = Store(path)
-    for name in ("f16+add", "bf16+bias", "f16+relu", "f16+alpha2", "bf16", "f16+maxpool2", "f32+bias", "i8"):
+    others = {"f16+add": "4.u=1", "bf16+bias": "2.u=1", "f16+relu": "1.u=0", "f16+alpha2": "2.u=0"}
+    for name, config in (others | {"bf16": "1.u=1"}).items():
+        box.add(replace(won(f"{SIZES}-{name}"), config=f"tiles:t={config}"))
+    for name in ("f16+maxpool2", "f32+bias", "i8", "f16-nhwc+bias"):
         box.add(won(f"{SIZES}-{name}"))
-    box.add(won(SIZES + "-f16-nhwc+bias"))
-    box.add(won(SIZES + "-bf16", 2, compiler="old"))
+    box.add(won(SIZES + "-bf16", 4, compiler="old"))
     box.add(won(SIZES.replace("c64", "c640") + "-f16"))
     assert alike(box, "-f16+bias") == [
-        "-f16+alpha2:t=1", "-f16+relu:t=1", "-bf16+bias:t=1", "-bf16:t=1", "-bf16:t=2", "-f16+add:t=1"
+        "-f16+alpha2 t=2.u=0", "-f16+relu t=1.u=0", "-bf16+bias t=2.u=1", "-bf16 t=1.u=1", "-bf16 t=4.u=0",
+        "-f16+add t=4.u=1",
     ]  # fmt: skip
-    assert alike(box, "-i8+requant") == ["-i8:t=1"] and alike(box, "-f32") == ["-f32+bias:t=1"]
+    assert alike(box, "-i8+requant") == ["-i8 t=1.u=0"] and alike(box, "-f32") == ["-f32+bias t=1.u=0"]
     assert alike(box, "-tf32") == alike(box, "-f16+maxpool3") == alike(box, "-f16-nhwc2nchw") == []
+
+
+def test_images_of_a_pixel_lie_alike_in_both_layouts(path: Path) -> None:
+    box = Store(path)
+    box.add(won("n1c64h1w1k128r1s1-f16-nhwc"))
+    for name, found in (("-f16+bias", 1), ("-bf16-nhwc2nchw", 1), ("-f32", 0)):
+        assert len([*box.alike(Problem.parse("n1c64h1w1k128r1s1" + name), DEVICE, source_key=KEYS)]) == found
 
 
 def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
@@ -205,10 +215,17 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
     box.add(won(name, 4, cut_s="2", cut_trials="7"))
     assert alike(box, "-f32+relu") == []
     box.add(won(name, 4, cut_s="2", cut_trials="8"))
-    assert alike(box, "-f32+relu") == ["-f32:t=4"]
+    assert alike(box, "-f32+relu") == ["-f32 t=4.u=0"]
+    box.add(won(name + "+bias", 4))
+    assert alike(box, "-f32+relu") == ["-f32 t=4.u=0"], "each config once"
+    box.add(won(name + "+silu", 2, raced="others"))
+    assert alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
+    relu, h200 = Problem.parse(name + "+relu"), replace(DEVICE, name="NVIDIA H200")
+    assert len([*box.alike(relu, DEVICE, source_key={})]) == 2, "no family is wanted that did not race"
+    assert [one.problem for one in box.alike(relu, h200)] == [name], "of a device with the same chip"
     box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
     assert alike(box, "-f32+relu") == [], "what is wrong here"
-    assert alike(box, "-f32+relu+maxpool2") == [] and alike(box, "-f32+silu") == ["-f32:t=4"]
+    assert alike(box, "-f32+relu+maxpool2") == [] and alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
 
 
 def test_clear_and_info(path: Path) -> None:

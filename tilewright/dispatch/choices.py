@@ -65,15 +65,19 @@ def candidates(
         return
     families, passed = usable(pick(FAMILIES, names), problem, device)
     guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False, options=_options(request))
+    seen: set[Config] = set()
     if store is not None and families:
-        for found in _stored(request, device, compiler, store, families, verify):
+        for found in _stored(request, device, compiler, store, families, verify, seen):
             guess = Provenance(Origin.MODEL, verified=False)
             yield found
         for config, like in _alike(request, device, compiler, store, families):
             origin = Origin.ALIKE if guess.origin is Origin.UNTUNED else Origin.ALIKE_THERE
-            yield config, replace(guess, origin=origin, like=like)
+            if config not in seen:
+                yield config, replace(guess, origin=origin, like=like)
+            seen.add(config)
     for config in ranked_for(problem, device, families, request.deterministic):
-        yield config, guess
+        if config not in seen:
+            yield config, guess
     reasons = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
     if names and REFERENCE.family not in names:
         if not families:
@@ -90,12 +94,16 @@ def _options(request: Request) -> str:
 
 def _stored(
     request: Request, device: Device, compiler: str, store: Store, families: list[Family],
-    verify: Verify | None,
+    verify: Verify | None, seen: set[Config],
 ) -> Iterator[tuple[Config, Provenance]]:  # fmt: skip
-    """Yield the store's winner, and hints: those that were right when verified, or all where nobody can."""
+    """Yield the store's winner, and hints: those that were right when verified, or all where nobody can.
+
+    All that are asked about are put into ``seen``.
+    """
     tried = 0
     try:
         for config, origin in _known(request, device, compiler, store, families):
+            seen.add(config)
             if origin is Origin.STORED or verify is None:
                 yield config, Provenance(origin, verified=origin is Origin.STORED)
                 continue

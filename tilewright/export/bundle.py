@@ -57,7 +57,7 @@ class Bundle:
         programs: what is compiled, the filter's packing included.
         buffers: all that launches name; ``packed`` is the filter as the kernel reads it.
         pack: the launch that packs a kcrs filter, once; None: it is used as given.
-        pack_geometry: sizes of the packed filter.
+        pack_geometry: sizes of the packed filter, and the DTYPE (types.h) that it is read as.
         packing: how it is laid out, for the header; empty: only the packing's source says it.
         bound: how far y may be from the exact answer, of inputs that are -1, 0 or 1.
         run: the launches of a run, in order; one of ``zero`` is a memset, one of ``constant`` fills the

@@ -91,7 +91,7 @@ class Family:
     races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
     exact: bool = True  # small integers give whole answers, bit by bit
-    widens: bool = True  # computes tf32 and f8, which only tensor cores multiply, in f32
+    widens: bool = True  # computes in f32 what only tensor cores multiply: tf32, accurate, f8
     # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
     # or an infinity in x may reach outputs that it has no part in.
     plain: bool = True

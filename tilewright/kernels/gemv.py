@@ -16,6 +16,7 @@ from tilewright.kernels.limits import (
     fits_registers,
     fits_shared,
     no_kernels,
+    resident,
     shared_rule,
 )
 from tilewright.kernels.split_k import (
@@ -215,10 +216,12 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     words = numbers / word_channels(pr)
     widen = 0.0 if pr.dtype in ("f32", "i8") else numbers * (cf["rows"] + cf["images"])
     registers = _registers(pr, device, cf)
-    held = max(cf["mb"], device.regs_per_unit // (registers * cf["threads"]))  # as it turns out
+    shared = _shared_bytes(pr, device, cf)
+    held = resident(device, registers, cf["threads"], shared, cf["mb"])
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=registers, resident=held, streams=True,
-        shared_bytes=_shared_bytes(pr, device, cf), steps=max(1, round(turns)), buffers=2,
+        shared_bytes=shared, steps=max(1, round(turns)),
+        buffers=2,  # nothing is staged; but a turn's loads are under way at once, as the copies of a stage
         fma=words * sums * issue_slots(pr, device), shared_loads=words * cf["images"] * cf["x"],
         global_loads=loads / 8,
         staging=loads * 2.0 + widen + turns * 6.0, epilogue=40.0 + sums * cf["lanes"].bit_length() * 6.0,

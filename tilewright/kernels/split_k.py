@@ -39,7 +39,7 @@ ATOMIC_EPILOGUE = Rule(
 ATOMIC_SUMS = Rule(
     "atomic_sums",
     lambda problem, combine: combine != ATOMIC or problem.dtype_out in ("f64", "f32", "i32"),
-    "sums of f32 are not added to an output of 16 bits",
+    "sums of 32 bits are not added to an output of fewer",
 )
 LAST_ORDER = Rule(
     "last_order",

@@ -21,7 +21,7 @@ class Origin(StrEnum):
     MODEL = "the model's choice"
     UNTUNED = "untuned: the model's choice"  # of a layer of which no winner is known
     ALIKE = "untuned: a winner of a layer alike"  # of one that differs in its epilogue, say: Store.alike
-    ALIKE_THERE = "a winner of a layer alike"  # on a device that is not here
+    ALIKE_THERE = "a winner of a layer alike"  # on a device that is not here, or where its own cannot be used
     REFERENCE = "slow: the reference kernel, since no other could be used"
     BY_HAND = "chosen by hand"
     NAMED = "named by --config"

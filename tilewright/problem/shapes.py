@@ -73,11 +73,14 @@ def resolve(spec: str) -> list[Layer]:
     spec = spec.strip()
     if len(spec) > MAX_SPEC:
         raise ProblemError(f"layer {shortened(spec, 41, '…')!r}: longer than {MAX_SPEC} characters")
-    head, plus, steps = (spec, "", "") if _is_file(spec) else spec.partition("+")
+    words = spec.split("+")
+    heads = ("+".join(words[:many]) for many in range(len(words), 1, -1))
+    head = next(filter(_is_file, heads), words[0])  # the name of a file may have a + in it
+    steps = words[head.count("+") + 1 :]
     if (named := _named(head)) is not None:
-        return [_followed(layer, steps) for layer in named] if plus else named
-    if spec.endswith(".txt") or "/" in spec:
-        return read_file(Path(spec))
+        return [_followed(layer, steps) for layer in named] if steps else named
+    if head.endswith(".txt") or "/" in head:
+        return read_file(Path(head))
     if _PROBLEM_LIKE.match(spec) and not _close(spec, 1.0):
         problem = Problem.parse(spec)
         return [Layer(str(problem), problem)]
@@ -95,11 +98,10 @@ def _named(spec: str) -> list[Layer] | None:
     return read_file(Path(spec)) if _is_file(spec) else None
 
 
-def _followed(layer: Layer, steps: str) -> Layer:
+def _followed(layer: Layer, words: list[str]) -> Layer:
     """Have the steps of an epilogue follow a layer that has none."""
-    name, problem = f"{layer.name}+{steps}", layer.problem
+    name, problem = "+".join([layer.name, *words]), layer.problem
     try:
-        words = steps.split("+")
         if REQUANT in words:
             raise ProblemError(f"+{REQUANT}: goes with a dtype; leave it out and ask for q8")
         if problem.epilogue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -55,9 +55,10 @@ def layers_alike(
     the epilogue is the same, and so are the pool and ``Problem.timed_as``. The most alike come first.
     """
     sizes = str(problem).partition("-")[0] + "-"
-    query = "SELECT DISTINCT problem FROM records WHERE device = ? AND substr(problem, 1, ?) = ?"
-    found = database.use(lambda db: db.execute(query, (device_key, len(sizes), sizes)).fetchall())
-    names = {name for (name,) in found}
+    query = "SELECT DISTINCT problem, device FROM records WHERE problem >= ? AND problem < ?"
+    ends = sizes, sizes[:-1] + "."  # the character behind "-"
+    found = database.use(lambda db: db.execute(query, ends).fetchall())
+    names = {name for name, key in found if chip(key) == chip(device_key)}
     names |= {name for name, key in shipped if key == chip(device_key) and name.startswith(sizes)}
     others = [other for other in map(_problem, names - {str(problem)}) if other]
     alike = [other for other in others if _bare(other) == _bare(problem)]
@@ -71,9 +72,10 @@ def _problem(text: str) -> Problem | None:
 
 
 def _bare(problem: Problem) -> Problem:
-    """The layer in the kind that it is timed as, with no epilogue but its pool."""
+    """The layer as what it is timed as: its kind, no epilogue but its pool, images of one pixel in nchw."""
     bare = Epilogue(pool=problem.epilogue.pool)
-    return replace(problem, dtype=problem.timed_as, math="strict", epilogue=bare)
+    found = replace(problem, dtype=problem.timed_as, math="strict", epilogue=bare)
+    return found.with_layout("nchw") if problem.h * problem.w * problem.p * problem.q == 1 else found
 
 
 def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
@@ -84,16 +86,18 @@ def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
     )  # fmt: skip
 
 
-def searched_well(record: Record, problem: Problem, device: Device) -> bool:
-    """Whether a record of a problem won a search of all families, and of enough trials; whoever shares one
-    is believed."""
+def searched_well(record: Record, problem: Problem, device: Device, wanted: Sources) -> bool:
+    """Whether a record of a problem won a search of all families that are wanted, and of enough trials;
+    whoever shares one is believed."""
     if record.context.get("origin") in (Origin.SHIPPED, Origin.IMPORTED):
         return True
     if not record.won or (record.cut is not None and record.cut[1] < ENOUGH_TRIALS):
         return False
-    racing = [family for family in all_families() if family.races]
-    known = usable(racing, problem, device)[0] if record.raced is not None else []
-    return {family.name for family in known} <= (record.raced or set())
+    if record.raced is None:
+        return True
+    missed = [family for family in all_families() if family.name not in record.raced]
+    named = wanted if isinstance(wanted, Mapping) else [family.name for family in missed if family.races]
+    return not usable([family for family in missed if family.name in named], problem, device)[0]
 
 
 def _kin(database: Database, problem: Problem | str, shipped: set[str], device_key: str) -> list[str]:

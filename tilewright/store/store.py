@@ -193,12 +193,13 @@ class Store:
             StoreError: the store cannot be read.
         """
         shipped = shipped_rows() if self._use_shipped else {}
-        failed = failing(self.database, problem, device.key, source_key)
+        passed = failing(self.database, problem, device.key, source_key)  # over
         for other in layers_alike(self.database, shipped, problem, device.key):
             asked = other, device.key, deterministic, source_key
             best = self.best(*asked)
             for record in ([best] if best else []) + self.hints(*asked):
-                if record.config not in failed and searched_well(record, other, device):
+                if record.config not in passed and searched_well(record, other, device, source_key):
+                    passed.add(record.config)
                     yield record
 
     def records(

@@ -26,7 +26,7 @@ typedef out_t final_t;
 #define FINAL_OF(v, k) narrowed(v)
 #define FINAL_BY(v, s) narrowed(v)
 #endif
-#if COMBINE == TWO_PASS
+#if defined(TWO_PASS) && COMBINE == TWO_PASS
 typedef acc_t done_t;
 #define DONE_OF(v, k) (v)
 #define DONE_BY(v, s) (v)

@@ -34,8 +34,9 @@ INLINE wide load_lanes(const GLOBAL in_t *from) {
     return __builtin_convertvector(*(const GLOBAL wide_half *)from, wide);
 #elif DTYPE == 5  // as float_of_e4m3 does
     wide_uint bits = __builtin_convertvector(*(const GLOBAL wide_byte *)from, wide_uint), size = bits & 0x7f;
-    wide v = __builtin_astype((bits & 0x80) << 24 | size << 20, wide) * 1.329227996e36f;
-    return __builtin_astype(size == 0x7f ? (wide_uint)(0x7fc00000u) : __builtin_astype(v, wide_uint), wide);
+    wide_uint small = __builtin_astype(__builtin_convertvector(size, wide) * 0.001953125f, wide_uint);
+    wide_uint normal = size == 0x7f ? (wide_uint)(0x7fc00000u) : (size << 20) + (120u << 23);
+    return __builtin_astype((size < 8 ? small : normal) | (bits & 0x80) << 24, wide);
 #else
     wide v;
     UNROLL for (int i = 0; i < VECTOR; i++) v[i] = widened(from[i]);

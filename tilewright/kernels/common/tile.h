@@ -125,7 +125,7 @@ INLINE void zeros_awaited(GLOBAL unsigned *arrived, Place at) {
     atomic_turn(&arrived[at.tile], SPLITS);  // once all have been here it is 0: ready for the next run
 }
 // Put zeros where the shares of a tile of HB x WB pixels will be added.
-INLINE void zero_tile(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
+INLINE void zero_tile(GLOBAL done_t *y, GLOBAL unsigned *arrived, Place at) {
     if (!ZEROES_TILE(at)) return;
     for (int e = THREAD(0); e < KB * HB * WB; e += THREADS) {
         int k = at.k0 + (Y_NHWC ? e % KB : e / (HB * WB)), i = Y_NHWC ? e / KB : e % (HB * WB);
