@@ -16,8 +16,8 @@ INLINE float float_of_e4m3(unsigned bits) {
     float v = bits_float((bits & 0x80) << 24 | (bits & 0x7f) << 20) * 1.329227996e36f;
     return (bits & 0x7f) == 0x7f ? bits_float(0x7fc00000u) : v;
 #else
-    unsigned size = bits & 0x7f;
-    float v = size < 8 ? (float)(int)size * 0.001953125f : bits_float(size == 0x7f ? 0x7fc00000u : (size << 20) + (120u << 23));
+    unsigned size = bits & 0x7f, normal = size == 0x7f ? 0x7fc00000u : (size << 20) + (120u << 23);
+    float v = size < 8 ? (float)(int)size * 0.001953125f : bits_float(normal);
     return bits & 0x80 ? -v : v;
 #endif
 }
