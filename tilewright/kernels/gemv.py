@@ -43,9 +43,9 @@ from tilewright.kernels.tile import (
     image_defines,
     up_to,
 )
-from tilewright.kernels.word import issue_slots, word_channels
+from tilewright.kernels.word import dtype_code, issue_slots, word_channels
 from tilewright.kernels.work import CpuWork, GpuWork, Work
-from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
 MOST_IMAGES = 64
 # Of a CPU's last cache, for the filter that the next images need again. On one core of a Zen 4 each took
@@ -197,7 +197,7 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
         VECTOR=width // word_channels(pr), THREADS=cf["threads"], LANES=cf["lanes"],
         ROWS=cf["rows"], IMAGES=cf["images"],
         UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
-        WIDE=int(device.is_gpu and aligned and row % width == 0), DTYPE=DTYPES.index(pr.dtype),
+        WIDE=int(device.is_gpu and aligned and row % width == 0), DTYPE=dtype_code(pr),
         N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
         CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
         **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SUM_THREADS=SUM_THREADS, SHARED_BYTES=shared,

@@ -31,8 +31,9 @@ from tilewright.kernels.toeplitz.tile import (
     window,
 )
 from tilewright.kernels.toeplitz.work import work_of
+from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import Problem
 
 MOST_WINDOW = 96  # inputs under eight outputs: more registers of a row than a thread has to spare
 UNROLLED = 96  # products of an unrolled loop over a filter's rows: more overflow the instruction cache
@@ -127,7 +128,7 @@ RULES = (
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
-        SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.dtype),
+        SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr),
         CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile, TAPS=sz.taps,
         R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
