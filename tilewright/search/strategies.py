@@ -29,8 +29,9 @@ FIRST = 200  # configs that show what a family may reach
 SAMPLES = 800  # of a family that is worth trying; with these rounds 1,500 show no faster ones
 EACH = 50  # of them that are looked at for each config that is asked for
 CLIMBS = 2  # of the best of them whose neighbours are looked at, likewise
-BEAM = 12
-ROUNDS = 8
+BEAM = 8  # configs whose neighbours are looked at together
+ROUNDS = 10
+GLANCE = 4  # rounds, of so many configs, of the first look: few steps at a time go furthest
 POOL = 60  # configs of the model's order that are looked at for each one to choose
 FAILED = 2.0  # a config that failed counts as this many times slower than estimated
 
@@ -66,7 +67,8 @@ class ModelRanking:
         if not self._glanced:
             self._glanced = True
             self.add([self.space.sample(self._rng) for _ in range(FIRST)])
-            self.climb()
+            for _ in range(GLANCE):
+                self.climb(GLANCE)
 
     def deepen(self, count: int = SAMPLES) -> None:
         """Look at more configs, as many as it takes to choose ``count``; in all as many as a search needs."""
@@ -88,9 +90,9 @@ class ModelRanking:
             estimate = model.estimate(self._family, self._problem, self._device, config)
             self.seen[config] = estimate.total_us * exp(error)
 
-    def climb(self, beam: int = BEAM) -> None:
-        """Add the neighbours of the best configs whose neighbours are not known yet."""
-        best = [c for c in self.order()[:beam] if c not in self._expanded]
+    def climb(self, beam: int) -> None:
+        """Add the neighbours of the best configs among those whose neighbours are not known yet."""
+        best = list(islice((c for c in self.order() if c not in self._expanded), beam))
         self._expanded.update(best)
         self.add(near for config in best for near in self.space.neighbours(config))
 

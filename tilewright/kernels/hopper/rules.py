@@ -36,6 +36,7 @@ from tilewright.problem import Problem
 
 CHUNKS = (2, 4, 8, 16)
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
+FEWEST = dict(batch=1, stages=2, xs=1)  # buffers, of the smallest batches
 
 
 def batches(pr: Problem) -> tuple[int, ...]:
@@ -126,6 +127,9 @@ RULES = (
          needs="x wn bn chunks pieces tall"),
     Rule("rectangle", _upright, "rows of a tile are copied by the copy engine, one line of the raster each",
          needs="x wn bn chunks pieces tall"),
+    Rule("patch", lambda problem, device, cf: _fits_shared(problem, device, cf | FEWEST),
+         "more shared memory than a block may have, with the fewest buffers",
+         needs="x wm wn bn mb chunks pieces tall"),
     Rule("batch", _whole_batches, "batches that end inside a patch, or the sum",
          needs="x wn bn chunks pieces tall batch"),
     Rule("joint", lambda problem, cf: cf["xs"] == 1 or not _joint(problem, cf),

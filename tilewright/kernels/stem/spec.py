@@ -17,7 +17,7 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, may_combine, operands, second_pass
-from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes
+from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes, staged
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
 from tilewright.kernels.work import GpuWork
@@ -25,6 +25,8 @@ from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
 MOST_BODY = 1500  # instructions of that loop: more overflow the instruction cache
+SCHEDULERS = 4  # of a unit
+SPARE = 5  # registers that the compiler may need above the estimate
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
 FAN = ("FAN_P", "FAN_R", "FAN_W")  # what four lanes take at once
 # Of a block's tile: sums, and outputs of a pool.
@@ -68,10 +70,10 @@ class Stem(Family):
             Param("th", _extents(problem, problem.p, ROWS, POOLED_ROWS), "output rows of a block"),
             Param("tw", _extents(problem, problem.q, columns, POOLED_COLUMNS), "output columns of a block"),
             Param("kt", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), "pieces of channels a warp"),
-            Param("wn", (1, 2, 3, 4, 6, 8), "warps over channels"),
             Param("pt", (1, 2, 4, 8), "pieces of pixels that a warp takes at once"),
-            Param("wm", (1, 2, 3, 4, 6, 7, 8, 14, 16), "warps over pixels"),
             Param("f", (0, 1), "where the filter is kept", ("registers", "shared memory")),
+            Param("wn", (1, 2, 3, 4, 6, 8), "warps over channels"),
+            Param("wm", (1, 2, 3, 4, 6, 7, 8, 14, 16), "warps over pixels"),
             blocks_param(1, 2, 3, 4, 5, 6, 8, 10, 12, 16),
         )  # fmt: skip
 
@@ -117,7 +119,7 @@ def _threads(cf: Values) -> int:
 
 def _line(sz: Sizes, it: Runs, cf: Values) -> int:
     """Threads that share a staged row: a power of two."""
-    least = 1 << (sz.staged // it.copy - 1).bit_length()
+    least = 1 << (sz.image.row // it.copy - 1).bit_length()
     return min(least, _threads(cf) & -_threads(cf))
 
 
@@ -141,6 +143,9 @@ RULES = (
          "a second kernel is there to pool"),
     Rule("rows", lambda problem, combine, th: windows(problem, combine, th) > 0, "a tile without windows"),
     Rule("windows", lambda problem, combine, tw: windows(problem, combine, tw) > 0, "a tile without windows"),
+    Rule("image", lambda problem, device, cf: fits_shared(
+        device, staged(problem, cf, runs(problem, cf)).nbytes, 1), "staged rows alone fill the shared memory",
+         needs="combine th tw"),
     Rule("channels", lambda problem, kt: piece(problem)[1] * (kt - 1) < problem.k, "pieces without channels"),
     Rule("slices", lambda problem, kt, wn: piece(problem)[1] * kt * (wn - 1) < problem.k,
          "warps without channels"),
@@ -148,12 +153,16 @@ RULES = (
     Rule("pixels", lambda problem, th, tw, pt, wm: piece(problem)[0] * pt * (wm - 1) < th * tw
          and piece(problem)[0] * (pt - 1) < th * tw, "warps or pieces without pixels"),
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= 4, "a unit has four schedulers to keep busy"),
+    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS,
+         "a unit has four schedulers to keep busy"),
     resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
+    Rule("thread", lambda problem, device, cf: fits_registers(
+        device, registers(problem, cf), SCHEDULERS * device.lanes, spare=SPARE), SPILLS,
+         needs="combine tw kt pt f"),
     Rule("registers", lambda problem, device, cf: fits_registers(
-        device, registers(problem, cf), _threads(cf) * cf["mb"], spare=5), SPILLS,
+        device, registers(problem, cf), _threads(cf) * cf["mb"], spare=SPARE), SPILLS,
          needs="combine tw kt wn pt wm f mb"),
     shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
                 "combine th tw kt wn pt wm f mb"),
@@ -173,7 +182,7 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
         RUN=it.numbers, **dict(zip(FAN, it.fan, strict=True)),
-        STAGED=sz.staged, PITCH=sz.pitch, GAP=it.gap, SUM_PITCH=sz.sum_pitch, LINE=_line(sz, it, cf),
+        STAGED=sz.image.row, PITCH=sz.image.pitch, GAP=it.gap, SUM_PITCH=sz.sum_pitch, LINE=_line(sz, it, cf),
         RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, UNIT_OUT=unit, POOL_HELD=int(sz.held),
         Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),

@@ -107,18 +107,28 @@ def _fan(planes: int, rows: int, words: int) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
+class Staged:
+    """A tile's rows of the image in shared memory: bytes of a row, from one to the next, and of all.
+
+    ``crowd``: how many words of one bank a load asks for.
+    """
+
+    row: int
+    pitch: int
+    crowd: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Sizes that follow from a problem and a config.
 
-    ``staged``, ``pitch``: bytes of a row that are staged, and from one to the next. ``crowd``: how many words
-    of one bank a load asks for. ``run``: outputs that a thread has side by side. ``turns``: passes of a warp
-    over the tile's pixels. ``x_bytes``, ``w_bytes``: staged by a block. ``held``: whether a thread pools its
-    own sums. ``sum_pitch``: words of a row of sums that meet in shared memory for the block's pool, or 0.
+    ``run``: outputs that a thread has side by side. ``turns``: passes of a warp over the tile's pixels.
+    ``w_bytes``: of the filter, staged by a block. ``held``: whether a thread pools its own sums.
+    ``sum_pitch``: words of a row of sums that meet in shared memory for the block's pool, or 0.
     """
 
-    staged: int
-    pitch: int
-    crowd: int
+    image: Staged
     kb: int
     k_tiles: int
     p_tiles: int
@@ -126,7 +136,6 @@ class Sizes:
     blocks: int
     run: int
     turns: int
-    x_bytes: int
     w_bytes: int
     held: bool
     sum_pitch: int
@@ -170,31 +179,36 @@ def outputs(pr: Problem, cf: Values) -> int:
     return math.gcd(cf["pt"] // 2, most) if held(pr, cf) else 2 * math.gcd(cf["pt"], most // 2)
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
-    combine, it, (pixels, channels) = cf["combine"], runs(pr, cf), piece(pr)
+def staged(pr: Problem, cf: Values, it: Runs) -> Staged:
+    """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide it."""
     rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
     seen = it.fan[2] * WORD * it.quarters + WORD * it.unaligned
-    staged = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.gap) + seen, PIECE)
-    least = staged + ceil_div(staged, it.column) * it.gap
+    row = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.gap) + seen, PIECE)
+    least = row + ceil_div(row, it.column) * it.gap
     pitches = range(least, least + (1 if it.fan[2] == LANES else 4 * BANKS), PIECE)
     crowds = {pitch: crowd(it.step, pitch * pr.dilation[0], pitch * rows, it.fan) for pitch in pitches}
     pitch = min(pitches, key=lambda pitch: crowds[pitch])
+    return Staged(row, pitch, crowds[pitch], it.planes * rows * pitch)
+
+
+def sizes(pr: Problem, cf: Values) -> Sizes:
+    """Work out the sizes of a config."""
+    combine, it, (pixels, channels) = cf["combine"], runs(pr, cf), piece(pr)
+    image = staged(pr, cf, it)
     kb = channels * cf["kt"] * cf["wn"]
     k_tiles = ceil_div(pr.k, kb)
     p_tiles = tiles_along(pr, combine, pr.p, pr.y_p, cf["th"])
     q_tiles = tiles_along(pr, combine, pr.q, pr.y_q, cf["tw"])
     w_bytes = 128 * it.steps(pr) * w_registers(pr) * cf["kt"] * cf["wn"]
-    x_bytes = it.planes * rows * pitch
     pixels_of_tile, nhwc = cf["th"] * cf["tw"], pr.layout_out == "nhwc"
     # Whole runs, and four words more: the next row lies in other banks.
     meets = pools(pr, combine) and not held(pr, cf)
     sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets else 0
     return Sizes(
-        staged, pitch, crowds[pitch], kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
-        outputs(pr, cf), ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), x_bytes, w_bytes,
+        image, kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
+        outputs(pr, cf), ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), w_bytes,
         held(pr, cf), sum_pitch,
-        w_bytes * cf["f"] + round_up(x_bytes, 128) + 4 * sum_pitch * (pixels_of_tile if nhwc else kb),
+        w_bytes * cf["f"] + round_up(image.nbytes, 128) + 4 * sum_pitch * (pixels_of_tile if nhwc else kb),
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     sums = cf["th"] * cf["tw"] * sz.kb
     outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * sz.kb
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
-    x_bytes = sz.x_bytes * sz.staged / sz.pitch
+    x_bytes = sz.image.nbytes * sz.image.row / sz.image.pitch
     copies = x_bytes / it.copy / threads * (NUMBERS if it.copy < WORD else 1.0)
     together = resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"])
     filled = (x_bytes + sz.w_bytes) * min(together, ceil_div(sz.blocks, device.units))
@@ -48,7 +48,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         global_loads=FETCHED * w_loads * (1 - cf["f"]),
         staging=copies * COPIED + 40.0 + pieces * 18.0,
         epilogue=pieces * (pixels * channels * cf["kt"] / 32) * (4.0 + 4.0 / sz.run),
-        wavefronts=0.8 * (threads / 32) * (fetched * sz.crowd + 4.0 * w_loads) + sz.x_bytes / 128,
+        wavefronts=0.8 * (threads / 32) * (fetched * sz.image.crowd + 4.0 * w_loads) + sz.image.nbytes / 128,
         load_bytes=x_bytes + sz.w_bytes,
         store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
         dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached), cluster=1, shares=1,
@@ -56,6 +56,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
         register_intensity=2.0 * PRODUCT * products / max(1.0, (fetched + w_loads) * 64),
-        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, sz.x_bytes + sz.w_bytes),
+        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, sz.image.nbytes + sz.w_bytes),
         tensor_cycles=WAITED * products * (threads // 32) * PRODUCT / device.tensor_macs, turn_cycles=0.0,
     )  # fmt: skip
