@@ -68,6 +68,7 @@ EPILOGUES: list[tuple[str, dict[str, Any]]] = [
     ("+alpha0.1", {"alpha": np.float32(0.1), "beta": np.float64(1)}),
     ("+leaky0.01", {"activation": "leaky"}),
     ("+leaky0.2", {"activation": ("leaky", 0.2)}),
+    ("+leaky0.2", {"activation": ["leaky", 0.2]}),
     ("+leaky0.2", {"activation": "leaky0.2"}),
     ("+leaky1e-05", {"activation": ("leaky", 1e-5)}),
     ("+silu", {"activation": "silu"}),

@@ -153,7 +153,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "activation is no activation": (conv(activation="bias"), ProblemError, "activation='bias': must be"),
     "activation two": (conv(activation="relu+silu"), ProblemError, r"activation='relu\+silu'"),
     "activation function": (conv(activation=abs), ProblemError, "activation=<built-in function abs>:"),
-    "activation list": (conv(activation=["relu"]), ProblemError, r"activation=\['relu'\]"),
+    "activation list": (conv(activation=["relu", 1]), ProblemError, r"activation=\['relu', 1\]"),
     "activation ()": (conv(activation=()), ProblemError, r"activation=\(\)"),
     "activation relu of": (conv(activation=("relu", 1)), ProblemError, r"activation=\('relu', 1\)"),
     "activation clamp": (conv(activation="clamp"), ProblemError, r"clamp.*\(\"clamp\", low, high\)"),
@@ -196,6 +196,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "stride None": (conv(stride=None), ProblemError, "stride=None"),
     "stride huge": (conv(stride=1 << 40), ProblemError, "stride="),
     "dilation zero": (conv(dilation=(0, 1)), ProblemError, r"dilation=\(0, 1\)"),
+    "dilation of one": (conv(dilation=(1,)), ProblemError, r"dilation=\(1,\): must be an integer or a pair"),
     "dilation bool": (conv(dilation=True), ProblemError, "dilation=True"),
     "padding negative": (conv(padding=-1), ProblemError, "padding=-1.*without negative numbers"),
     "padding three": (
@@ -218,7 +219,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "layout array": (conv(layout=np.array(["nchw", "nhwc"])), ProblemError, "layout=.*: must be one of nchw"),
     "math array": (conv(math=np.array(["strict", "tf32"])), ProblemError, "math=.*: must be one of strict"),
     "out shape": (conv(out=np.empty((2, 6, 5, 9), F)), ArrayError, r"out: shape .* must be \(2, 6, 5, 8\)"),
-    "out dtype": (conv(out=np.empty(OUT)), ArrayError, "out: dtype float64"),
+    "out dtype": (conv(out=np.empty(OUT)), ArrayError, "out: dtype float64 .* for n2c4.*: make it so$"),
     "out dtype of i8": (
         conv(X.astype("b"), W.astype("b"), out=np.empty(OUT, "b")),
         ArrayError,
@@ -252,6 +253,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         lambda: tw.plan("c1h1k1r1", "numpy", config="x"),
         ConfigError,
         "config 'x': must be family:name=value",
+    ),
+    "plan config by hand": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config=tw.Config("direct", ("x", 1))),  # type: ignore[arg-type]
+        ConfigError,
+        r"items=\('x', 1\): must be \(name, value\) pairs",
     ),
     "plan config type": (lambda: tw.plan("c1h1k1r1", "numpy", config=5), ConfigError, "config: a int was"),
     "plan config name": (

@@ -29,6 +29,7 @@ from tilewright.kernels.untuned.reference import Reference, numpy_conv, referenc
 from tilewright.plans import binding
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.provenance import Origin, Provenance
 from tilewright.problem import Problem
 from tilewright.runtime import Built, Memory, list_devices, open_runtime
 from tilewright.runtime.host import NumpyRuntime
@@ -78,14 +79,23 @@ def _run(plan: LayerPlan, x: Any, w: Any, b: Any) -> Any:
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("kind", ["numpy", "cpu"])
 def test_a_plan_is_copied_and_goes_to_other_processes(kind: str) -> None:
-    plan = LayerPlan(Plan.make(open_runtime(kind), LAYER, REFERENCE))
+    why = Provenance(Origin.STORED, remark="untuned")
+    plan = LayerPlan(Plan.make(open_runtime(kind), LAYER, REFERENCE, why))
     expected = _run(plan, *_arrays())
     for again in (copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
         assert (again.problem, again.config, again.device) == (plan.problem, plan.config, plan.device)
-        assert again.note == "chosen by hand (not verified)" and again.plan is not plan.plan
+        assert again.note == plan.note == "untuned" and again.plan is not plan.plan
         np.testing.assert_array_equal(_run(again, *_arrays()), expected)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         np.testing.assert_array_equal(pool.apply(_run, (plan, *_arrays())), expected)
+
+
+def test_a_plan_says_less_of_its_config_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = LayerPlan(Plan.make(open_runtime("numpy"), LAYER, REFERENCE, Provenance(Origin.STORED)))
+    pickled = pickle.dumps(plan)
+    runtime = open_runtime("numpy")
+    monkeypatch.setattr(runtime, "device", replace(runtime.device, name="another"))
+    assert pickle.loads(pickled).note == "chosen by hand (not verified)"
 
 
 def test_a_packed_filter_is_copied_and_says_that_it_cannot_go_elsewhere(plan: LayerPlan) -> None:

@@ -62,6 +62,11 @@ def found(history: list[Record]) -> dict[str, dict[str, str | float | int]]:
     return dict(sections(subject(history)))
 
 
+def test_the_output_is_what_is_behind_the_pool() -> None:
+    pooled = replace(subject([]), problem=Problem.parse("n1c64h7w9k32r3s3p1-f32+maxpool2"))
+    assert dict(sections(pooled))["layer"]["output"] == "1 x 32 x 3 x 4"
+
+
 def test_floor_is_the_device_s_floor() -> None:
     layer = found([])["layer"]
     assert layer["flops"] == PROBLEM.flops == 2 * 64 * 64 * 9 * 56 * 56

@@ -107,6 +107,13 @@ def test_the_model_says_what_it_is() -> None:
     assert untold.kernels[0].limiter.startswith("not known")
 
 
+def test_the_launch_may_be_what_limits() -> None:
+    tiny, device = Problem.parse("n1c16h1w1k16r1s1-f32"), for_architecture("sm_90")
+    config = rank(tiny, device, family("direct"), 1)[0][0]
+    found = modelled(family("direct"), tiny, device, config, "").kernels[0].limiter
+    assert found.startswith("the launch: ") and found.endswith("% of the predicted time")
+
+
 class GpuPlan:
     """As much of a Plan as profiling looks at."""
 

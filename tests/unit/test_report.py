@@ -18,7 +18,16 @@ import pytest
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, results
-from tilewright.report.table import NOISY_NOTE, Table, as_text, bytes_text, markdown, results_table, time_text
+from tilewright.report.table import (
+    NOISY_NOTE,
+    Table,
+    as_text,
+    bytes_text,
+    markdown,
+    results_table,
+    short_table,
+    time_text,
+)
 from tilewright.studies import engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,6 +191,21 @@ def test_time_that_a_host_took_is_marked_and_said_once() -> None:
     assert any("took up to 31%" in note for note in results_table(results.parse(document)).notes)
     document["rows"][1]["ours"]["stolen"] = 0.0
     assert NOISY_NOTE in results_table(results.parse(document)).notes
+
+
+def test_a_noisy_peer_is_marked_and_so_is_a_ratio_of_it() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["peers"]["onednn"]["ci95_us"] = 90.0
+    document["rows"][1]["ours"]["ci95_us"] = 80.0  # of too few runs
+    found = results.parse(document)
+    shown, short = results_table(found), short_table(found)
+    first, second = (dict(zip(shown.head, row, strict=True)) for row in shown.body)
+    assert (first["ours"], first["onednn"], first["onnxruntime"], first["ratio"]) == (
+        "600", "900~", "1200", "1.50~",
+    )  # fmt: skip
+    assert (second["ours"], second["±"], second["ratio"]) == ("80†~", "–", "0.75~")
+    assert short.body[0][short.head.index("its time")] == "900~" and NOISY_NOTE in shown.notes
+    assert found.rows[0].to_json()["peers"]["onednn"]["noisy"]
 
 
 def test_no_rows_is_a_table_with_a_head() -> None:

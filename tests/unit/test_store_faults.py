@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_many_processes_make_and_fill_one_store(path: Path) -> None:
 
 
 def test_many_processes_meet_a_corrupt_store(path: Path) -> None:
-    path.write_bytes(b"this is no database, " * 500)
+    path.write_bytes(b"SQLite format 3\0" + b"this is no database, " * 500)
     wait_all([spawn(WRITER, path, i) for i in range(4)])
     box = Store(path)
     assert len(box.info().set_aside) == 1
@@ -162,7 +163,7 @@ def damage_other_version(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [damage_text, damage_half, damage_pages, damage_head, damage_other_tables, damage_other_version],
+    [damage_half, damage_pages, damage_head, damage_other_tables, damage_other_version],
 )
 def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
     box = Store(path, shipped=False)
@@ -174,6 +175,32 @@ def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
         assert best(box) == record().config
     assert len(caught) == 1
     assert len(box.info().set_aside) >= 1 and len(box.records()) == 1
+
+
+def test_whatever_is_in_ones_own_store_is_set_aside(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(path.parent))
+    box = Store(shipped=False)
+    box.add(record())
+    damage_text(box.path)
+    with pytest.warns(RuntimeWarning, match="was corrupt"):
+        assert best(box) is None
+    assert len(box.info().set_aside) == 1
+
+
+def damage_by_another_program(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE people (name TEXT)")
+
+
+@pytest.mark.parametrize("make", [damage_text, damage_by_another_program])
+def test_what_never_was_a_store_is_left_alone(path: Path, make: Callable[[Path], None]) -> None:
+    make(path)
+    before = path.read_bytes()
+    box = Store(path, shipped=False)
+    for use in (lambda: best(box), lambda: box.add(record())):
+        with pytest.raises(StoreError, match=f"{path}: is no store of tilewright's, so it is left as it is"):
+            use()
+    assert path.read_bytes() == before and [p for p in path.parent.iterdir() if "corrupt" in p.name] == []
 
 
 def test_an_emptied_file_is_begun_anew(path: Path) -> None:

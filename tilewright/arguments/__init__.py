@@ -71,7 +71,8 @@ def pair(name: str, value: object) -> Pair:
         ProblemError: it is neither an integer nor a pair of integers, or less than 1.
     """
     numbers = _integers(value)
-    if not numbers or len(numbers) > 2 or min(numbers) < 1:
+    alone = as_integer(value) is not None
+    if not numbers or len(numbers) != 2 - alone or min(numbers) < 1:
         want = "an integer or a pair (height, width), each 1 or more"
         raise ProblemError(f"{name}={shown(value)}: must be {want}")
     return numbers[0], numbers[-1]
@@ -151,7 +152,7 @@ def _epilogue(bias: bool, z: bool, alpha: object, beta: object, activation: obje
 def _word(name: str, value: object, taken: str) -> Epilogue:
     """Read one word of the epilogue's grammar; in a tuple its numbers follow it."""
     wrong = ProblemError(f"{name}={shown(value)}: must be {taken}")
-    head, *numbers = value if isinstance(value, tuple) and value else (value,)
+    head, *numbers = value if isinstance(value, (tuple, list)) and value else (value,)
     if not isinstance(head, str):
         raise wrong
     try:

@@ -58,11 +58,21 @@ def as_config(config: Config | str, problem: Problem, deterministic: bool = Fals
         given = type(config).__name__
         want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
         raise ConfigError(f"config: a {given} was given; must be {want}")
-    found = find(config, problem) if isinstance(config, str) else config
+    found = find(config, problem) if isinstance(config, str) else _whole(config)
     if deterministic and not family(found.family).deterministic(found):
         instead = "leave out deterministic, or the config"
         raise ConfigError(f"config {found}: adds in an order that varies; {instead}")
     return found
+
+
+def _whole(config: Config) -> Config:
+    """Take a Config that was built by hand, with its parameters in order."""
+    try:
+        return Config.make(config.family, dict(config.items))
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"config: items={shown(config.items)}: must be (name, value) pairs, as Config.make builds them"
+        ) from None
 
 
 def as_families(family: object) -> tuple[str, ...]:

@@ -23,8 +23,10 @@ _COPY = {
 def typed(seen: ArrayView, dtype: str, why: str) -> None:
     """Refuse an array of another dtype than the problem's or that of its output."""
     if seen.dtype != dtype:
-        given, call = FULL[seen.dtype], cast(seen.name, seen.library, dtype)
-        raise ArrayError(f"{seen.name}: dtype {given} was given; must be {FULL[dtype]}{why}: call {call}")
+        # Nobody would see what is written into the copy of an output.
+        advice = "make it so" if seen.name == "out" else f"call {cast(seen.name, seen.library, dtype)}"
+        given = FULL[seen.dtype]
+        raise ArrayError(f"{seen.name}: dtype {given} was given; must be {FULL[dtype]}{why}: {advice}")
 
 
 def same_home(x: ArrayView, *others: ArrayView) -> None:

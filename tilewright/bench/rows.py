@@ -9,8 +9,21 @@ from typing import Any
 from tilewright.record import is_noisy
 
 
+class Timed:
+    """A time that may be noisy."""
+
+    cold_us: float | None
+    ci95_us: float | None
+    stolen: float
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the time is not to be relied on."""
+        return self.cold_us is not None and is_noisy(self.cold_us, self.ci95_us or 0.0, self.stolen)
+
+
 @dataclass(frozen=True)
-class OurFigure:
+class OurFigure(Timed):
     """What our kernel did on one layer; ``cold_us`` is None where nothing ran, and ``reason`` says why.
 
     Attributes:
@@ -58,20 +71,16 @@ class OurFigure:
         """The time that peers' are divided by: taken as theirs are."""
         return self.call_us or self.cold_us
 
-    @property
-    def noisy(self) -> bool:
-        """Whether the time is not to be relied on."""
-        return self.cold_us is not None and is_noisy(self.cold_us, self.ci95_us or 0.0, self.stolen)
-
 
 @dataclass(frozen=True)
-class PeerFigure:
+class PeerFigure(Timed):
     """What the best contestant of a peer did on one layer; ``reason`` says why none ran.
 
     Attributes:
         cold_us: median time with flushed caches, in us; None if nothing ran.
         warm_us: time of one run in a long row, in us.
         ci95_us: half width of the 95% interval of the cold median, in us.
+        stolen: share of the time that the CPU's host gave to others while this was measured.
         detail: what ran: library, version, engine, layout.
         layout: the layout it reads and writes.
         workspace_bytes: device memory beyond inputs and output.
@@ -85,6 +94,7 @@ class PeerFigure:
     cold_us: float | None = None
     warm_us: float | None = None
     ci95_us: float | None = None
+    stolen: float = 0.0
     detail: str = ""
     layout: str = ""
     workspace_bytes: int = 0
@@ -116,6 +126,12 @@ class BenchRow:
         """How many times longer the fastest peer takes than we do; None where one has no time."""
         return self.over_ours(self.best_peer) if self.best_peer else None
 
+    @property
+    def noisy(self) -> bool:
+        """Whether the ratio is not to be relied on."""
+        best = self.best_peer
+        return self.ours.noisy or (best is not None and self.peers[best].noisy)
+
     def over_ours(self, peer: str) -> float | None:
         """How many times longer a peer takes than we do; None where one of the two has no time."""
         theirs, ours = self.peers[peer].cold_us if peer in self.peers else None, self.ours.compared_us
@@ -139,7 +155,9 @@ class BenchRow:
                 if isinstance(value, float) and (key.endswith("_us") or key == "tune_s"):
                     figure[key] = round(value, 3)
             figure.pop("reason") if not figure["reason"] else None
+            figure["stolen"] = round(figure["stolen"], 3)
         row["floor_us"] = round(self.floor_us, 3)
-        row["ours"]["stolen"] = round(self.ours.stolen, 3)
+        for name, figure in self.peers.items():
+            row["peers"][name]["noisy"] = figure.noisy
         row["ours"]["noisy"] = self.ours.noisy
         return row

@@ -90,7 +90,7 @@ def _cache() -> str:
     except TilewrightError as error:
         return f"not usable: {error}"
     if not os.access(folder(), os.W_OK):
-        return f"not usable: cache folder {folder()}: no permission to write; nothing can be stored"
+        return f"{folder()}: read-only: what it holds is used, nothing new is stored"
     if short := damaged():
         files = count(len(short), "damaged file")
         return f"{folder()}: {files} of compiled kernels: run tilewright cache clear"

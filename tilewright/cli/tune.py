@@ -21,6 +21,7 @@ from tilewright.report.table import (
     floor_text,
     noisy_notes,
     time_text,
+    width_text,
 )
 from tilewright.tuning.options import TuneOptions
 
@@ -138,8 +139,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     if "reason" in row:
         return (row["name"], *[NONE] * 8)
     return (
-        row["name"], time_text(row["cold_us"]) + NOISY_MARK * row["noisy"], time_text(row["ci95_us"]),
-        time_text(row["floor_us"]),
+        row["name"], time_text(row["cold_us"]) + NOISY_MARK * row["noisy"],
+        width_text(row["cold_us"], row["ci95_us"]), time_text(row["floor_us"]),
         floor_text(_share(row)), f"{row['worst']:.2g}",
         bytes_text(row["workspace_bytes"]),
         str(row["trials"]) if row["tune_s"] else "known", f"{row['tune_s']:.1f}",

@@ -146,7 +146,8 @@ class LayerPlan:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
 
     def __reduce__(self) -> tuple[Callable[..., LayerPlan], tuple[Any, ...]]:
-        return _again, (self.device.backend, self.device.index, self.problem, self.config)
+        device, why = self.device, self.plan.why
+        return _again, (device.backend, device.index, self.problem, self.config, why, device.key)
 
     def pack(self, w: Array) -> Packed:
         """Bring a filter into the kernel's order, once.
@@ -310,7 +311,11 @@ class LayerPlan:
         return lane.packed
 
 
-def _again(backend: str, index: int, problem: Problem, config: Config) -> LayerPlan:
-    """Plan a layer that was pickled."""
-    why = Provenance(Origin.BY_HAND, verified=False)
-    return LayerPlan(Plan.make(open_runtime(backend, index), problem, config, why))
+def _again(
+    backend: str, index: int, problem: Problem, config: Config, why: Provenance, device_key: str
+) -> LayerPlan:
+    """Plan a layer that was pickled; on another device than there nothing is known of its config."""
+    runtime = open_runtime(backend, index)
+    if runtime.device.key != device_key:
+        why = Provenance(Origin.BY_HAND, verified=False)
+    return LayerPlan(Plan.make(runtime, problem, config, why))

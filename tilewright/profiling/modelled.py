@@ -16,8 +16,13 @@ _GPU_PIPES = {
     "tensor_us": "tensor cores", "dram_us": "device memory", "stalls_us": "latency",
 }  # fmt: skip
 _CPU_PIPES = {
-    "multiply_add_us": "multiply-add pipes", "load_ports_us": "load ports", "filter_stream_us": "caches",
-    "dram_us": "main memory",
+    "multiply_add_us": "multiply-add pipes", "load_ports_us": "load ports", "issue_slots_us": "issue slots",
+    "latency_us": "latency", "filter_stream_us": "caches", "dram_us": "main memory",
+}  # fmt: skip
+# Terms of the model that no pipe stands for.
+_BESIDE = {
+    "launch_us": "the launch", "first_loads_us": "the first loads", "copying_us": "copying the input",
+    "stores_us": "stores", "combine_us": "the meeting of shares of C", "other_launches_us": "other launches",
 }  # fmt: skip
 
 _SHARES = ("occupancy", "useful_outputs", "tail")
@@ -37,15 +42,17 @@ def modelled(family: Family, problem: Problem, device: Device, config: Config, w
         if key not in names:
             unit = "bytes" if "bytes" in key else "%" if key in _SHARES else ""
             figures.append(Figure(key.replace("_", " "), value * (100 if unit == "%" else 1), unit))
-    said = _limiter(family, problem, device, config, pipes, found.total_us)
+    beside = {name: found.terms_us[key] for key, name in _BESIDE.items() if key in found.terms_us}
+    said = _limiter(family, problem, device, config, pipes | beside, found.total_us)
     return Profile("model", why, (KernelProfile(family.name, tuple(figures), said),))
 
 
 def _limiter(
-    family: Family, problem: Problem, device: Device, config: Config, pipes: dict[str, float], total_us: float
+    family: Family, problem: Problem, device: Device, config: Config, times: dict[str, float], total_us: float
 ) -> str:
-    name = max(pipes, key=lambda key: pipes[key])
-    text = f"{name}: {100 * pipes[name] / total_us:.0f}% of the predicted time"
+    """Name what takes longest: a pipe, or what stands before and behind the main loop."""
+    name = max(times, key=lambda key: times[key])
+    text = f"{name}: {100 * times[name] / total_us:.0f}% of the predicted time"
     work = family.work(problem, device, config)
     if name != "issue slots" or not isinstance(work, GpuWork):
         return text

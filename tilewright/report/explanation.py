@@ -14,7 +14,7 @@ from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Measurement, Record
 from tilewright.report.pooling import WAYS, apart, measured_otherwise, predicted_otherwise
-from tilewright.report.table import Table, time_text
+from tilewright.report.table import Table, time_text, width_text
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _layer(problem: Problem, device: Device) -> dict[str, str | float | int]:
     least = floor(problem, device)
     return {
         "problem": str(problem),
-        "output": f"{problem.n} x {problem.k} x {problem.p} x {problem.q}",
+        "output": f"{problem.n} x {problem.k} x {problem.y_p} x {problem.y_q}",
         "flops": problem.flops,
         "bytes": problem.bytes,
         "flops_per_byte": problem.flops / max(problem.bytes, 1),
@@ -155,13 +155,23 @@ def _terms(estimate: Estimate | None) -> dict[str, str | float | int]:
     return {**estimate.terms_us, "total": estimate.total_us}
 
 
+def _not_measured(subject: Subject) -> str:
+    """Say how to measure a config, where it can be."""
+    if subject.device.backend == "numpy":
+        return "never: NumPy computes the answer, without a kernel"
+    if not subject.family.tunable or not subject.family.races:
+        layer = f"{subject.problem} --config {subject.config}"
+        return f"not kept; run tilewright run {layer}"
+    return f"not yet; run tilewright tune {subject.problem}"
+
+
 def _measured(subject: Subject) -> dict[str, str | float | int]:
     mine = _mine(subject)
     rows: dict[str, str | float | int] = {}
     if subject.estimate:
         rows["predicted_us"] = subject.estimate.total_us
     if mine is None:
-        return {**rows, "measured": "not yet; run tilewright tune"}
+        return {**rows, "measured": _not_measured(subject)}
     figure = _figure(mine)
     rows["measured_us"] = f"{_pair(figure)} (cold, {count(figure.runs, 'run')})"
     if subject.estimate:
@@ -214,7 +224,7 @@ def _figure(record: Record) -> Measurement:
 
 
 def _pair(figure: Measurement) -> str:
-    return f"{time_text(figure.cold_us)} ± {time_text(figure.ci95_us)}"
+    return f"{time_text(figure.cold_us)} ± {width_text(figure.cold_us, figure.ci95_us)}"
 
 
 def _name(key: str) -> str:

@@ -80,7 +80,7 @@ def _short_cells(row: BenchRow, calls: bool) -> tuple[str, ...]:
     name, family, ours, _, floor, share, *rest = _cells(row, {})
     peer = row.best_peer
     call = (time_text(row.ours.call_us),) if calls else ()
-    theirs = time_text(row.peers[peer].cold_us) if peer else NONE
+    theirs = _peer_time(row.peers[peer]) if peer else NONE
     return (name, family, ours, floor, share, *call, peer or NONE, theirs, rest[0], rest[1])
 
 
@@ -139,6 +139,12 @@ def bytes_text(count: int) -> str:
     return f"{value:.0f}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
 
 
+def width_text(time_us: float | None, ci95_us: float | None) -> str:
+    """The half width of a time's interval; nothing where too few runs give none: it is the time itself."""
+    known = time_us is not None and ci95_us is not None and ci95_us < time_us
+    return time_text(ci95_us if known else None)
+
+
 def ratio_text(value: float | None) -> str:
     """A ratio with two decimals."""
     return NONE if value is None else f"{value:.2f}"
@@ -146,9 +152,14 @@ def ratio_text(value: float | None) -> str:
 
 def _peer_columns(name: str, results: Results) -> Iterator[tuple[str, Cell]]:
     """A peer's time; and, where its layouts are not the problem's, what converting would add."""
-    yield name, lambda row: time_text(row.peers.get(name, PeerFigure()).cold_us)
+    yield name, lambda row: _peer_time(row.peers.get(name, PeerFigure()))
     if any(row.peers.get(name, PeerFigure()).convert_us for row in results.rows):
         yield f"{name} converts", lambda row: time_text(row.peers.get(name, PeerFigure()).convert_us or None)
+
+
+def _peer_time(figure: PeerFigure) -> str:
+    """A peer's time; a noisy one has its mark."""
+    return time_text(figure.cold_us) + NOISY_MARK * figure.noisy
 
 
 def _family_cell(name: str) -> Cell:
@@ -167,8 +178,10 @@ def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
     theirs = [cell(row) for cell in columns.values()]
     mark = ("" if row.ours.deterministic else "†") + NOISY_MARK * row.ours.noisy
     share = floor_text(row.floor_share)
-    times = (time_text(ours) + mark, time_text(row.ours.ci95_us), time_text(row.floor_us), share)
-    rest = (ratio_text(row.ratio), error, bytes_text(row.ours.workspace_bytes) if ours else NONE)
+    width = width_text(ours, row.ours.ci95_us)
+    times = (time_text(ours) + mark, width, time_text(row.floor_us), share)
+    ratio = ratio_text(row.ratio) + NOISY_MARK * (row.ratio is not None and row.noisy)
+    rest = (ratio, error, bytes_text(row.ours.workspace_bytes) if ours else NONE)
     return (row.name, row.ours.family or NONE, *times, *theirs, *rest)
 
 
@@ -191,7 +204,8 @@ def _notes(results: Results) -> list[str]:
         notes.append("ours: kernels alone; ratios: whole calls (our call), as a CPU's peers are timed")
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
-    notes += noisy_notes((row.ours.noisy, row.ours.stolen) for row in results.rows)
+    figures = [figure for row in results.rows for figure in (row.ours, *row.peers.values())]
+    notes += noisy_notes((figure.noisy, figure.stolen) for figure in figures)
     if any(beats_floor(row.floor_share) for row in results.rows):
         notes.append(BEATS_NOTE)
     remarks = dict.fromkeys(row.ours.note for row in results.rows if row.ours.note and row.ours.cold_us)

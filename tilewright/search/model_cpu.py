@@ -95,6 +95,8 @@ def cpu_estimate(device: Device, work: CpuWork, k: CoreCoefficients = CORE) -> E
     facts = {
         "multiply_add_us": pipes * rounds * us,
         "load_ports_us": ports * rounds * us,
+        "issue_slots_us": issue * rounds * us,
+        "latency_us": work.turns * k.latency * rounds * us,
         "filter_stream_us": caches * rounds * us,
         "dram_us": memory,
         "blocks": work.blocks,

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,8 @@ from tilewright.files import locked
 from tilewright.runtime.cache import secure_folder
 
 T = TypeVar("T")
-_ANOTHER = "name another file, or set TILEWRIGHT_CACHE to a folder of your own"
+_ANOTHER = "use another file, or set TILEWRIGHT_CACHE to a folder of your own"
+_MAGIC = b"SQLite format 3\0"  # what each of its files begins with
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
@@ -31,13 +32,14 @@ class Database:
         tables: SQL statements that make the tables and indexes.
         probe: a SELECT that fails if the tables are not those.
         timeout_s: how long to wait for another process.
+        own: whether nobody else has a file of this name: then whatever is in it may be set aside.
     """
 
     def __init__(
-        self, path: Path, version: int, tables: tuple[str, ...], probe: str, timeout_s: float
+        self, path: Path, version: int, tables: tuple[str, ...], probe: str, timeout_s: float, own: bool
     ) -> None:
         self.path, self.version, self.tables, self.probe = path, version, tables, probe
-        self.timeout_s = timeout_s
+        self.timeout_s, self.own = timeout_s, own
         secure_folder(path.parent)
         regular_file(path)
 
@@ -56,6 +58,8 @@ class Database:
                     db.execute("COMMIT")
                     return result
             except sqlite3.Error as error:
+                if _is_corrupt(error):
+                    self._refuse_foreign()
                 if last or not _is_corrupt(error):
                     why = "is another process stuck, or the disk full?"
                     why = _ANOTHER if _code(error) in _UNWRITABLE else why
@@ -92,6 +96,8 @@ class Database:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, self.version):
             raise sqlite3.DatabaseError(f"its schema is {found}, not {self.version}")
+        if db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            raise sqlite3.DatabaseError("it has tables, but no schema")
         for statement in self.tables:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {self.version}")
@@ -110,6 +116,18 @@ class Database:
             f"store {self.path}: was corrupt ({reason}); it is set aside as *{mark} and a new one begun",
             f"corrupt {self.path}",
         )
+
+    def _refuse_foreign(self) -> None:
+        """Leave a file alone that no store ever was.
+
+        Raises:
+            StoreError: it is no SQLite file, or has tables without a schema.
+        """
+        if not self.own and _is_foreign(self.path):
+            raise StoreError(
+                f"store {self.path}: is no store of tilewright's, so it is left as it is; name another file "
+                "(winners that 'cache export' wrote are read by 'cache import')"
+            )
 
     def _is_sound(self) -> bool:
         try:
@@ -146,6 +164,18 @@ def _touch(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
     except OSError as error:
         raise StoreError(f"store {path}: cannot be made ({error.strerror or error}); {_ANOTHER}") from None
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a file begins unlike a database, or is a whole one of someone who gives it no version."""
+    with suppress(OSError), path.open("rb") as file:
+        head = file.read(len(_MAGIC))
+        if head != _MAGIC:
+            return bool(head)
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as db:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        return not version and bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+    return False
 
 
 def _is_corrupt(error: sqlite3.Error) -> bool:

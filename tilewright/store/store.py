@@ -44,7 +44,8 @@ class Store:
         timeout_s: how long to wait for another process.
 
     Raises:
-        StoreError: the folder or file is a symbolic link, another user's, or writable by others.
+        StoreError: the folder or file is a symbolic link, another user's, or writable by others; or, at its
+            first use, a file that no store ever was.
 
     Example:
         >>> import tempfile; folder = tempfile.TemporaryDirectory()
@@ -60,7 +61,7 @@ class Store:
         given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
         self.path = given.absolute()  # the same file whatever folder the process goes to
         probe = f"SELECT {COLUMNS} FROM records LIMIT 1"
-        self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s)
+        self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s, own=path is None)
         self._use_shipped = shipped
 
     @property
