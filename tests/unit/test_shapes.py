@@ -139,8 +139,9 @@ def test_unknown_spec(spec: str, says: str) -> None:
     [
         (b"", "holds no layers"),
         (b"# only a comment\n", "holds no layers"),
-        (b"A\n", "line 1: expected 'NAME problem-string'"),
-        (b"A n1c8h5w5k4r3s3 extra\n", "line 1: expected 'NAME problem-string'"),
+        (b"A\n", "line 1: .*problem 'A'"),
+        (b"A n1c8h5w5k4r3s3 extra\n", r"line 1: expected '\[NAME\] problem-string'"),
+        (b"n1c8h5k4r3\nc8h5w5k4r3\n", "line 2: the name 'n1c8h5w5k4r3s3-f32' is given twice"),
         (b"\nA n1c8h5w5k4r9s9\n", "line 2: .*output would be empty"),
         (b"A n1c8h5w5k4r3s3\nA n1c8h5w5k4r1s1\n", "line 2: the name 'A' is given twice"),
         (b"\xff\xfe\x00", "not a text file"),
@@ -153,6 +154,12 @@ def test_bad_file(tmp_path: Path, data: bytes, says: str) -> None:
     file.write_bytes(data)
     with pytest.raises(ProblemError, match=says):
         shapes.load([str(file)])
+
+
+def test_a_layer_of_a_file_needs_no_name(tmp_path: Path) -> None:
+    file = tmp_path / "layers.txt"
+    file.write_text("n1c8h5k4r3  # first\nlast n1c4k9r1h1\n")
+    assert [layer.name for layer in shapes.load([str(file)])] == ["n1c8h5w5k4r3s3-f32", "last"]
 
 
 @given(st.text(max_size=40))

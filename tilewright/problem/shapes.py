@@ -18,6 +18,7 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.grammar import REQUANT
 
 SHAPES_DIR = Path(__file__).parents[1] / "data" / "shapes"
+_LINE = "[NAME] problem-string"  # of a file
 MAX_FILE_BYTES = 1 << 20
 BOTH = "both"
 _FORMER = {"dianao": "diannao"}  # suites by the names that they once had
@@ -118,7 +119,7 @@ def shipped() -> dict[str, Layer]:
 
 
 def read_file(path: Path) -> list[Layer]:
-    """Read a shape file.
+    """Read a shape file: a problem string a line, with a name before it or as its own name.
 
     Raises:
         ProblemError: the file is missing, unreadable, no text, empty, or has a bad line (named).
@@ -129,16 +130,18 @@ def read_file(path: Path) -> list[Layer]:
         if not line:
             continue
         where = f"shape file {path}, line {number}"
-        if len(line) != 2:
-            raise ProblemError(f"{where}: expected 'NAME problem-string', got {shortened(raw.strip(), 80)!r}")
-        if any(layer.name == line[0] for layer in layers):
-            raise ProblemError(f"{where}: the name {line[0]!r} is given twice")
+        if len(line) > 2:
+            raise ProblemError(f"{where}: expected {_LINE!r}, got {shortened(raw.strip(), 80)!r}")
         try:
-            layers.append(Layer(line[0], Problem.parse(line[1])))
+            problem = Problem.parse(line[-1])
         except ProblemError as error:
             raise ProblemError(f"{where}: {error}") from None
+        name = line[0] if len(line) == 2 else str(problem)
+        if any(layer.name == name for layer in layers):
+            raise ProblemError(f"{where}: the name {name!r} is given twice")
+        layers.append(Layer(name, problem))
     if not layers:
-        raise ProblemError(f"shape file {path}: holds no layers; expected lines of 'NAME problem-string'")
+        raise ProblemError(f"shape file {path}: holds no layers; expected lines of {_LINE!r}")
     return layers
 
 
@@ -160,7 +163,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ProblemError(f"shape file {path}: not a text file; expected lines of 'NAME problem-string'")
+        raise ProblemError(f"shape file {path}: not a text file; expected lines of {_LINE!r}")
     return text
 
 
