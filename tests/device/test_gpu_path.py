@@ -103,6 +103,9 @@ SHAPES = (
     "n2c17h15w14k18r7s7p3-f32-nhwc+bias",  # and of 2x2, of 8x8 inputs
     "n2c16h12w16k19r7s7p3-f32+add",
     "n1c19h11w12k17r5s5p2-f32-nchw2nhwc+alpha0.5+silu",
+    "n2c19h13w11k37r3s3p2x3d2x3-f32+bias+relu",  # the outputs of a tile lie apart
+    "n1c16h5w12k18r3s3p6x1d6x1-f32-nhwc2nchw+add",  # further than there are rows
+    "n1c17h14w13k18r5s5p4d2-f32-nhwc+alpha0.5+silu",
     "n1c42h9w8k38r1s1-f32+alpha0.5+leaky0.5",  # products whose blocks are not whole
     "n3c37h3w7k45r1s1-f32-nhwc+bias+silu",
 )

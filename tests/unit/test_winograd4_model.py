@@ -77,10 +77,13 @@ def test_outputs_that_see_padding_alone_are_left_to_others(name: str, taps: int,
         assert ("padding alone" in (reason or "")) == (sides == 4 or side > 1)
 
 
-def test_dilated_filters_are_for_cores() -> None:
+def test_dilated_filters_have_tiles_whose_outputs_lie_apart() -> None:
     dilated = Problem.parse("n1c512h28w28k512r3s3p2d2-f32")
-    assert FAMILY.refuses(dilated, CORES) is None and FAMILY.refuses(dilated, H100)
-    assert FAMILY.inner(dilated, CORES).w == (2 * 4) ** 2  # two by two of 14x14
+    for device in (CORES, H100):
+        assert FAMILY.refuses(dilated, device) is None
+        assert FAMILY.inner(dilated, device).w == (2 * 4) ** 2  # two by two of 14x14
+        pooled = Problem.parse(f"{dilated}+maxpool2")
+        assert "no window of the pool" in (FAMILY.refuses(pooled, device) or "")
     assert _best_us("winograd4", dilated) < 0.7 * _best_us("direct", dilated)
 
 

@@ -73,8 +73,8 @@ class Winograd4(Family):
         if not {problem.r, problem.s} <= set(self.taps) or problem.stride != (1, 1):
             squares = " or ".join(f"{taps}x{taps}" for taps in self.taps)
             return f"the filter is not {squares} with stride 1"
-        if problem.dilation != (1, 1) and (device.is_gpu or problem.epilogue.pool):
-            return "a dilated filter is for a CPU, without a pool"
+        if problem.dilation != (1, 1) and problem.epilogue.pool:
+            return "the outputs of a tile lie apart under a dilated filter: they make up no window of the pool"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
         if reason := bare(problem):
@@ -189,7 +189,8 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
     inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
     tiles = slab * tiles_q
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
-    rows = pr.layout_out == "nchw" and pr.q % across == 0 and aligned and pr.epilogue.pool is None
+    whole = pr.dilation[1] == 1 and pr.q % across == 0 and pr.epilogue.pool is None
+    rows = pr.layout_out == "nchw" and whole and aligned
     defines = sizes(pr) | dict(
         POINTS=side, SIDE_P=down, SIDE_Q=across, THREADS=THREADS, TILES=half.w, TILES_P=tiles_p // pr.n,
         TILES_Q=tiles_q, ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,

@@ -40,13 +40,13 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
     int c = X_NHWC ? item % SIZE_C : item / SLAB_TILES, in_slab = X_NHWC ? item / SIZE_C : item % SLAB_TILES;
     int t = first_tile(drawn) + in_slab;
     if (item >= (offset_t)SIZE_C * SLAB_TILES || t >= TILES_ALL) return;
-    int n = t / (TILES_P * TILES_Q), h0 = t / TILES_Q % TILES_P * SIDE_P - PAD_TOP,
-        w0 = t % TILES_Q * SIDE_Q - PAD_LEFT;
+    int n = t / (TILES_P * TILES_Q), h0 = ROW_OF(t / TILES_Q % TILES_P) - PAD_TOP,
+        w0 = COLUMN_OF(t % TILES_Q) - PAD_LEFT;
     float d[POINTS][POINTS], half_way[POINTS][POINTS], v[POINTS];
     UNROLL for (int i = 0; i < POINTS; i++)
         UNROLL for (int j = 0; j < POINTS; j++) {
-            int inside = (unsigned)(h0 + i) < SIZE_H && (unsigned)(w0 + j) < SIZE_W;
-            d[i][j] = inside ? x[X_AT(n, c, h0 + i, w0 + j)] : 0.0f;
+            int h = h0 + i * DILATION_H, w = w0 + j * DILATION_W, inside = (unsigned)h < SIZE_H && (unsigned)w < SIZE_W;
+            d[i][j] = inside ? x[X_AT(n, c, h, w)] : 0.0f;
         }
     UNROLL for (int i = 0; i < POINTS; i++) at_points(half_way[i], d[i], 1);
     UNROLL for (int j = 0; j < POINTS; j++) {
@@ -73,14 +73,14 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         }
 #else
     UNROLL for (int i = 0; i < SIDE_P; i++) {
-        if (p0 + i >= SIZE_P) return;
-        offset_t at = Z_AT(n, k, p0 + i, q0);
-        int apart = Y_NHWC ? SIZE_K : 1;
+        if (p0 + i * DILATION_H >= SIZE_P) return;
+        offset_t at = Z_AT(n, k, p0 + i * DILATION_H, q0);
+        int apart = DILATION_W * (Y_NHWC ? SIZE_K : 1);
         float row[SIDE_Q];
         UNROLL for (int j = 0; j < SIDE_Q; j++)
-            row[j] = q0 + j < SIZE_Q ? before_pool(sums[i][j], bias, k, z, at + j * apart) : 0.0f;
+            row[j] = q0 + j * DILATION_W < SIZE_Q ? before_pool(sums[i][j], bias, k, z, at + j * apart) : 0.0f;
         if (ROWS) store_run(SIDE_Q, y + at, row);
-        else UNROLL for (int j = 0; j < SIDE_Q; j++) if (q0 + j < SIZE_Q) y[at + j * apart] = row[j];
+        else UNROLL for (int j = 0; j < SIDE_Q; j++) if (q0 + j * DILATION_W < SIZE_Q) y[at + j * apart] = row[j];
     }
 #endif
 }
@@ -108,5 +108,6 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
         UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
     }
     UNROLL for (int i = 0; i < SIDE_P; i++) from_points(SIDE_Q, sums[i], half_way[i], 1);
-    store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, t / TILES_Q % TILES_P * SIDE_P, t % TILES_Q * SIDE_Q, sums);
+    int p0 = ROW_OF(t / TILES_Q % TILES_P), q0 = COLUMN_OF(t % TILES_Q);
+    store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, p0, q0, sums);
 }

@@ -21,9 +21,6 @@
 // Example: Y12 (34x34, C = 256, K = 512) nchw, 4 cores: 32 items in, 8 channels each; 11 * 8 items out.
 
 #define LINE (TILES_Q * SIDE_Q + 6 * VECTOR + 6 * DILATION_W)  // of transformed columns: what hangs over is never used
-// Where a row, or column, of tiles begins: the outputs of a tile lie as far apart as the taps of the filter.
-#define ROW_OF(t) ((t) / DILATION_H * (SIDE_P * DILATION_H) + (t) % DILATION_H)
-#define COLUMN_OF(t) ((t) / DILATION_W * (SIDE_Q * DILATION_W) + (t) % DILATION_W)
 #define SLAB_TILES (SLAB_ROWS * TILES_Q)
 #define DIVIDE(a, b) (((a) + (b) - 1) / (b))
 #define SLABS DIVIDE(TILES_ALL, SLAB_TILES)
