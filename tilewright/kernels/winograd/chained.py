@@ -74,7 +74,7 @@ class Winograd4(Family):
             squares = " or ".join(f"{taps}x{taps}" for taps in self.taps)
             return f"the filter is not {squares} with stride 1"
         if problem.dilation != (1, 1) and problem.epilogue.pool:
-            return "the outputs of a tile lie apart under a dilated filter: they make up no window of the pool"
+            return "under a dilated filter the outputs of a tile lie apart: they are no window of a pool"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
         if reason := bare(problem):
