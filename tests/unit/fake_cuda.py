@@ -65,7 +65,8 @@ class FakeCuda(NumpyRuntime):
 
     def wrap(self, array: Any) -> Any:
         there = (ctypes.c_uint8 * array.nbytes).from_address(array.data.ptr)
-        return replace(super().wrap(np.frombuffer(there, np.uint8)), keep=array)
+        there.keeps = array  # type: ignore[attr-defined]
+        return super().wrap(np.frombuffer(there, np.uint8))
 
     def launch(self, loaded: Any, launch: Any, memories: Any, stream: int | None = None) -> None:
         self.owner.launched.append(stream)

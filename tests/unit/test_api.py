@@ -61,6 +61,24 @@ def test_conv2d(text: str, options: dict[str, Any], device: str | None) -> None:
     near(tw.conv2d(X, W, device=device, **options), expected(text, X, W, options.get("bias")))
 
 
+def test_arrays_of_kinds_that_were_there_before_are_still_looked_at() -> None:
+    plan = tw.plan(tw.Problem.parse("n2c4h9w9k6r3s3p1-f32"), "cpu", config="reference:v=1")
+    x, w = np.arange(2 * 4 * 81, dtype="f").reshape(2, 4, 9, 9), np.ones((6, 4, 3, 3), "f")
+    packed, out = plan.pack(w), np.empty(plan.problem.y_shape, "f")
+    expected = plan(x, packed, out=out).copy()
+    odd = np.frombuffer(b"." + x.tobytes(), "f", offset=1).reshape(x.shape)  # of the same strides
+    for given in (x, odd, x.copy()):
+        for to in (None, np.empty_like(out)):
+            np.testing.assert_array_equal(plan(given, packed, out=to), expected)
+    shared = np.empty(x.size + out.size, "f")
+    over = shared[: x.size].reshape(x.shape), shared[8 : 8 + out.size].reshape(out.shape)
+    with pytest.raises(ArrayError, match="out: overlaps x in memory"):
+        plan(over[0], packed, out=over[1])
+    out.flags.writeable = False
+    with pytest.raises(ArrayError, match="out: is read-only"):
+        plan(x, packed, out=out)
+
+
 EPILOGUES: list[tuple[str, dict[str, Any]]] = [
     ("+add", {"z": Z}),
     ("+bias+add0.5+relu", {"bias": B, "z": Z, "beta": 0.5, "activation": "relu"}),

@@ -49,6 +49,7 @@ def broken(error: Exception, unified: bool = False) -> Any:
         mem_flags=flags,
     )  # fmt: skip
     made._queue = SimpleNamespace(finish=lambda: None)
+    made._in_place = flags.USE_HOST_PTR
     made._context, made._pending, made._events, made._lock = None, Pending(), [], threading.Lock()
     made.device, made.unified = SimpleNamespace(name="a device"), unified
     return made

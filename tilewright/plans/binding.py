@@ -39,6 +39,19 @@ def bind(
     return arrays, result
 
 
+def as_they_are(
+    pr: Problem, x: ArrayView, beside: Mapping[str, ArrayView]
+) -> tuple[dict[str, Array], Array]:
+    """Return what ``bind`` does of arrays that it has returned as they are: others of the same kinds.
+
+    Raises:
+        OutOfMemory: there is no room for the output.
+    """
+    arrays = {name: seen.array for name, seen in beside.items()}
+    y = arrays.pop("out") if "out" in arrays else empty(x, pr.y_shape, pr.dtype_out)
+    return {"x": x.array, "y": y, **arrays}, y
+
+
 def _input(pr: Problem, name: str, x: ArrayView, may_turn: bool) -> tuple[Array, bool]:
     """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
     if pr.layout_in == "nhwc" and may_turn and _in_channels_last(pr, x):
@@ -76,7 +89,7 @@ def _output(
         return (on_host(y) if x.device == "cpu" else y), (to_nchw(y) if turned else y)
     shaped(out, (pr.n, pr.k, pr.y_p, pr.y_q) if turned else pr.y_shape, name)
     view = to_nhwc(out.array) if turned else out.array
-    if not look("out", view).contiguous:
+    if not (look("out", view) if turned else out).contiguous:
         how = _TURNED if turned else f"contiguous, as {x.library}.empty makes it"
         raise ArrayError(f"out: strides {out.strides} of shape {out.shape} were given; must be {how}")
     return (on_host(view) if x.device == "cpu" else view), out.array

@@ -9,11 +9,11 @@ from typing import Any, NoReturn, Self
 
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.use import current_stream, in_place, same_home, shaped, typed, writable
-from tilewright.arrays.view import Array, ArraySpec, ArrayView
+from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
 from tilewright.errors import ArrayError
 from tilewright.kernels.config import Config
-from tilewright.plans.binding import bind
+from tilewright.plans.binding import as_they_are, bind
 from tilewright.plans.execution import Plan, unlike
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
@@ -97,7 +97,8 @@ class LayerPlan:
         self._operands = plan.problem.operands
         self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.allocated_bytes)}
         self._lock = threading.RLock()
-        self._fitting: set[tuple[str | ArraySpec, ...]] = set()  # arrays that are what the layer takes
+        # Kinds of arrays that the layer takes, and whether the kernel has them as they are.
+        self._fitting: dict[tuple[object, ...], bool] = {}
 
     @property
     def problem(self) -> Problem:
@@ -232,20 +233,32 @@ class LayerPlan:
         self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str
     ) -> Array:
         filters = {"w": w} if isinstance(w, ArrayView) else {}
-        self._check({"x": x, **filters, **beside})
-        arrays, result = bind(self.problem, self._name, x, beside, layout)
+        arrays, result = self._bound(x, {"x": x, **filters, **beside}, beside, layout)
         if self.problem.n:
             self._launch(arrays, w, current_stream(x))
         return result
 
-    def _check(self, given: Mapping[str, ArrayView]) -> None:
-        """Refuse what the layer does not take; arrays of kinds that it has taken before are not looked at."""
-        specs: tuple[str | ArraySpec, ...] = (*given, *(seen.spec for seen in given.values()))
-        if specs not in self._fitting:
+    def _bound(
+        self, x: ArrayView, given: Mapping[str, ArrayView], beside: Mapping[str, ArrayView], layout: str
+    ) -> tuple[Mapping[str, Array], Array]:
+        """Refuse what the layer does not take, and return what ``bind`` does.
+
+        Arrays of kinds that the kernel has had as they are, are not looked at again: calls are short.
+        """
+        kinds = (layout, *given, *[seen.spec for seen in given.values()])
+        known = self._fitting.get(kinds)
+        if known is None:
             self._fit(given)
-            self._fitting = {*list(self._fitting)[:MOST_FITTING], specs}
         if "out" in given:
-            writable(given["out"], *(seen for name, seen in given.items() if name != "out"))
+            writable(given["out"], *[seen for name, seen in given.items() if name != "out"])
+        if known and all([seen.aligned for seen in given.values()]):
+            return as_they_are(self.problem, x, beside)
+        arrays, result = bind(self.problem, self._name, x, beside, layout)
+        if known is None:
+            same = [arrays[name] is given[name].array for name in arrays if name in given]
+            most = list(self._fitting.items())[:MOST_FITTING]
+            self._fitting = {**dict(most), kinds: all(same) and result is arrays["y"]}
+        return arrays, result
 
     def _fit(self, given: Mapping[str, ArrayView]) -> None:
         """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""

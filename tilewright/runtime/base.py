@@ -53,15 +53,13 @@ class Memory:
         nbytes: size.
         address: where it starts, as the device (or the host, for a CPU) sees it; 0 if not known.
         handle: the backend's own object.
-        owner: the bytes themselves on a host (a flat uint8 array), or what holds them.
-        keep: what else must stay alive as long as this does (a caller's array).
+        owner: the bytes themselves on a host (a contiguous array), or what holds them.
     """
 
     nbytes: int
     address: int
     handle: Any
     owner: Any = None
-    keep: Any = None
 
     @property
     def aligned(self) -> bool:

@@ -61,6 +61,7 @@ class OpenclRuntime:
         self.array_bytes = int(self._device.max_mem_alloc_size)
         self._pending = Pending()
         self._lock = threading.Lock()  # of what is pending, all was enqueued
+        self._in_place = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.USE_HOST_PTR
         self._flusher = Flusher(self, max(2 * self.device.l2_bytes, LEAST_FLUSH_BYTES))
 
     def memory_bytes(self) -> int:
@@ -131,10 +132,10 @@ class OpenclRuntime:
             raise OutOfMemory(f"{self.device.name}: no room for {nbytes:,} bytes") from error
         return Memory(nbytes, 0, buffer)
 
-    def _host(self, flat: Any, keep: Any = None) -> Memory:
-        flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.USE_HOST_PTR
-        buffer = self.cl.Buffer(self._context, flags, hostbuf=flat)
-        return Memory(flat.nbytes, flat.ctypes.data, buffer, flat, keep)
+    def _host(self, array: Array) -> Memory:
+        """Use a contiguous array in place; ``look`` has just asked for an address in the same way."""
+        buffer = self.cl.Buffer(self._context, self._in_place, hostbuf=_writable(array))
+        return Memory(array.nbytes, array.__array_interface__["data"][0], buffer, array)
 
     @in_our_words
     def wrap(self, array: Array) -> Memory:
@@ -142,7 +143,7 @@ class OpenclRuntime:
         if array.nbytes == 0:
             return self.alloc(4)
         if self.unified:
-            return self._host(_bytes_of(array), array)
+            return self._host(array)
         memory = self.alloc(array.nbytes)
         self.upload(memory, array)
         return memory
@@ -151,9 +152,9 @@ class OpenclRuntime:
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
         """Return a part of memory."""
         if nbytes == 0:
-            return Memory(0, 0, memory.handle, memory.owner[:0] if self.unified else memory)
+            return Memory(0, 0, memory.handle, memory)
         if self.unified:
-            return self._host(memory.owner[offset : offset + nbytes])
+            return self._host(_bytes_of(memory.owner)[offset : offset + nbytes])
         return Memory(nbytes, 0, memory.handle.get_sub_region(offset, nbytes), memory)
 
     @in_our_words
@@ -161,7 +162,7 @@ class OpenclRuntime:
         """Copy a NumPy array to the device and wait."""
         self.synchronize()
         if self.unified:
-            memory.owner[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            _bytes_of(memory.owner)[: array.nbytes] = _bytes_of(np.ascontiguousarray(array))
         else:
             self.cl.enqueue_copy(self._queue, memory.handle, np.ascontiguousarray(array), is_blocking=True)
 
@@ -170,7 +171,7 @@ class OpenclRuntime:
         """Wait for the device, then copy to a contiguous NumPy array."""
         self.synchronize()
         if self.unified:
-            array.reshape(-1).view(np.uint8)[:] = memory.owner[: array.nbytes]
+            _bytes_of(array)[:] = _bytes_of(memory.owner)[: array.nbytes]
         else:
             self.cl.enqueue_copy(self._queue, array, memory.handle, is_blocking=True)
 
@@ -260,12 +261,16 @@ class OpenclRuntime:
         }
 
 
-def _bytes_of(array: Any) -> Any:
-    """Return the bytes of an array in place, writable for pyopencl even where the array is not.
+def _bytes_of(array: Array) -> Array:
+    """Return the bytes of a contiguous array in place."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _writable(array: Array) -> Any:
+    """Return an array as pyopencl takes it, writable even where it is not.
 
     Nobody writes through it: a read-only array can only be an input, and kernels only read those.
     """
     if array.flags.writeable:
-        return array.reshape(-1).view(np.uint8)
-    place = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
-    return np.frombuffer(place, np.uint8)
+        return array
+    return (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
