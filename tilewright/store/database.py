@@ -16,7 +16,7 @@ from tilewright.files import locked
 from tilewright.runtime.cache import secure_folder
 
 T = TypeVar("T")
-_ANOTHER = "use another file, or set TILEWRIGHT_CACHE to a folder of your own"
+_ANOTHER = "set TILEWRIGHT_CACHE to a folder of your own, or give Store another path"
 _MAGIC = b"SQLite format 3\0"  # what each of its files begins with
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
