@@ -90,6 +90,23 @@ def test_a_plan_is_copied_and_goes_to_other_processes(kind: str) -> None:
         np.testing.assert_array_equal(pool.apply(_run, (plan, *_arrays())), expected)
 
 
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("dtype", ["f", "f2", "i1"])
+def test_memory_of_a_cpu_is_an_array_in_place_row_by_row(dtype: str) -> None:
+    runtime = open_runtime("cpu")
+    there = np.arange(24).astype(dtype).reshape(4, 6)
+    memory, found = runtime.wrap(there), np.empty(8, dtype)
+    there[1, 2] = 77
+    runtime.download(runtime.slice(memory, 6 * there.itemsize, found.nbytes), found)
+    np.testing.assert_array_equal(found, there.reshape(-1)[6:14])
+    runtime.upload(runtime.slice(memory, 0, 4 * there.itemsize), np.zeros(4, dtype))
+    assert not there[0, :4].any() and there[0, 4] == 4
+    runtime.upload(runtime.slice(memory, 4, 0), np.zeros(0, dtype))
+    by_column = np.empty(24, dtype)
+    runtime.download(runtime.wrap(np.asfortranarray(there)), by_column)
+    np.testing.assert_array_equal(by_column, there.reshape(-1))
+
+
 def test_a_plan_says_less_of_its_config_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = LayerPlan(Plan.make(open_runtime("numpy"), LAYER, REFERENCE, Provenance(Origin.STORED)))
     pickled = pickle.dumps(plan)

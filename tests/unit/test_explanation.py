@@ -67,6 +67,21 @@ def test_the_output_is_what_is_behind_the_pool() -> None:
     assert dict(sections(pooled))["layer"]["output"] == "1 x 32 x 3 x 4"
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, "not yet; run tilewright tune n1c64h56w56k64r3s3p1-f32"),
+        ({"races": False}, "not yet; run tilewright tune n1c64h56w56k64r3s3p1-f32 --family toy"),
+        ({"tunable": False}, f"not kept; run tilewright run n1c64h56w56k64r3s3p1-f32 --config {MINE}"),
+    ],
+)
+def test_how_to_measure_what_was_not(changed: dict[str, bool], says: str) -> None:
+    asked = subject([])
+    for name, value in changed.items():
+        setattr(asked.family, name, value)
+    assert dict(sections(asked))["predicted_against_measured"]["measured"] == says
+
+
 def test_floor_is_the_device_s_floor() -> None:
     layer = found([])["layer"]
     assert layer["flops"] == PROBLEM.flops == 2 * 64 * 64 * 9 * 56 * 56

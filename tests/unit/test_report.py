@@ -206,6 +206,10 @@ def test_a_noisy_peer_is_marked_and_so_is_a_ratio_of_it() -> None:
     assert (second["ours"], second["±"], second["ratio"]) == ("80†~", "–", "0.75~")
     assert short.body[0][short.head.index("its time")] == "900~" and NOISY_NOTE in shown.notes
     assert found.rows[0].to_json()["peers"]["onednn"]["noisy"]
+    document["rows"][1]["ours"]["ci95_us"] = 0.5
+    document["rows"][0]["peers"] |= {"cudnn": {"cold_us": 700.0, "ci95_us": 1.0}}
+    full, short = results_table(results.parse(document)), short_table(results.parse(document))
+    assert NOISY_NOTE in full.notes and NOISY_NOTE not in short.notes  # the noisy one is not the fastest
 
 
 def test_no_rows_is_a_table_with_a_head() -> None:

@@ -187,12 +187,44 @@ def test_whatever_is_in_ones_own_store_is_set_aside(path: Path, monkeypatch: pyt
     assert len(box.info().set_aside) == 1
 
 
-def damage_by_another_program(path: Path) -> None:
+def damage_by_another_program(path: Path, version: int = 0) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE people (name TEXT)")
+        db.execute(f"PRAGMA user_version = {version}")
 
 
-@pytest.mark.parametrize("make", [damage_text, damage_by_another_program])
+def damage_by_one_with_our_version(path: Path) -> None:
+    damage_by_another_program(path, SCHEMA)
+
+
+def damage_by_one_with_another_version(path: Path) -> None:
+    damage_by_another_program(path, 68)
+
+
+def test_a_store_that_another_process_has_just_made_is_sound(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made between this one's two looks at its version."""
+    box, other = Store(path, shipped=False), Store(path, shipped=False)
+    create = box.database._create
+
+    def late(db: sqlite3.Connection) -> None:
+        other.add(record())
+        create(db)
+
+    monkeypatch.setattr(box.database, "_create", late)
+    assert len(box.records()) == 1 and box.info().set_aside == ()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        damage_text,
+        damage_by_another_program,
+        damage_by_one_with_our_version,
+        damage_by_one_with_another_version,
+    ],
+)
 def test_what_never_was_a_store_is_left_alone(path: Path, make: Callable[[Path], None]) -> None:
     make(path)
     before = path.read_bytes()

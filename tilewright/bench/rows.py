@@ -126,11 +126,18 @@ class BenchRow:
         """How many times longer the fastest peer takes than we do; None where one has no time."""
         return self.over_ours(self.best_peer) if self.best_peer else None
 
+    def figures(self) -> tuple[Timed, ...]:
+        """Return our figure and every peer's."""
+        return (self.ours, *self.peers.values())
+
+    def compared(self) -> tuple[Timed, ...]:
+        """Return our figure and the fastest peer's."""
+        return (self.ours, *([self.peers[self.best_peer]] if self.best_peer else ()))
+
     @property
     def noisy(self) -> bool:
         """Whether the ratio is not to be relied on."""
-        best = self.best_peer
-        return self.ours.noisy or (best is not None and self.peers[best].noisy)
+        return any(figure.noisy for figure in self.compared())
 
     def over_ours(self, peer: str) -> float | None:
         """How many times longer a peer takes than we do; None where one of the two has no time."""

@@ -1,6 +1,6 @@
 """Layers by name: shipped suites, shape files and plain problem strings.
 
-A shape file holds one ``NAME problem-string`` per line; ``#`` starts a comment.
+A shape file holds one ``[NAME] problem-string`` per line; ``#`` starts a comment.
 """
 
 from __future__ import annotations

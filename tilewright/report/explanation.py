@@ -159,10 +159,10 @@ def _not_measured(subject: Subject) -> str:
     """Say how to measure a config, where it can be."""
     if subject.device.backend == "numpy":
         return "never: NumPy computes the answer, without a kernel"
-    if not subject.family.tunable or not subject.family.races:
-        layer = f"{subject.problem} --config {subject.config}"
-        return f"not kept; run tilewright run {layer}"
-    return f"not yet; run tilewright tune {subject.problem}"
+    if not subject.family.tunable:
+        return f"not kept; run tilewright run {subject.problem} --config {subject.config}"
+    alone = "" if subject.family.races else f" --family {subject.family.name}"
+    return f"not yet; run tilewright tune {subject.problem}{alone}"
 
 
 def _measured(subject: Subject) -> dict[str, str | float | int]:

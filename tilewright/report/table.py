@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
+from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure, Timed
 from tilewright.errors import count, printable, shortened
 from tilewright.record import NOISY, STOLEN
 from tilewright.report.results import Results
@@ -62,7 +62,7 @@ def results_table(results: Results, families: bool = False) -> Table:
         title=_title(results),
         head=("layer", *ours, *columns, *last),
         body=tuple(_cells(row, columns) for row in results.rows),
-        notes=(*_notes(results), *_conversions(results), *_absences(results)),
+        notes=(*_notes(results, BenchRow.figures), *_conversions(results), *_absences(results)),
     )
 
 
@@ -73,7 +73,7 @@ def short_table(results: Results) -> Table:
     ours = ("family", "ours", "floor", "of floor", *calls)
     head = ("layer", *ours, "fastest peer", "its time", "ratio", "error/bound")
     body = tuple(_short_cells(row, bool(calls)) for row in results.rows)
-    return Table(_title(results), head, body, tuple(_notes(results)))
+    return Table(_title(results), head, body, tuple(_notes(results, BenchRow.compared)))
 
 
 def _short_cells(row: BenchRow, calls: bool) -> tuple[str, ...]:
@@ -191,7 +191,8 @@ def _title(results: Results) -> str:
     return ", ".join(part for part in parts if part) + "; times in us, cold caches"
 
 
-def _notes(results: Results) -> list[str]:
+def _notes(results: Results, shown: Callable[[BenchRow], Sequence[Timed]]) -> list[str]:
+    """Say what marks mean, and what else is to be known; ``shown``: the times of a row."""
     notes = []
     if results.geomean is not None:
         ratios = [row.ratio for row in results.rows]
@@ -204,7 +205,7 @@ def _notes(results: Results) -> list[str]:
         notes.append("ours: kernels alone; ratios: whole calls (our call), as a CPU's peers are timed")
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
-    figures = [figure for row in results.rows for figure in (row.ours, *row.peers.values())]
+    figures = [figure for row in results.rows for figure in shown(row)]
     notes += noisy_notes((figure.noisy, figure.stolen) for figure in figures)
     if any(beats_floor(row.floor_share) for row in results.rows):
         notes.append(BEATS_NOTE)

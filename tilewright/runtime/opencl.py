@@ -143,7 +143,7 @@ class OpenclRuntime:
         if array.nbytes == 0:
             return self.alloc(4)
         if self.unified:
-            return self._host(array)
+            return self._host(array if array.flags.c_contiguous else np.ascontiguousarray(array))
         memory = self.alloc(array.nbytes)
         self.upload(memory, array)
         return memory
@@ -152,7 +152,7 @@ class OpenclRuntime:
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
         """Return a part of memory."""
         if nbytes == 0:
-            return Memory(0, 0, memory.handle, memory)
+            return Memory(0, 0, memory.handle, _bytes_of(memory.owner)[:0] if self.unified else memory)
         if self.unified:
             return self._host(_bytes_of(memory.owner)[offset : offset + nbytes])
         return Memory(nbytes, 0, memory.handle.get_sub_region(offset, nbytes), memory)

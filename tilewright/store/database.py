@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 import time
@@ -96,7 +97,7 @@ class Database:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, self.version):
             raise sqlite3.DatabaseError(f"its schema is {found}, not {self.version}")
-        if db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+        if found == 0 and db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
             raise sqlite3.DatabaseError("it has tables, but no schema")
         for statement in self.tables:
             db.execute(statement)
@@ -121,9 +122,10 @@ class Database:
         """Leave a file alone that no store ever was.
 
         Raises:
-            StoreError: it is no SQLite file, or has tables without a schema.
+            StoreError: it is no SQLite file, or has tables and none with the name of one of ours.
         """
-        if not self.own and _is_foreign(self.path):
+        ours = set(re.findall(r"TABLE IF NOT EXISTS (\w+)", "\n".join(self.tables)))
+        if not self.own and _is_foreign(self.path, ours):
             raise StoreError(
                 f"store {self.path}: is no store of tilewright's, so it is left as it is; name another file "
                 "(winners that 'cache export' wrote are read by 'cache import')"
@@ -166,15 +168,15 @@ def _touch(path: Path) -> None:
         raise StoreError(f"store {path}: cannot be made ({error.strerror or error}); {_ANOTHER}") from None
 
 
-def _is_foreign(path: Path) -> bool:
-    """Whether a file begins unlike a database, or is a whole one of someone who gives it no version."""
+def _is_foreign(path: Path, ours: set[str]) -> bool:
+    """Whether a file begins unlike a database, or is a whole one without any table of ours."""
     with suppress(OSError), path.open("rb") as file:
         head = file.read(len(_MAGIC))
         if head != _MAGIC:
             return bool(head)
     with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as db:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        return not version and bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+        names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return bool(names) and not names & ours
     return False
 
 
