@@ -35,7 +35,7 @@ def test_a_warning_names_the_line_of_the_user(tmp_path: Path, monkeypatch: pytes
     """However deep in the package it arises."""
     monkeypatch.setattr(errors, "_warned", set())
     (tmp_path / "cache").mkdir(mode=0o700)
-    (file := tmp_path / "cache" / "records.sqlite").write_bytes(b"no database " * 100)
+    (file := tmp_path / "cache" / "records.sqlite").write_bytes(b"SQLite format 3\0" * 100)
     with pytest.warns(RuntimeWarning) as found:
         Store(file).info()
         errors.warn_once("told by the caller itself")
