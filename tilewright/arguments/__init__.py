@@ -71,8 +71,8 @@ def pair(name: str, value: object) -> Pair:
         ProblemError: it is neither an integer nor a pair of integers, or less than 1.
     """
     numbers = _integers(value)
-    alone = as_integer(value) is not None
-    if not numbers or len(numbers) != 2 - alone or min(numbers) < 1:
+    expected = 2 if isinstance(value, (tuple, list)) else 1
+    if not numbers or len(numbers) != expected or min(numbers) < 1:
         want = "an integer or a pair (height, width), each 1 or more"
         raise ProblemError(f"{name}={shown(value)}: must be {want}")
     return numbers[0], numbers[-1]

@@ -1,0 +1,56 @@
+"""Time what a call costs before its kernel is launched, on a CPU: ``python benchmarks/time_calls_cpu.py``.
+
+A small layer, called over and over, with warm caches and after a flush of all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np  # noqa: E402
+
+import tilewright as tw  # noqa: E402
+from tilewright.runtime import open_runtime  # noqa: E402
+
+LAYER = "n1c1152h1w1k48r1s1-f32"
+CALLS = 60
+
+
+def main() -> None:
+    """Print a line for each state of the caches."""
+    runtime: Any = open_runtime("cpu")
+    layer, plan = tw.Problem.parse(LAYER), tw.plan(LAYER, "cpu", family="direct")
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape, np.float32) for shape in (layer.x_shape, layer.w_shape))
+    packed = plan.pack(w)
+    out, launch, launched = plan(x, packed), runtime.launch, []
+
+    def noted(*given: Any) -> None:
+        launched.append(time.perf_counter_ns())
+        launch(*given)
+
+    for state in ("warm", "cold"):
+        before, whole = [], []
+        for _ in range(CALLS):
+            if state == "cold":
+                runtime._flusher.enqueue()
+                runtime.synchronize()
+            launched.clear()
+            runtime.launch = noted
+            start = time.perf_counter_ns()
+            plan(x, packed, out=out)
+            whole.append((time.perf_counter_ns() - start) / 1e3)
+            runtime.launch = launch
+            before.append((launched[0] - start) / 1e3)
+        to_launch, in_all = map(statistics.median, (before, whole))
+        print(f"{state}: {to_launch:.0f} us to the launch, {in_all:.0f} in all")
+
+
+if __name__ == "__main__":
+    main()
