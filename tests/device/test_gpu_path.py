@@ -127,6 +127,7 @@ SHAPED = [
     "hopper",
     "toeplitz",
     "stem",
+    "grouped_mma",
     "textbook",
     "reference",
 ]

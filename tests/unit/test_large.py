@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 from test_direct_cpu import CORES
 
 from tilewright.device import Device, for_architecture
+from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import MOST_PIXELS, Config, too_many
 from tilewright.kernels.gemm import spec as gemm
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
-from tilewright.search.space import usable
+from tilewright.search.space import sample, usable
 from tilewright.search.strategies import rank
 
 H100 = for_architecture("sm_90")
@@ -22,7 +26,7 @@ LARGE = {
     "n{}c64h128w128k64r1s1-f32": ("gemm",),
     "n{}c1024h128w128k1024r1s1-f32": ("strassen", "strassen2"),
     "n{}c64h128w128k64r3s3p1g64-f32": ("grouped",),
-    "n{}c64h128w128k64r3s3p1g64-f16-nhwc": ("toeplitz",),
+    "n{}c64h128w128k64r3s3p1g64-f16-nhwc": ("toeplitz", "grouped_mma"),
     "n{}c3h128w128k8r3s3p1-f32": ("small",),
     "n{}c3h128w128k8r3s3p1-tf32-nhwc": ("stem",),
     "n{}c3h128w128k8r5s5p2-f32": ("winograd_rows",),
@@ -50,6 +54,51 @@ def test_hopper_takes_no_more_of_an_input_than_its_table_counts() -> None:
     most, more = (Problem.parse(f"n{n}c4096h64w64k8r3s3p1-f16-nhwc") for n in (1023, 1024))
     assert family("hopper").refuses(most, H100) is None
     assert "more than 2,147,483,647 pieces" in (family("hopper").refuses(more, H100) or "")
+
+
+# Images of 2^31 numbers and more, each by the families that count them in 64 bits.
+HUGE = {
+    "n2c64h6000w6000k64r3s3p1-f32": ("direct", "winograd", "winograd4", "im2col"),
+    "n2c64h6000w6000k64r1s1-f32": ("gemm",),
+    "n2c64h6000w6000k64r1s1-f32-nhwc": ("gemm",),
+    "n2c64h6000w6000k64r3s3p1g64-f32": ("grouped",),
+    "n2c64h6000w6000k64r3s3p1g8-f16-nhwc": ("grouped_mma", "mma", "hopper"),
+    "n2c64h6000w6000k64r3s3p1g8-f16": ("mma", "hopper"),
+    "n2c64h6000w6000k64r3s3p1g64-f16": ("toeplitz",),
+    "n2c64h6000w6000k16r3s3p1-f16": ("stem", "mma", "hopper"),
+    "n2c64h6000w6000k16r3s3p1-i8-nhwc": ("stem", "mma", "hopper"),
+}
+
+
+@pytest.mark.parametrize(("text", "name"), [(text, name) for text, names in HUGE.items() for name in names])
+def test_no_kernel_counts_an_image_of_2_to_the_31_numbers_in_32_bits(
+    text: str, name: str, own_cache: None
+) -> None:
+    """Of products of constants the compiler says so, and what it says is an error."""
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem, kind = Problem.parse(text), family(name)
+    config = sample(kind, problem, H100, random.Random(1))
+    for aligned in (True, False):
+        assert compile_cuda(kind.blueprint(problem, H100, config, aligned), "sm_90", spills=True).registers
+
+
+def test_a_constant_that_wraps_round_is_a_compile_error(own_cache: None) -> None:
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    kind, problem = family("reference"), Problem.parse("n1c1h4w4k1r1s1-f32")
+    blueprint = kind.blueprint(problem, H100, Config.make("reference", {}))
+    defines = (*blueprint.defines, ("SIZE_P", 1 << 20), ("SIZE_Q", 1 << 20))
+    with pytest.raises(CompileError, match="wrap round"):
+        compile_cuda(replace(blueprint, defines=tuple(dict(defines).items())), "sm_90")
+
+
+@pytest.mark.parametrize(("name", "kind"), (("grouped", "f16"), ("toeplitz", "f16"), ("grouped_mma", "f16")))
+def test_a_filter_too_large_for_32_bits_is_left_to_others(name: str, kind: str) -> None:
+    small, large = (Problem.parse(f"n1c{c}h1w1k{c}r15s15p7g{c}-{kind}-nhwc") for c in (1 << 12, 1 << 21))
+    assert "268,435,456 numbers" not in (family(name).refuses(small, H100) or "")
+    assert "its filter has more than 268,435,456 numbers" in (family(name).refuses(large, H100) or "")
+    assert family("direct").refuses(large, H100) is None
 
 
 @pytest.mark.parametrize("device", (CORES, H100), ids=("cpu", "h100"))

@@ -73,7 +73,8 @@ def test_plain_stands_for_all_that_sum_up_the_formulas_products() -> None:
     others = {one.name for one in pick(FAMILIES, ())} - names
     assert others == {one.name for one in FAMILIES if one.races and not one.plain}
     assert others >= {
-        "winograd", "winograd4", "winograd8", "winograd_rows", "strassen", "strassen2", "toeplitz"
+        "winograd", "winograd4", "winograd8", "winograd_rows", "strassen", "strassen2", "toeplitz",
+        "grouped_mma",
     }  # fmt: skip
     assert [one.name for one in pick(FAMILIES, (PLAIN, "gemm", "winograd"))][-1] == "winograd"
     assert len(pick(FAMILIES, (PLAIN, "gemm"))) == len(names)

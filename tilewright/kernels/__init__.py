@@ -11,6 +11,7 @@ from tilewright.kernels.gemm.im2col import Im2col
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.gemv import Gemv
 from tilewright.kernels.grouped.spec import Grouped
+from tilewright.kernels.grouped_mma.spec import GroupedMma
 from tilewright.kernels.hopper.spec import Hopper
 from tilewright.kernels.mma.spec import Mma
 from tilewright.kernels.small import Small
@@ -25,7 +26,8 @@ from tilewright.kernels.winograd.rows import WinogradRows
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),
-    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Toeplitz(), Stem(), Textbook(), Reference(),
+    Strassen2(), Gemv(), Grouped(), Small(), Mma(), Hopper(), Toeplitz(), Stem(), GroupedMma(), Textbook(),
+    Reference(),
 )  # fmt: skip
 
 

@@ -4,9 +4,12 @@
 //   acc[2 i + j]  row lane / 4 + 8 i, column lane % 4 * 2 + j
 //   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum      b0, b1  column lane / 4, the same words
 //
+// mma_sync_short: of a sum half as long, with a[0], a[1] and b0 alone; not of TF32.
+//
 // PRODUCTS PLAIN and TF32 alone: THREE and E4M3, whose sums begin anew, are in mma_product.h.
 // dot_word: what a word of A and one of B add to a sum, for OpenCL C, where threads multiply by themselves.
-// Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" (f16, bf16), "m16n8k8" (tf32) and "m16n8k32" (s8).
+// Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" and "m16n8k8" (f16, bf16, tf32), "m16n8k32" and "m16n8k16"
+// (s8).
 
 #include "products.h"
 #include "types.h"
@@ -17,10 +20,13 @@
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 " c
 #elif DTYPE == 4
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " c
+#define MMA_SHORT(c) "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 " c
 #elif DTYPE == 3
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
+#define MMA_SHORT(c) "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 " c
 #else
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
+#define MMA_SHORT(c) "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 " c
 #endif
 #if DTYPE == 4
 #define SUM "+r"
@@ -33,6 +39,13 @@ INLINE void mma_sync(acc_t acc[4], const unsigned a[4], unsigned b0, unsigned b1
         : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+#ifdef MMA_SHORT
+INLINE void mma_sync_short(acc_t acc[4], const unsigned a[2], unsigned b0) {
+    asm(MMA_SHORT("{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};")
+        : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3]) : "r"(a[0]), "r"(a[1]), "r"(b0));
+}
+#endif
 
 #else
 

@@ -70,7 +70,7 @@ INLINE offset_t x_at(int px) {
 #elif X_NHWC
     return (offset_t)px * (GROUPS_ * C);
 #else
-    return X_ROWS ? px : (offset_t)(px / (P * Q)) * (GROUPS_ * C * P * Q) + px % (P * Q);
+    return X_ROWS ? px : (offset_t)(px / (P * Q)) * (GROUPS_ * C) * (P * Q) + px % (P * Q);
 #endif
 }
 

@@ -6,7 +6,17 @@ There is little arithmetic for each input: what limits is how soon its bytes are
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import (
+    Blueprint,
+    Buffer,
+    Config,
+    Family,
+    Launch,
+    Param,
+    Rule,
+    Values,
+    too_large,
+)
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels
 from tilewright.kernels.requant import requant_defines, scale_operand
@@ -92,7 +102,7 @@ class Grouped(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of several groups of few channels."""
-        if reason := super().refuses(problem, device) or no_kernels(device):
+        if reason := super().refuses(problem, device) or too_large(problem) or no_kernels(device):
             return reason
         few = problem.cg <= MOST_CHANNELS
         small = problem.kg <= (MOST_OUTPUTS if few else FEW_OUTPUTS)

@@ -155,7 +155,7 @@ INLINE void gather(shared_t shared, const GLOBAL x_t *x, int px0, int group) {
         const int o = px0 + row, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
         const int h = p * STR_H - PAD_T, v = q * STR_W - PAD_L;
         const GLOBAL x_t *image = x + n * ((offset_t)H * W * (GROUPS_ * C));
-        const GLOBAL x_t *from = image + (h * W + v) * (offset_t)step_w + group * C * step_c;
+        const GLOBAL x_t *from = image + (h * W + v) * (offset_t)step_w + (offset_t)group * C * step_c;
         unsigned taps = 0;  // bit r: row r of the filter meets the image; bit 16 + s: column s
         UNROLL for (int r = 0; r < R; r++) taps |= (unsigned)(n < N && (unsigned)(h + r * DIL_H) < H) << r;
         UNROLL for (int s = 0; s < S; s++) taps |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);

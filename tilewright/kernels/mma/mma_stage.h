@@ -56,7 +56,7 @@ INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         int px = at.q0 + copy_pixel(copy_row(j)), n = N == 1 ? 0 : px / (P * Q), column = P * N == 1 ? px : px % Q;
         int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == 2 ? C : CC);
-        from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * X_STEP_C;
+        from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * (offset_t)X_STEP_C;
         from.taps[j] = PADDED ? 0 : 1u;
         if (PADDED) {
             UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;

@@ -19,7 +19,7 @@
 //   M x N is pixels x channels where y is nhwc, else channels x pixels. A warp has PT x KT pieces of a product m16n8;
 //   the channels (pixels) of neighbouring pieces alternate, so that a thread's sums are neighbours in y: runs of up
 //   to 16 bytes of outputs. A thread may have all four sums of a pool's windows (POOL_HELD); else what is pooled meets
-//   in shared memory first (stem_store.h).
+//   in shared memory first (piece_store.h).
 // Example: n1c3h224w224k64r7s7p3u2 in f16: 11 words of a row make 3 for each of four lanes, 7 rows 11 products of 16.
 
 #include "dialect.h"
@@ -56,7 +56,7 @@
 #include "stem_order.h"
 #include "stem_stage.h"
 #include "stem_product.h"
-#include "stem_store.h"
+#include "piece_store.h"
 
 // w: packed words, by their bits
 BOUNDED_KERNEL(stem, THREADS, MIN_BLOCKS)

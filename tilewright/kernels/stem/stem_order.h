@@ -5,17 +5,13 @@
 //   W_RUN_OF(registers)    how many of so many a lane loads at once
 //   FAN_P FAN_R FAN_W      planes, rows and words of a run that the four lanes of a pixel take at once, a word each
 //   taps_of                what word j of the lane `quarter` is, of `rows` rows and `quarters` words of a run
-//   alternated             which number of all is number `place` (of 8) of a piece, where those of `group` pieces
-//                          alternate two by two: a thread has numbers 2 t and 2 t + 1 of each, so a run of them
+
+#include "alternated.h"
 
 #define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
 #define IN_WORD (4 / NUMBER_BYTES)
 #define W_REGS_OF(nhwc) ((nhwc) ? 2 : 4)
 #define W_RUN_OF(registers) ((registers) % 4 ? 2 : 4)
-
-INLINE int alternated(int piece, int place, int group) {
-    return (piece / group * 8 + place / 2 * 2) * group + piece % group * 2 + place % 2;
-}
 
 typedef struct {
     int plane, row, word;  // of the filter's planes and rows, and of a run

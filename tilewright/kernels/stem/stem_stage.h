@@ -30,7 +30,7 @@ INLINE Chunk find_chunk(const GLOBAL in_t *x, int all, int copy, int h0, int fir
 INLINE void stage_x(SHARED acc_t *tile, const GLOBAL in_t *x, Place at) {
     const int mine = THREAD(0) % LINE, h0 = at.p0 * STR_H - PAD_T;
     const int first = (at.q0 * STR_W - PAD_L) * (UNIT * NUMBER_BYTES) - LEAD;
-    x += (offset_t)at.n * (PLANES * H * W) * UNIT;
+    x += (offset_t)at.n * (PLANES * H) * (W * UNIT);
     NO_UNROLL for (int all = THREAD(0) / LINE; all < ALL_ROWS; all += AT_ONCE * LINES) {
 #if COPY >= 4
         UNROLL for (int i = 0; i < AT_ONCE * COPIES; i++) {

@@ -6,7 +6,17 @@ On CUDA cores a layer of 7x7 at batch 16, or of 31x31, is bound by its multiply-
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import (
+    Blueprint,
+    Buffer,
+    Config,
+    Family,
+    Launch,
+    Param,
+    Rule,
+    Values,
+    too_large,
+)
 from tilewright.kernels.limits import (
     SPILLS,
     blocks_param,
@@ -50,7 +60,7 @@ class Toeplitz(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take depthwise layers, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or no_gpu(device):
+        if reason := super().refuses(problem, device) or too_large(problem) or no_gpu(device):
             return reason
         if not device.tensor_macs:
             return "the device has no tensor cores with the products of sm_80"

@@ -1,11 +1,22 @@
-// How the stem family finishes the sums of a warp: a thread has runs of RUN_OUT neighbours in y, of one pixel in nhwc,
-// of one channel in nchw.
+// How the sums of a warp's products are finished, PT x KT pieces m16n8 (mma_sync.h) of pixels and channels: a thread
+// has runs of RUN_OUT neighbours in y, of one pixel in nhwc, of one channel in nchw. For stem and grouped_mma.
 //
 //   Channels      bias and scale of the channels of a thread
 //   store_sums    finishes the sums of a turn and stores them; pools them where a thread has whole windows
 //                 (POOL_HELD), and stores them to shared memory where they meet there (POOL_MEETS)
 //   store_pooled  what the pool makes of each window of the tile, of sums that have met
+//
+// needs, before it is included, beside tile.h:
+//   PT KT TH TW PIXELS      pieces of a warp at once, and the tile of a block
+//   RUN_OUT WORDS_OUT       outputs that a thread has side by side, and words that they take requantised
+//   GROUP_OF                pieces whose channels (nchw: pixels) alternate (alternated.h): RUN_OUT / 2
+//   Y_VECTOR                whether runs are stored at once: whole, and aligned
+//   POOL_HELD POOL_MEETS    where a pool is made; of the latter SUM_PITCH and UNIT_OUT, see stem.cu
 
+#ifndef PIXEL_AT  // of the tile, of half h of piece i (nchw: the first of a run), where `first` is that of the turn
+#define PIXEL_AT(first, i, h, lane) \
+    ((first) + (Y_NHWC ? 16 * (i) + 8 * (h) + (lane) / 4 : 8 * (i) + (lane) % 4 * RUN_OUT))
+#endif
 #define OF(i) (Y_NHWC ? (i) : 0)  // which channel of a run's
 #define MY_CHANNELS (2 * KT)      // of a thread
 
@@ -162,7 +173,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
                 acc_t v[RUN_OUT];
                 UNROLL for (int j = 0; j < RUN_OUT; j++)
                     v[j] = (Y_NHWC ? acc[i][g + j / 2] : acc[g + j / 2][i])[2 * h + j % 2];
-                const int px = first + (Y_NHWC ? 16 * i + 8 * h + lane / 4 : 8 * g + lane % 4 * RUN_OUT);
+                const int px = PIXEL_AT(first, Y_NHWC ? i : g, h, lane);
                 const int mine = Y_NHWC ? 2 * g : 2 * i + h;
                 finish_run(y, z, sums, at, k + channel_of(Y_NHWC ? g : i, h, lane), px, v, its->bias + mine,
                            its->scale + mine);

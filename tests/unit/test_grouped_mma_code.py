@@ -1,0 +1,104 @@
+"""The grouped_mma family: what it takes, how pixels lie in shared memory, and what its kernels compile to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sass import main_loop
+from test_direct_cpu import CORES
+
+from tilewright.device import for_architecture
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.kernels.grouped_mma.tile import bundle_of, sizes
+from tilewright.problem import Problem
+from tilewright.search.strategies import rank
+
+H100 = for_architecture("sm_90")
+KIND = family("grouped_mma")
+REGNET = Problem.parse("n1c224h56w56k224r3s3p1g28-f16-nhwc")
+RESNEXT = Problem.parse("n1c512h14w14k512r3s3p1g32-i8-nhwc+bias+relu+requant")
+WIDE = Problem.parse("n1c336h28w28k336r3s3p1g7-bf16-nhwc")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    (
+        ("n1c224h56w56k224r3s3p1g28-f32-nhwc", "computes f16 and bf16 and i8 and q8, not f32"),
+        ("n1c224h56w56k224r3s3p1g28-f16-nchw2nhwc", "neighbours: nhwc"),
+        ("n1c224h56w56k224r3s3p1g28-f16-nhwc2nchw", "neighbours: nhwc"),
+        ("n1c8h56w56k8r3s3p1-f16-nhwc", "several groups"),
+        ("n1c24h56w56k24r3s3p1g4-f16-nhwc", "do not fill 16 bytes"),  # 6 channels
+        ("n1c16h56w56k8r3s3p1g2-f16-nhwc", "and eights with outputs"),  # 8 to 4
+        ("n1c20h56w56k20r3s3p1g5-f16-nhwc", "do not fill 16 bytes"),  # pairs of groups of 4, and one left
+        ("n1c256h56w56k256r5s5p2g4-f16-nhwc", "more than 128 registers"),
+    ),
+)
+def test_what_it_leaves_to_others(text: str, reason: str) -> None:
+    assert reason in str(KIND.refuses(Problem.parse(text), H100))
+
+
+def test_it_needs_tensor_cores_and_a_gpu() -> None:
+    assert KIND.refuses(REGNET, H100) is None
+    assert "no tensor cores" in str(KIND.refuses(REGNET, replace(H100, tensor_macs=0)))
+    assert "threads of a GPU" in str(KIND.refuses(REGNET, CORES))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    (
+        ("n1c64h9w9k64r3s3p1g8-f16-nhwc", (1, 1, 8)),
+        ("n1c64h9w9k64r3s3p1g16-f16-nhwc", (2, 1, 8)),  # groups of 4: two fill a piece
+        ("n1c64h9w9k64r3s3p1g64-f16-nhwc", (8, 1, 8)),
+        ("n1c64h9w9k128r3s3p1g64-f16-nhwc", (8, 1, 16)),
+        ("n1c72h9w9k72r3s3p1g3-f16-nhwc", (1, 3, 24)),
+        ("n1c64h9w9k64r3s3p1g8-i8-nhwc", (2, 1, 16)),
+        ("n1c64h9w9k32r3s3p1g2-i8-nhwc", (1, 2, 16)),
+    ),
+)
+def test_bundles_fill_pieces_of_16_bytes(text: str, expected: tuple[int, int, int]) -> None:
+    bundle = bundle_of(Problem.parse(text))
+    assert bundle and (bundle.groups, bundle.pieces, bundle.outputs) == expected
+
+
+@pytest.mark.parametrize("pieces", (1, 2, 3, 4, 6, 7, 8, 12, 14, 16))
+def test_eight_neighbouring_pixels_lie_in_different_banks(pieces: int) -> None:
+    """As ``placed`` of grouped_mma_stage.h has it; a pixel's pieces stay where it is."""
+    config = dict(nt=1, wn=pieces, bw=1, tw=8, pt=1, th=2, wm=1, mb=4, combine=0)
+    problem = Problem.parse(f"n1c{8 * pieces}h9w9k{8 * pieces}r3s3p1g{pieces}-f16-nhwc")
+    swizzle = sizes(problem, config).swizzle
+
+    def placed(column: int, piece: int) -> int:
+        return column * pieces + (piece ^ column // (8 // swizzle) % swizzle)
+
+    for column in range(24):
+        for piece in range(pieces):
+            assert len({placed(column + i, piece) % 8 for i in range(8)}) == 8
+        assert {placed(column, piece) // pieces for piece in range(pieces)} == {column}
+        assert len({placed(column, piece) for piece in range(pieces)}) == pieces
+
+
+@pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
+@pytest.mark.parametrize("problem", (REGNET, RESNEXT, WIDE), ids=("8", "16", "48"))
+def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, own_cache: None) -> None:
+    from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
+
+    device = for_architecture(arch)
+    configs = [config for config, _ in rank(problem, device, KIND, 3)]
+    assert len(configs) == 3
+    for config in configs:
+        assert compile_cuda(KIND.blueprint(problem, device, config), arch).registers > 0
+
+
+def test_a_row_of_the_image_is_loaded_once_for_all_of_a_strips_outputs(
+    own_cache: None, tmp_path: Path
+) -> None:
+    config = Config.make("grouped_mma", dict(nt=1, wn=4, bw=1, tw=16, pt=4, th=8, wm=1, mb=2, combine=0))
+    KIND.check(REGNET, H100, config)
+    loop = main_loop(KIND.blueprint(REGNET, H100, config), "sm_90", tmp_path, "HMMA")
+    count = {name: sum(name in line for line in loop) for name in ("HMMA", "LDSM")}
+    assert count["HMMA"] == 4 * 3 * 2  # rows of outputs, rows of the filter, two taps and one
+    assert count["LDSM"] == 6 * 2  # rows of the image, the same
+    assert len(loop) < 14 * count["HMMA"]

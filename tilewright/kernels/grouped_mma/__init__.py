@@ -1,0 +1,1 @@
+"""The grouped_mma family: many small groups on tensor cores."""

@@ -1,0 +1,225 @@
+"""The grouped_mma family: many small groups on tensor cores.
+
+Implicit GEMM copies a tile of pixels for each tap of each group. Here pixels are staged once, and the rows
+of a product are 16 bytes of their channels, wherever a tap is.
+"""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import (
+    Blueprint,
+    Buffer,
+    Config,
+    Family,
+    Launch,
+    Param,
+    Rule,
+    Values,
+    too_large,
+)
+from tilewright.kernels.grouped_mma.tile import (
+    EIGHT,
+    PIECE,
+    PIXELS,
+    Bundle,
+    Sizes,
+    bundle_of,
+    pieces_of_sum,
+    registers,
+    sizes,
+    strip_rows,
+)
+from tilewright.kernels.grouped_mma.work import work_of
+from tilewright.kernels.limits import (
+    MOST_BODY,
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    resident_rule,
+    shared_rule,
+)
+from tilewright.kernels.products import PLAIN
+from tilewright.kernels.requant import requant_defines, scale_operand
+from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, pool_apart, second_pass
+from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.word import dtype_code
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import DTYPE_BYTES, Problem
+
+MOST_WORDS = 128  # registers of a lane for the filter of a bundle
+SCHEDULERS = 4  # of a unit
+SPARE = 5  # registers that the compiler may need above the estimate
+
+
+class GroupedMma(Family):
+    """Convolutions of many small groups, on tensor cores."""
+
+    name = "grouped_mma"
+    dtypes = ("f16", "bf16", "i8", "q8")
+    examples = tuple(f"n2c{c}h9w11k{c}r3s3p1g4-{dtype}-nhwc+bias" for dtype in dtypes for c in (32, 128))
+    widens = False
+    plain = False  # where groups are smaller than 16 bytes, their neighbours' inputs are multiplied by zeros
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers whose groups fill pieces of 16 bytes, on a device that has tensor cores."""
+        if reason := super().refuses(problem, device) or too_large(problem) or no_gpu(device):
+            return reason
+        if not device.tensor_macs:
+            return "the device has no tensor cores with the products of sm_80"
+        if problem.groups == 1:
+            return "it is made for several groups"
+        if (problem.layout_in, problem.layout_out) != ("nhwc", "nhwc"):
+            return "it reads and writes channels that are neighbours: nhwc"
+        bundle = bundle_of(problem)
+        if bundle is None:
+            return "its groups do not fill 16 bytes with inputs, and eights with outputs"
+        if pieces_of_sum(problem, bundle) > MOST_WORDS:
+            return f"the filter of 8 outputs takes more than {MOST_WORDS} registers of a thread"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        return (
+            combine_param(NONE, TWO_PASS),
+            Param("nt", _tiles(problem), "pieces of 8 outputs of a bundle that a warp makes"),
+            Param("wn", (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16), "warps over outputs"),
+            Param("bw", _divisors(problem, (1, 2, 3, 4)), "bundles of groups a warp"),
+            Param("tw", up_to(problem.q + EIGHT - 1, (8, 16, 24, 32, 40, 48, 56, 64, 96, 112, 128)),
+                  "output columns of a block"),
+            Param("pt", (1, 2, 3, 4, 6, 7, 8), "rows of 16 outputs that a warp takes at once"),
+            Param("th", (1, 2, 3, 4, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32), "output rows of a block"),
+            Param("wm", (1, 2, 3, 4, 6, 7, 8, 14, 16), "warps over pixels"),
+            blocks_param(1, 2, 3, 4, 5, 6, 8, 10, 12, 16),
+        )  # fmt: skip
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two where there is a pool."""
+        cf, combine = config.values, config["combine"]
+        sz, bundle = sizes(problem, cf), _bundle(problem)
+        main = Launch(
+            "grouped_mma", (sz.blocks, 1, 1), (_threads(cf), 1, 1),
+            (*operands(combine), *scale_operand(problem)), shared_bytes=sz.shared_bytes,
+        )  # fmt: skip
+        return Blueprint(
+            source="grouped_mma.cu", defines=tuple(_defines(problem, sz, cf, aligned).items()),
+            launches=(main, *second_pass(problem, combine, chained=False)),
+            packed_bytes=128 * sz.words * cf["wn"] * sz.k_tiles,
+            pack=(
+                ("BW", cf["bw"]), ("NT", cf["nt"]), ("PARTS", sz.parts), ("PIECES", bundle.pieces),
+                ("GROUP_OF", sz.run // 2), ("PACK_GROUPS", bundle.groups),
+            ),
+            packer="grouped_mma_pack.cu",
+            workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
+        )  # fmt: skip
+
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
+        """Count what one block and one thread do."""
+        return work_of(problem, device, config.values)
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        """All products of the sum, some of them with zeros."""
+        return pieces_of_sum(problem, _bundle(problem)) * PIECE // DTYPE_BYTES[problem.dtype]
+
+
+def _bundle(pr: Problem) -> Bundle:
+    bundle = bundle_of(pr)
+    assert bundle  # of a layer that is not refused
+    return bundle
+
+
+def _words(pr: Problem) -> int:
+    """Registers of the filter for eight outputs."""
+    return pieces_of_sum(pr, _bundle(pr))
+
+
+def _body(pr: Problem, cf: Values) -> int:
+    """Products and loads of the unrolled loops over a strip's sums."""
+    sz = sizes(pr, cf)
+    return ceil_div(sz.row_sum, 2) * cf["bw"] * (pr.r * cf["pt"] * cf["nt"] + sz.seen)
+
+
+def _divisors(pr: Problem, values: tuple[int, ...]) -> tuple[int, ...]:
+    """Of the values those that share out all bundles."""
+    return tuple(v for v in values if pr.groups // _bundle(pr).groups % v == 0)
+
+
+def _tiles(pr: Problem) -> tuple[int, ...]:
+    """Parts of a bundle's pieces of outputs: all, or as many for each of several warps."""
+    tiles = _bundle(pr).tiles
+    return tuple(v for v in (1, 2, 3, 4, 5, 6, 7, 8, tiles) if v <= tiles and tiles % v == 0)
+
+
+def _threads(cf: Values) -> int:
+    return 32 * cf["wm"] * cf["wn"]
+
+
+def _line(sz: Sizes, cf: Values) -> int:
+    """Threads that share a staged row: a power of two."""
+    least = 1 << (sz.columns * sz.pieces - 1).bit_length()
+    return min(least, _threads(cf) & -_threads(cf))
+
+
+def _least(cf: Values) -> Values:
+    """The smallest config that choices made so far may lead to, for rules that save a search time."""
+    return dict(combine=NONE, tw=EIGHT, pt=1, th=1, wm=1, mb=1) | cf
+
+
+def _registers_fit(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_registers(device, registers(problem, cf), _threads(cf) * cf["mb"], spare=SPARE)
+
+
+def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"])
+
+
+RULES = (
+    Rule("pool", lambda problem, combine: combine == pool_apart(problem),
+         "the second kernel is there to pool"),
+    Rule("words", lambda problem, nt, bw: nt * bw * _words(problem) <= MOST_WORDS,
+         "a thread holds the filter in registers"),
+    Rule("parts", lambda problem, nt, bw: bw == 1 or nt == _bundle(problem).tiles,
+         "a warp that makes a part of a bundle's outputs takes one"),
+    Rule("bundles", lambda problem, nt, wn, bw: nt * wn * bw % _bundle(problem).tiles == 0
+         and _divisors(problem, (nt * wn * bw // _bundle(problem).tiles,)) != (),
+         "blocks that do not share out all groups"),
+    Rule("slices", lambda problem, device, cf: _registers_fit(problem, device, _least(cf)), SPILLS,
+         needs="nt wn bw"),
+    Rule("columns", lambda problem, tw: tw - EIGHT < problem.q, "columns without outputs"),
+    Rule("image", lambda problem, device, cf: _tile_fits(problem, device, _least(cf)),
+         "staged columns alone fill the shared memory", needs="nt wn bw tw"),
+    Rule("strips", lambda tw, pt, th: th % strip_rows(tw, pt) == 0, "a tile is whole strips"),
+    Rule("rows", lambda problem, tw, pt, th: th - strip_rows(tw, pt) < problem.p, "strips without outputs"),
+    Rule("warps", lambda tw, pt, th, wm: PIXELS * pt * wm <= th * tw, "warps without strips"),
+    Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
+         "the unrolled loops overflow the instruction cache", needs="combine nt wn bw tw pt th wm"),
+    block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
+    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS,
+         "a unit has four schedulers to keep busy"),
+    resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
+    Rule("registers", _registers_fit, SPILLS, needs="combine nt wn bw tw pt th wm mb"),
+    shared_rule(_tile_fits, "combine nt wn bw tw pt th wm mb"),
+)  # fmt: skip
+
+
+def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+    view = View.unflattened(pr)
+    return requant_defines(pr) | dict(
+        SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
+        TH=cf["th"], TW=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
+        MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
+        NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, SWIZZLE=sz.swizzle,
+        LINE=_line(sz, cf), VECTORS=int(aligned),
+        RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, GROUP_OF=sz.run // 2, Y_VECTOR=int(aligned),
+        **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
+        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
+        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
+        OFFSET64=int(max(pr.x_bytes, 4 * pr.z_elements) >= 1 << 31),
+    )  # fmt: skip

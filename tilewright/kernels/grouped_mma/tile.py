@@ -1,0 +1,128 @@
+"""Sizes of the grouped_mma kernel: bundles of groups, staged pixels, registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from tilewright.arithmetic import round_up
+from tilewright.kernels.family import Values
+from tilewright.kernels.tile import TWO_PASS, ceil_div
+from tilewright.problem import DTYPE_BYTES, Problem
+
+PIECE = 16  # bytes of a row of a matrix (ldmatrix), and of a copy; and bytes that a thread stores at once
+PIXELS, CHANNELS = 16, 8  # of a product
+EIGHT = 8  # rows of a matrix: columns of a tile are as many, and lie in different banks
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Groups that are multiplied together: their input channels are whole pieces of 16 bytes.
+
+    Attributes:
+        groups: 1, or as many small ones as fill a piece; others' channels meet zeros of the filter.
+        pieces: of a pixel's input channels.
+        outputs: output channels.
+    """
+
+    groups: int
+    pieces: int
+    outputs: int
+
+    @property
+    def tiles(self) -> int:
+        """Pieces of 8 output channels."""
+        return self.outputs // CHANNELS
+
+
+def bundle_of(pr: Problem) -> Bundle | None:
+    """The bundle of a layer; None where groups do not fill pieces, or their outputs no product."""
+    numbers = PIECE // DTYPE_BYTES[pr.dtype]
+    groups = 1 if pr.cg % numbers == 0 else numbers // pr.cg
+    channels, outputs = groups * pr.cg, groups * pr.kg
+    if channels % numbers or outputs % CHANNELS or pr.groups % groups:
+        return None
+    return Bundle(groups, channels // numbers, outputs)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes that follow from a problem and a config.
+
+    Attributes:
+        bundle: what is multiplied together.
+        parts: of a bundle's outputs, one for each warp.
+        row_sum: pieces along a row of the filter: two make a product, a last one half of one.
+        seen: rows of the image under a strip's outputs.
+        columns: of the image under a tile, from one to the next.
+        length: columns that are the stride apart, staged side by side.
+        pieces: staged pieces of a pixel: of all the block's bundles.
+        swizzle: pieces that are exchanged, so that eight pixels lie in different banks; a power of two.
+        run: outputs that a thread has side by side.
+        words: registers of a lane for the filter.
+        turns: strips of 16 columns, or twice 8, that a warp takes one after the other.
+    """
+
+    bundle: Bundle
+    parts: int
+    row_sum: int
+    seen: int
+    rows: int
+    columns: int
+    length: int
+    pieces: int
+    swizzle: int
+    run: int
+    words: int
+    turns: int
+    k_tiles: int
+    p_tiles: int
+    q_tiles: int
+    blocks: int
+    shared_bytes: int
+
+
+def pieces_of_sum(pr: Problem, bundle: Bundle) -> int:
+    """Pieces along the sum of an output: registers of the filter for eight outputs."""
+    return pr.r * pr.s * bundle.pieces
+
+
+def strip_rows(tw: int, pt: int) -> int:
+    """Rows of a strip: its two times eight columns are side by side, or one below the other."""
+    return 2 * pt if tw // EIGHT % 2 else pt
+
+
+def sizes(pr: Problem, cf: Values) -> Sizes:
+    """Work out the sizes of a config."""
+    return _sizes(pr, *(cf[name] for name in ("th", "tw", "nt", "bw", "pt", "wn", "wm", "combine")))
+
+
+@cache
+def _sizes(
+    pr: Problem, th: int, tw: int, nt: int, bw: int, pt: int, wn: int, wm: int, combine: int
+) -> Sizes:  # fmt: skip
+    bundle = bundle_of(pr)
+    assert bundle
+    rows = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    columns = (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    parts = bundle.tiles // nt
+    bundles = max(1, wn * bw // parts)  # 0 of a config that a rule forbids
+    length, pieces = ceil_div(columns, pr.stride[1]), bundle.pieces * bundles
+    seen = {i * pr.stride[0] + r * pr.dilation[0] for i in range(pt) for r in range(pr.r)}
+    out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+    run = next(run for run in (16, 8, 4, 2) if run * out_bytes <= PIECE and nt % (run // 2) == 0)
+    strips = th // strip_rows(tw, pt) * tw * strip_rows(tw, pt) // (PIXELS * pt)
+    k_tiles = pr.groups // bundle.groups // bundles
+    p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, tw)
+    return Sizes(
+        bundle, parts, pr.s * bundle.pieces, len(seen), rows, columns, length, pieces,
+        min(EIGHT, pieces & -pieces), run, round_up(pieces_of_sum(pr, bundle) * nt * bw, 4),
+        ceil_div(strips, wm), k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
+        PIECE * pieces * rows * length * pr.stride[1],
+    )  # fmt: skip
+
+
+def registers(pr: Problem, cf: Values) -> int:
+    """Estimate of the registers a thread needs: sums, the filter's, where it reads, addresses."""
+    sz = sizes(pr, cf)
+    return 4 * cf["pt"] * cf["bw"] * cf["nt"] + sz.words + ceil_div(sz.row_sum, 2) * cf["bw"] + 44
