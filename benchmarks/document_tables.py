@@ -5,7 +5,9 @@ What stands between one of these markers and ``<!-- end -->`` is made anew:
 - ``<!-- table: cpu/resnet-f32 -->``: a short table of ``benchmarks/cpu/resnet-f32.json``;
 - ``<!-- summary: h100 -->``: one line for each results file of ``benchmarks/h100``, or of several folders;
 - ``<!-- headline: h100/resnet-f32, cpu/resnet-f32 -->``: one line for each of these files, with its layers
-  of the lowest and the highest ratio.
+  of the lowest and the highest ratio;
+- ``<!-- slower: h100/resnet-f32, cpu -->``: the layers that a peer runs faster, in these files, or in all
+  files of a folder.
 
 The long tables, with every peer, go to ``TABLES.md`` beside the results files.
 """
@@ -32,7 +34,8 @@ from tilewright.report.table import (
 )
 
 _MARKED = re.compile(
-    r"(<!-- (table|summary|headline): ([a-z0-9_/.-]+(?:, [a-z0-9_/.-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (table|summary|headline|slower): ([a-z0-9_/.-]+(?:, [a-z0-9_/.-]+)*) -->\n).*?(<!-- end -->)",
+    re.DOTALL,
 )
 
 
@@ -49,7 +52,7 @@ def with_tables(text: str, benchmarks: Path) -> str:
     Raises:
         StoreError: a results file is malformed, or a marker names a path outside ``benchmarks``.
     """
-    make = {"table": _table, "summary": _summary, "headline": _headline}
+    make = {"table": _table, "summary": _summary, "headline": _headline, "slower": _slower}
     return _MARKED.sub(lambda match: match[1] + make[match[2]](match[3], benchmarks) + match[4], text)
 
 
@@ -96,6 +99,19 @@ def _summary(names: str, benchmarks: Path) -> str:
     named = [(path.parent.name + "/" if len(folders) > 1 else "") + path.stem for path in paths]
     body = tuple(_line(name, load(path)) for name, path in zip(named, paths, strict=True))
     return markdown(Table("", head, body)) + "\n"
+
+
+def _slower(names: str, benchmarks: Path) -> str:
+    lines = []
+    for name in names.split(", "):
+        folder = _path(name, benchmarks)
+        for path in sorted(folder.glob("*.json")) if folder.is_dir() else [_path(name + ".json", benchmarks)]:
+            results = load(path)
+            lost = sorted((row.ratio, row.name) for row in results.rows if row.ratio and row.ratio < 1)
+            told = ", ".join(f"{layer} {ratio_text(ratio)}" for ratio, layer in lost)
+            where = f"`{path.parent.name}/{path.stem}`, {len(lost)} of {len(results.rows)}"
+            lines += [f"- {where}: {told}\n"] if lost else []
+    return "".join(lines) or "- None.\n"
 
 
 def _headline(names: str, benchmarks: Path) -> str:

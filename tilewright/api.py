@@ -238,7 +238,7 @@ def tune(
         DeviceError: there is no such device, or it cannot run kernels.
         BudgetError: the budget is malformed.
         RunError: no correct config was found within the budget.
-        StoreError: the store cannot be used or written; nothing is tuned then.
+        StoreError: the store cannot be used or written; nothing is tuned then, or at its end not kept.
 
     Example:
         >>> import tilewright as tw

@@ -93,7 +93,7 @@ def agrees(plan: Plan, shift: int = 0, seed: int = 7, normal: bool = False) -> N
     ref, size = numpy_conv(problem, data["x"], data["w"], bias, z)
     if problem.requantised:
         ref = numpy_requantised(problem, ref, data["scale"])
-        assert len(np.unique(ref)) > min(4, ref.size // 8)
+        assert len(np.unique(ref)) > min(4, ref.size // 8), f"too few different answers to tell: {problem}"
     if e.exact and plan.family.exact and not normal:
         right = y == ref.astype(y.dtype)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,77 @@ def test_a_plan_can_be_recorded_in_a_graph(torch: Any, layer: tuple[Any, Any, An
     graph.replay()
     torch.cuda.synchronize()
     near(torch, y, want)
+
+
+def test_a_graph_is_replayed_again_and_again_beside_calls(
+    torch: Any, layer: tuple[Any, Any, Any, Any]
+) -> None:
+    x, w, b, want = layer
+    plan = tw.plan(LAYER + "+bias", "cuda")
+    packed, y, side = plan.pack(w), torch.empty_like(want), torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        plan(x, packed, b, out=y)
+    side.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        plan(x, packed, b, out=y)
+    with torch.cuda.stream(side):
+        for _ in range(20):
+            y.zero_()
+            graph.replay()
+            near(torch, plan(x, packed, b), want)
+            near(torch, y, want)
+
+
+def test_memory_comes_and_goes_while_another_thread_records_a_graph(
+    torch: Any, layer: tuple[Any, Any, Any, Any]
+) -> None:
+    x, w, b, want = layer
+    plan, runtime = tw.plan(LAYER + "+bias", "cuda"), open_runtime("cuda")
+    packed, y, side = plan.pack(w), torch.empty_like(want), torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        plan(x, packed, b, out=y)
+    torch.cuda.synchronize()
+
+    def come_and_go() -> None:
+        for nbytes in (1 << 20, 1 << 26):
+            memory = runtime.alloc(nbytes)
+            del memory
+
+    graph = torch.cuda.CUDAGraph()
+    with ThreadPoolExecutor(1) as other, torch.cuda.graph(graph, stream=side):
+        plan(x, packed, b, out=y)
+        other.submit(come_and_go).result()
+        come_and_go()
+        plan(x, packed, b, out=y)
+    y.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    near(torch, y, want)
+
+
+def test_the_own_default_stream_of_each_thread_has_a_workspace_of_its_own(
+    torch: Any, layer: tuple[Any, Any, Any, Any]
+) -> None:
+    cupy = pytest.importorskip("cupy")
+    x, w, b, want = (cupy.asarray(one) for one in layer)
+    plan = tw.plan(LAYER + "+bias", "cuda")
+    packed = plan.pack(w)
+    cupy.cuda.Device().synchronize()
+    meet = threading.Barrier(2)
+
+    def call() -> int:
+        with cupy.cuda.Stream.ptds:
+            meet.wait()  # both threads are there, so they are two
+            for _ in range(50):
+                y = plan(x, packed, b)
+            assert float(abs(y - want).max()) <= 1e-3 * float(abs(want).max())
+        return threading.get_ident()
+
+    with ThreadPoolExecutor(2) as pool:
+        threads = {job.result() for job in [pool.submit(call) for _ in range(2)]}
+    assert len(threads) == 2
+    assert len({id(lane) for key, lane in plan._lanes.items() if key[0] == 2}) == 2
 
 
 def _on_streams(torch: Any, calls: Sequence[Callable[[], Any]], want: Sequence[Any]) -> None:

@@ -41,6 +41,9 @@ def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     return np.array(BoundPlan(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once())
 
 
+FAILS = range(3, 9)  # runs of a contestant whose name ends in "later"
+
+
 class Invented(Peer):
     """A peer with one contestant for each (name, factor, tags)."""
 
@@ -59,7 +62,7 @@ class Invented(Peer):
 
             def run(name: str = name) -> None:
                 self.runs.append(name)
-                if name.endswith("crash"):
+                if name.endswith("crash") or (name.endswith("later") and self.runs.count(name) in FAILS):
                     raise RuntimeError("out of\nluck")
 
             output = y * np.float32(factor)
@@ -103,6 +106,19 @@ def test_a_wrong_answer_is_never_timed() -> None:
     assert peer.runs.count("low precision") == 1
     assert str(row.peers["half"].tried["low precision"]).startswith("wrong: error ")
     assert row.peers["half"].detail == "detail of fine"
+
+
+@pytest.mark.parametrize("first", (3, 9), ids=("in the quick timing", "in the careful one"))
+def test_a_peer_that_fails_later_leaves_its_reason(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_bench.FAILS", range(first, 10_000))
+    row = row_of(Invented("ill", ("later", 1.0, ())), Invented("well", ("fine", 1.0, ())))
+    assert row.ours.cold_us and row.peers["well"].cold_us
+    assert row.peers["ill"].cold_us is None and "out of luck" in str(row.peers["ill"].tried["later"])
+    assert ("while it was timed" in row.peers["ill"].reason) == (first == 9)
+
+    both = row_of(Invented("ill", ("later", 1.0, ()), ("sound", 1.0, ())))
+    ill = both.peers["ill"]
+    assert ill.detail == "detail of sound" and "out of luck" in str(ill.tried["later"])
 
 
 def test_a_peer_with_no_right_answer_says_so() -> None:

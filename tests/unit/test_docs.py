@@ -28,7 +28,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 def prose(text: str) -> str:
     """The text without its blocks of code and its generated tables."""
-    for what in (r"<!-- (?:table|summary|headline): .*?^<!-- end -->", r"```.*?^```"):
+    for what in (r"<!-- (?:table|summary|headline|slower): .*?^<!-- end -->", r"```.*?^```"):
         text = re.sub(rf"^{what}$", "", text, flags=re.DOTALL | re.MULTILINE)
     return text
 

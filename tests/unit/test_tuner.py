@@ -11,10 +11,10 @@ from tuning_fakes import GOOD, PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row,
 
 from tilewright import kernels
 from tilewright.device import Device, for_architecture
-from tilewright.errors import ConfigError, DeviceError, ProblemError
+from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Standing
+from tilewright.record import Measurement, Record, Standing
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
@@ -157,6 +157,42 @@ def test_every_outcome_is_stored_at_once_and_resumed(worker: type[FakeWorker]) -
     assert len(worker.runs) == len(set(worker.runs)) == 99
     assert [r.config for r in RowStrategy.made[-1].told[:31]] == [r.config for r in store.kept[:31]]
     assert result.best and result.best.config == str(row(60))
+
+
+class FullStore(MemoryStore):
+    """A store on a disk that is full for some writes."""
+
+    def __init__(self, full: range) -> None:
+        super().__init__()
+        self.full, self.writes = full, 0
+
+    def add(self, record: Record) -> None:
+        self.writes += 1
+        if self.writes - 1 in self.full:
+            raise StoreError("store x: disk full")
+        super().add(record)
+
+
+@pytest.mark.filterwarnings("ignore:store x")
+def test_a_search_outlives_a_store_that_cannot_be_written_for_a_while(worker: type[FakeWorker]) -> None:
+    store, sound = FullStore(range(20, 50)), MemoryStore()
+    assert go(store=store).best == go(store=sound).best
+    assert [r.config for r in store.kept] == [r.config for r in sound.kept]  # none lost, in their order
+
+
+def test_a_store_that_cannot_be_written_at_all_ends_a_search_at_its_first_trial(
+    worker: type[FakeWorker],
+) -> None:
+    with pytest.raises(StoreError, match="disk full"):
+        go(store=FullStore(range(10_000)))
+    assert len(worker.runs) <= 1
+
+
+@pytest.mark.filterwarnings("ignore:store x")
+def test_what_could_not_be_stored_to_the_end_is_an_error(worker: type[FakeWorker]) -> None:
+    with pytest.raises(StoreError, match="disk full"):
+        go(store=FullStore(range(20, 10_000)))
+    assert len(worker.runs) > 90
 
 
 def test_a_finished_search_is_only_compared_again(worker: type[FakeWorker]) -> None:

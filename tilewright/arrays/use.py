@@ -120,7 +120,7 @@ def _empty(like: ArrayView, shape: Shape, dtype: str) -> Array:
 
 
 def writable(seen: ArrayView, *inputs: ArrayView | None) -> None:
-    """Refuse an output that is read-only, has gaps, or lies over an input.
+    """Refuse an output that is read-only, not aligned to its numbers, or lies over an input.
 
     Raises:
         ArrayError: says which.

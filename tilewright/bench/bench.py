@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tilewright.bench.bound_plan import BoundPlan
-from tilewright.bench.contest import deviation, offered
+from tilewright.bench.contest import Entered, Lost, deviation, offered
 from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
@@ -88,8 +88,7 @@ class Bench:
         runs: dict[str, Run] = {OURS: bound.run} if bound else {}
         if bound and self._on_cores():
             runs[CALL] = Blocking(bound.call)
-        runs |= {c.name: c.run for entered in offers.values() for c in entered.contestants}
-        figures = measure(runs, self.runtime, self.limits) if runs else {}
+        figures = self._measured(runs, offers.values())
         row = BenchRow(
             name=layer.name, problem=str(problem), floor_us=self._floor_us(problem, ours, figures.get(OURS)),
             ours=replace(
@@ -101,6 +100,17 @@ class Bench:
         del offers, runs, bound
         release()
         return row
+
+    def _measured(self, ours: Mapping[str, Run], offers: Collection[Entered]) -> dict[str, Measurement]:
+        """Time ours and the peers' against each other, anew without a peer's contestant that fails now."""
+        while runs := {**ours, **{name: run for one in offers for name, run in one.runs.items()}}:
+            try:
+                return measure(runs, self.runtime, self.limits)
+            except Lost as lost:
+                for entered in offers:
+                    if lost.name in entered.runs:
+                        entered.lose(lost)
+        return {}
 
     def _tune(self, problem: Problem) -> tuple[float, str]:
         """Tune; return the seconds it took, and why it could not be done."""

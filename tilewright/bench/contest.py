@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tilewright.bench.rows import PeerFigure
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError, count
 from tilewright.peers import Contestant, Offer, Peer, Setting
-from tilewright.peers.base import Array, one_line
+from tilewright.peers.base import Array, Run, one_line
 from tilewright.problem import Problem
 from tilewright.record import Measurement
 
@@ -30,6 +31,21 @@ _LIMITS = {"f64": (1e-13, 2e-12), "f32": (5e-5, 1e-3), "f16": (1e-3, 1e-2), "bf1
 _LIMITS |= {"tf32": (1.5e-3, 1e-2), "accurate": _LIMITS["f32"], "f8": (2e-3, 2e-2)}
 
 
+class Lost(Exception):
+    """A contestant's run raised: which one, and what."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {one_line(error)}")
+        self.name = name
+
+
+def _run(contestant: Contestant) -> None:
+    try:
+        contestant.run()
+    except Exception as error:  # of the peer's library
+        raise Lost(contestant.name, error) from error
+
+
 @dataclass
 class Entered:
     """A peer's contestants in the careful measurement, and what is known of the others."""
@@ -39,6 +55,16 @@ class Entered:
     tried: dict[str, float | str] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
     reason: str = ""
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """What to time, by name; one that raises says whose it was (Lost)."""
+        return {contestant.name: partial(_run, contestant) for contestant in self.contestants}
+
+    def lose(self, lost: Lost) -> None:
+        """Go on without a contestant that failed after it had been right."""
+        self.contestants = [one for one in self.contestants if one.name != lost.name]
+        self.tried[lost.name] = self.reason = f"failed while it was timed: {lost}"
 
     def figures(self, measured: Mapping[str, Measurement]) -> Iterator[tuple[str, PeerFigure]]:
         """Yield the peer's figure, and that of its fastest GEMM where it says which those are."""
@@ -83,16 +109,15 @@ def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Sett
     def check(contestant: Contestant) -> None:
         try:
             contestant.run()
-            y = contestant.output()
+            found = deviation(contestant.output(), truth)
+            if reason := found.wrong(problem):
+                wrong[contestant.name] = f"wrong: {reason}"
+                return
+            quick.append((setting.quick_us(contestant.run), contestant))
         except Exception as error:  # of the peer's library
             wrong[contestant.name] = one_line(error)
             return
-        found = deviation(y, truth)
-        if reason := found.wrong(problem):
-            wrong[contestant.name] = f"wrong: {reason}"
-            return
         errors[contestant.name] = found.most
-        quick.append((setting.quick_us(contestant.run), contestant))
 
     for contestant in offer.contestants:
         check(contestant)

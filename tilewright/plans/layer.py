@@ -22,6 +22,8 @@ from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
 
+PER_THREAD = 2  # CUDA's handle of a thread's own default stream: each thread's is another one
+DEFAULT = (0, 0)  # the default stream, and any stream on a CPU
 MOST_FITTING = 64  # kinds of arrays that a layer remembers
 
 
@@ -75,7 +77,9 @@ class LayerPlan:
 
     It may be called from several threads, whose calls are enqueued one after the other, and on several
     streams: each gets a workspace and constant memory of its own at its first call, and has them as long as
-    the plan lives. A CUDA call enqueues and returns; a CPU call waits for the answer.
+    the plan lives. A CUDA call enqueues and returns; a CPU call waits for the answer. A CUDA graph that a
+    call was recorded in uses the workspace of the stream that recorded it: keep the plan as long as the
+    graph, and replay it on that stream, or in order with the calls there.
 
     Copied, or pickled and sent to another process, it is planned again there: by its problem, device and
     config.
@@ -95,7 +99,7 @@ class LayerPlan:
         self._home = f"cuda:{plan.device.index}" if plan.device.is_cuda else "cpu"
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._operands = plan.problem.operands
-        self._lanes: dict[int, _Lane] = {0: _Lane(plan, counted_bytes=plan.allocated_bytes)}
+        self._lanes: dict[tuple[int, int], _Lane] = {DEFAULT: _Lane(plan, counted_bytes=plan.allocated_bytes)}
         self._lock = threading.RLock()
         # Kinds of arrays that the layer takes, and whether the kernel has them as they are.
         self._fitting: dict[tuple[object, ...], bool] = {}
@@ -304,13 +308,14 @@ class LayerPlan:
         constant memory, of which a loaded program has one.
         """
         if not self.device.is_cuda or stream is None:
-            return self._lanes[0]
-        if stream not in self._lanes:
+            return self._lanes[DEFAULT]
+        key = (stream, threading.get_ident() if stream == PER_THREAD else 0)
+        if key not in self._lanes:
             runtime, plan = self.plan.runtime, self.plan
             if plan.of_one_stream:
                 plan = Plan.make(runtime, plan.problem, plan.config, plan.why)
-            self._lanes[stream] = _Lane(plan)
-        return self._lanes[stream]
+            self._lanes[key] = _Lane(plan)
+        return self._lanes[key]
 
     def _repack(self, lane: _Lane, w: ArrayView, stream: int | None) -> Memory:
         """Pack a filter into the lane's own room, in order with what the stream did before."""

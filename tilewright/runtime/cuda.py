@@ -12,7 +12,7 @@ from tilewright.errors import DeviceError, OutOfMemory, RunError
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.runtime import rates
 from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory
-from tilewright.runtime.cuda_context import Context, Owned, in_context
+from tilewright.runtime.cuda_context import Context, Owned, beside_captures, in_context
 from tilewright.runtime.cuda_facts import check, clocks, facts
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
@@ -108,7 +108,8 @@ class CudaRuntime:
     @in_context
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; freed when the Memory goes."""
-        result = self._driver.cuMemAlloc(max(nbytes, 4))
+        with beside_captures(self._driver):
+            result = self._driver.cuMemAlloc(max(nbytes, 4))
         if result[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             free, total = check(self._driver.cuMemGetInfo())
             raise OutOfMemory(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -72,6 +73,20 @@ def in_context(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatena
     return inside
 
 
+@contextmanager
+def beside_captures(driver: Any) -> Iterator[None]:
+    """Let this thread allocate and free while another one records a CUDA graph.
+
+    Else either ends the recording with an error, unless that was begun in a mode that allows it.
+    """
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    _, before = driver.cuThreadExchangeStreamCaptureMode(mode)
+    try:
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
+
+
 class Owned:
     """Frees device memory when nothing refers to it any more, on whatever thread that is."""
 
@@ -80,7 +95,8 @@ class Owned:
 
     @in_context
     def _free(self) -> None:
-        self._driver.cuMemFree(self._address)
+        with beside_captures(self._driver):
+            self._driver.cuMemFree(self._address)
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the end of a process suppress(), like the driver, may be gone before us

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from tilewright.device import Device
+from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
@@ -19,7 +20,7 @@ MOST_HINTS = 12  # of the store: some are tried first, the others in turns with 
 
 
 class Outcomes:
-    """The newest record of each config; each goes to the store at once."""
+    """The newest record of each config; each goes to the store at once, or as soon as that can be written."""
 
     def __init__(
         self, problem: Problem, device: Device, compiler: str, families: Mapping[str, Family],
@@ -36,6 +37,8 @@ class Outcomes:
         self._families, self._deterministic, self._store = families, deterministic, store
         self._newest: dict[str, Record] = {}
         self.tried: set[str] = set()  # configs of this search; the others were known before
+        self._unsaved: list[Record] = []
+        self._saved = False
         self.cut: tuple[float, int] | None = None  # seconds and trials of a search that its budget has ended
 
     @property
@@ -81,13 +84,33 @@ class Outcomes:
         return not self._deterministic or self._families[config.family].deterministic(config)
 
     def keep(self, record: Record) -> Record:
-        """Store an outcome at once."""
+        """Store an outcome at once.
+
+        Raises:
+            StoreError: the first one could not be stored. Later ones wait: a search goes on without.
+        """
         kept = record.among(self._families).cut_at(self.cut)
         self._newest[kept.config] = kept
         self.tried.add(kept.config)
-        if self._store:
-            self._store.add(kept)
+        self._unsaved.append(kept)
+        try:
+            self.save()
+        except StoreError as error:
+            if not self._saved:
+                raise
+            warn_once(f"{error}; the search goes on, and tries to write again", "outcomes are not stored")
         return kept
+
+    def save(self) -> None:
+        """Store what could not be stored before.
+
+        Raises:
+            StoreError: it still cannot be.
+        """
+        while self._store and self._unsaved:
+            self._store.add(self._unsaved[0])
+            del self._unsaved[0]
+            self._saved = True
 
     def _keys(self) -> dict[str, str]:
         """Return the source key of each family."""

@@ -182,6 +182,7 @@ class _Run:
             stopped=self.stopped, ready_s=spent.ready_s, searched_s=searched_s,
         )  # fmt: skip
         self.say(result)
+        self.outcomes.save()
         return result
 
     def _prepare(self) -> None:

@@ -217,7 +217,10 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * TILES * TILE_VECTORS * VECTOR);
     int finite = 1;
     for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
-        if (pass == 1 && atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
+        if (pass == 1) {
+            if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
+            FENCE();  // what others wrote before they arrived is read after
+        }
         NO_UNROLL for (int t = 0; t < TILES; t++) {
             int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;

@@ -14,7 +14,7 @@ PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 tak
 
 # Fitted to trials of the family on an H100 (benchmarks/h100/trials.jsonl.gz).
 FIRST = 0.63  # of the time to the first data
-WARP, COPIED, PLACED, FINISHED = 80.0, 13.0, 6.0, 2.0  # instructions of a thread, a copy, an address, an output
+WARP, COPIED, PLACED, FINISHED = 80.0, 13.0, 6.0, 2.0  # instructions: a thread, copy, address, output
 STORED, PORT, WAITED = 1.2, 1.5, 2.0  # times what is counted: stores, matrices loaded, products
 
 
