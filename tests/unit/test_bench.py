@@ -41,7 +41,7 @@ def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     return np.array(BoundPlan(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once())
 
 
-FAILS = range(3, 9)  # runs of a contestant whose name ends in "later"
+FAILS = range(0)  # which runs of a contestant whose name ends in "later" fail; a test says so
 
 
 class Invented(Peer):
@@ -108,13 +108,13 @@ def test_a_wrong_answer_is_never_timed() -> None:
     assert row.peers["half"].detail == "detail of fine"
 
 
-@pytest.mark.parametrize("first", (3, 9), ids=("in the quick timing", "in the careful one"))
+@pytest.mark.parametrize("first", (3, 6), ids=("in the quick timing", "in the careful one"))
 def test_a_peer_that_fails_later_leaves_its_reason(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("test_bench.FAILS", range(first, 10_000))
     row = row_of(Invented("ill", ("later", 1.0, ())), Invented("well", ("fine", 1.0, ())))
     assert row.ours.cold_us and row.peers["well"].cold_us
     assert row.peers["ill"].cold_us is None and "out of luck" in str(row.peers["ill"].tried["later"])
-    assert ("while it was timed" in row.peers["ill"].reason) == (first == 9)
+    assert ("while it was timed" in row.peers["ill"].reason) == (first == 6)
 
     both = row_of(Invented("ill", ("later", 1.0, ()), ("sound", 1.0, ())))
     ill = both.peers["ill"]
