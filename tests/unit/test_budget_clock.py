@@ -48,6 +48,14 @@ def test_it_is_over_when_the_next_trial_would_be_late(clock: list[float]) -> Non
     assert spent.over(found=False)
 
 
+@pytest.mark.parametrize("seconds", (0.1, 0.3, 0.5, 0.6))
+def test_a_budget_that_leaves_no_time_to_search_is_spent(seconds: float, clock: list[float]) -> None:
+    """On a CPU half a second is kept for the finalists."""
+    spent = BudgetClock(Budget(seconds=seconds), gpu=False)
+    clock[0] += 0.2
+    assert spent.share(trials=1) == 1.0
+
+
 def test_of_trials_the_share_is_counted(clock: list[float]) -> None:
     spent = BudgetClock(Budget(trials=40), gpu=True)
     clock[0] += 1e6

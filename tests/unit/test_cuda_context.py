@@ -31,6 +31,13 @@ class Driver:
         self.current, self.sets = context, self.sets + 1
         return (0,)
 
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
+    capture_mode = "global"
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: str) -> tuple[int, str]:  # noqa: N802
+        before, self.capture_mode = self.capture_mode, mode
+        return 0, before
+
     def cuMemFree(self, address: int) -> tuple[int]:  # noqa: N802
         self.freed.append((address, self.current))
         return (0,)
@@ -79,6 +86,7 @@ def test_memory_is_freed_in_its_own_context() -> None:
     memory = Owned(driver, opened(driver), 64)
     del memory
     assert driver.freed == [(64, OURS)] and driver.current == OTHER
+    assert driver.capture_mode == "global", "as it was before"
 
 
 class Status(IntEnum):

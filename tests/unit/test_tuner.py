@@ -15,6 +15,7 @@ from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Standing
+from tilewright.search.proposals import Proposals
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
@@ -253,6 +254,13 @@ def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
     worker.runs.clear(), tried.clear()
     go("1trials", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
     assert worker.runs == [60] and not tried
+
+    # Of seconds, what strategies that have thought propose compiles while what won elsewhere is tried.
+    worker.runs.clear(), tried.clear()
+    monkeypatch.setattr(RowStrategy, "gains", [])
+    monkeypatch.setattr(Proposals, "think", lambda self, enough: True)
+    go("600s", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
+    assert worker.runs[:2] == [60, 61] and tried[0] == 0
 
 
 def test_only_the_winner_is_called_final() -> None:

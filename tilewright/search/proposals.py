@@ -144,12 +144,17 @@ class Proposals:
         self._seen.update(str(config) for config in found)
         return found
 
-    def think(self, enough: Callable[[], bool]) -> None:
-        """Have the strategies look at their families, one after the other, until it is enough."""
+    def think(self, enough: Callable[[], bool]) -> bool:
+        """Have the strategies look at their families, one after the other, until it is enough.
+
+        Returns:
+            Whether all have.
+        """
         for racer in self._racers:
             if enough():
-                return
+                return False
             racer.strategy.promise_us()
+        return True
 
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""

@@ -74,4 +74,6 @@ class BudgetClock:
         """The share of the budget that is spent."""
         if self.budget.trials is not None:
             return min(1.0, trials / self.budget.trials)
-        return min(1.0, self.elapsed_s / self.search_s) if math.isfinite(self.search_s) else 0.0
+        if math.isinf(self.search_s):
+            return 0.0
+        return min(1.0, self.elapsed_s / self.search_s) if self.search_s > 0.0 else 1.0

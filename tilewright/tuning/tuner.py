@@ -198,10 +198,13 @@ class _Run:
         batches: deque[_Batch] = deque()
         try:
             if first := proposals.first(min(max(2, size // 2), self._room())):
-                futures = self.ahead.submit(first)
-                proposals.think(ready.done)
+                known = _Batch(first, self.ahead.submit(first))
+                thought = proposals.think(ready.done)
                 ready.result()
-                self._try_batch(_Batch(first, futures), proposals)
+                if thought and self.gpu and self.budget.trials is None:  # seconds: it compiles meanwhile
+                    batch = proposals.next(size)
+                    batches.append(_Batch(batch, self.ahead.submit(batch)))
+                self._try_batch(known, proposals)
             while not self.spending.over(self.outcomes.found) and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 # The first is smaller: compilers wait for it.
