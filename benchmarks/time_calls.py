@@ -13,7 +13,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402
+try:
+    import torch
+except ImportError:
+    sys.exit("this needs PyTorch and a GPU: in tilewright's folder run pip install '.[cuda,torch]'")
 
 import tilewright as tw  # noqa: E402
 

@@ -112,6 +112,21 @@ class PeerError(TilewrightError):
     """A peer that is absent or cannot run a problem; the text says why."""
 
 
+def a_kind(value: object) -> str:
+    """Say what was given where something else is taken: "an int", "a NumPy array", "None".
+
+    Example:
+        >>> a_kind(3), a_kind("x"), a_kind(None)
+        ('an int', 'a str', 'None')
+    """
+    name = type(value).__name__
+    if value is None:
+        return "None"
+    if name == "ndarray":
+        name = "NumPy array"
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 _warned: set[str] = set()
 
 

@@ -64,7 +64,7 @@ def conv(*arrays: Any, **options: Any) -> Callable[[], object]:
 
 WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "x list": (conv([[1.0]], W), ArrayError, r"x: a list was given; must be an array.*np.asarray"),
-    "x None": (conv(None, W), ArrayError, "x: a NoneType was given"),
+    "x None": (conv(None, W), ArrayError, "x: None was given"),
     "x text": (conv("image.png", W), ArrayError, "x: a str was given"),
     "x scalar": (conv(np.float32(1), W), ArrayError, "x: a float32 was given"),
     "x unknown dlpack": (conv(Exported(), W), ArrayError, r"Exported was given; pass torch.from_dlpack\(x\)"),
@@ -247,7 +247,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "device array": (conv(device=np.eye(2)), DeviceError, "device=array.*: must be text"),
     "device none such": (conv(device="opencl:99"), DeviceError, "99"),
     "plan text": (lambda: tw.plan("resnet50"), ProblemError, "'resnet50'.*not a suite.*did you mean resnet"),
-    "plan type": (lambda: tw.plan(X), ProblemError, "problem: a ndarray was given"),
+    "plan type": (lambda: tw.plan(X), ProblemError, "problem: a NumPy array was given"),
     "plan device": (lambda: tw.plan("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
     "plan config": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="x"),
@@ -259,7 +259,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         ConfigError,
         r"items=\('x', 1\): must be \(name, value\) pairs",
     ),
-    "plan config type": (lambda: tw.plan("c1h1k1r1", "numpy", config=5), ConfigError, "config: a int was"),
+    "plan config type": (lambda: tw.plan("c1h1k1r1", "numpy", config=5), ConfigError, "config: an int was"),
     "plan config name": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="toy:shared-til"),
         ConfigError,
@@ -299,7 +299,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         "v=2 must be one of 1",
     ),
     "tune text": (lambda: tw.tune("resnet50"), ProblemError, "'resnet50'"),
-    "tune type": (lambda: tw.tune(None), ProblemError, "problem: a NoneType was given"),
+    "tune type": (lambda: tw.tune(None), ProblemError, "problem: None was given"),
     "tune budget": (lambda: tw.tune("c1h1k1r1", "cpu", "5 bananas"), BudgetError, "budget '5 bananas'"),
     "tune budget number": (lambda: tw.tune("c1h1k1r1", "cpu", budget=-20), BudgetError, "seconds=-20"),
     "tune budget nan": (lambda: tw.tune("c1h1k1r1", "cpu", budget=float("nan")), BudgetError, "seconds=nan"),
@@ -343,9 +343,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "budget seconds": (lambda: Budget(seconds=-1), BudgetError, "seconds=-1: must be a number above 0"),
     "budget text": (lambda: Budget(seconds="x"), BudgetError, "seconds='x': must be"),
     "budget trials": (lambda: Budget(trials=0), BudgetError, "trials=0: must be a whole number of 1"),
-    "store number": (lambda: tw.Store(5), StoreError, "store: a int was given; must be the path"),
+    "store number": (lambda: tw.Store(5), StoreError, "store: an int was given; must be the path"),
     "store folder": (lambda: tw.Store("/tmp").info(), StoreError, "/tmp: .*no plain file; name another"),
-    "import number": (lambda: tw.Store().import_json(5), StoreError, "a int was given; must be the JSON"),
+    "import number": (lambda: tw.Store().import_json(5), StoreError, "an int was given; must be the JSON"),
     "tune nothing": (lambda: tw.tune("n0c1h1k1r1", "cpu"), ProblemError, "nothing to tune"),
     "tune device": (lambda: tw.tune("c1h1k1r1", "tpu"), DeviceError, "'tpu'"),
 }
@@ -371,7 +371,7 @@ def identity() -> Any:
 
 
 WRONG_PLAN: dict[str, tuple[Callable[[], object], str]] = {
-    "w not packed": (lambda: plan_of()(X, W), r"packed_w: a ndarray was given; must be what plan.pack\(w\)"),
+    "w not packed": (lambda: plan_of()(X, W), r"a NumPy array was given; must be what plan.pack\(w\)"),
     "w of another layer": (lambda: plan_of()(X, plan_of("n1c1h9k1r1").pack(some(1, 1, 1, 1))), "pack again"),
     "pack shape": (
         lambda: plan_of().pack(W[:5]),

@@ -171,7 +171,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --no-tune --again", ["--no-tune and --again", "give only one"]),
     (f"bench {GOOD} --no-tune --budget 3s", ["--no-tune and --budget", "give only one"]),
     (f"export {GOOD} --to {{tmp}}/e --arch sm_90 --device cpu", ["--arch and --device", "give only one"]),
-    (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "does not exist"]),
+    (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "empty.txt is no folder"]),
     ("doctor --json {tmp}", ["--json", "is a folder"]),
     ("cache export {tmp}", ["FILE", "is a folder"]),
     # the cache
@@ -258,7 +258,7 @@ def test_any_broken_problem_string(text: str, capsys: pytest.CaptureFixture[str]
 def test_a_bad_problem_string_is_told_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
     for spec in ("n1c4h5w5k4r3s3q1", "n1c4h5w5k4r3s3-f33", "n1c4h5w5k4r3s3+swish", "ResNet R1"):
         assert main(["tune", spec]) == 2
-        assert len(capsys.readouterr().err) < 240
+        assert len(capsys.readouterr().err) < 250
 
 
 def test_peers_and_the_file_to_resume_are_read_before_anything_is_measured(

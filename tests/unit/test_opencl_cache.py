@@ -88,7 +88,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free.get(path, 1 << 40)))
     with pytest.raises(CompileError, match=f"the cache folder {place / cache.POCL} is full; set TILEW"):
         opencl_cache.ready()
-    with pytest.warns(RuntimeWarning, match="^nothing new is remembered: the disk of the cache folder"):
+    with pytest.warns(RuntimeWarning, match="^compiled kernels are not kept: the disk of the cache folder"):
         assert cache.writable_folder() == cache.scratch()
     monkeypatch.setenv("POCL_CACHE_DIR", str(cache.scratch()))
     opencl_cache.ready()

@@ -301,7 +301,7 @@ def test_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with pytest.raises(StoreError, match="symbolic link.*TILEWRIGHT_CACHE"):
+    with pytest.raises(StoreError, match="symbolic link.*a folder of your own"):
         Store(tmp_path / "link" / "records.sqlite")
 
 
@@ -326,8 +326,23 @@ def test_a_file_that_is_none_is_refused(path: Path, kind: str, tail: str) -> Non
 
 def test_a_folder_that_others_can_write_is_refused(path: Path) -> None:
     path.parent.chmod(0o777)
-    with pytest.raises(StoreError, match="others can write"):
+    with pytest.raises(StoreError, match="others can write to it; name a file in a folder of your own"):
         Store(path)
+
+
+def test_the_advice_for_a_shared_cache_folder_changes_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the system's folder for temporary files, and the user root."""
+    tmp_path.chmod(0o1777)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    with pytest.raises(StoreError, match="others can write to it; set TILEWRIGHT_CACHE to a folder of"):
+        Store()
+
+
+def test_a_store_in_memory_alone_is_refused() -> None:
+    with pytest.raises(StoreError, match="never in memory alone"):
+        Store(":memory:")
 
 
 def test_another_users_folder_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,5 +362,5 @@ def test_another_users_file_is_refused(path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="TILEWRIGHT_CACHE"):
+    with pytest.raises(StoreError, match="name a file in a folder of your own"):
         Store(tmp_path / "file" / "cache" / "records.sqlite")

@@ -24,6 +24,7 @@ from tilewright.runtime import Runtime, open_runtime
 
 ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
+_WORDS = ("relu", "leaky", "silu", "clamp", "maxpool", "avgpool")
 PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "valid"'
 
 Pad = tuple[int, int, int, int]
@@ -157,8 +158,9 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
         raise wrong
     try:
         found = Epilogue.parse([head + ":".join(f"{finite(name, n)!r}".replace("e+", "e") for n in numbers)])
-    except ProblemError:
-        raise wrong from None
+    except ProblemError as error:
+        why = f"; {error}" if head.startswith(_WORDS) else ""
+        raise ProblemError(f"{wrong}{why}") from None
     act = Epilogue(act=found.act, low=found.low, high=found.high)
     if not found or found != (Epilogue(pool=found.pool) if name == "pool" else act):
         raise wrong

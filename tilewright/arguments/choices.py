@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tilewright.arguments import as_integer
-from tilewright.errors import ConfigError, ProblemError, StoreError, shown
+from tilewright.errors import ConfigError, ProblemError, StoreError, a_kind, shown
 from tilewright.kernels import family
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem, shapes
@@ -23,8 +23,7 @@ def as_problem(problem: Problem | str) -> Problem:
         ProblemError: it is none of these, or the name of a suite.
     """
     if not isinstance(problem, (Problem, str)):
-        given = type(problem).__name__
-        raise ProblemError(f"problem: a {given} was given; must be a Problem or a problem string")
+        raise ProblemError(f"problem: {a_kind(problem)} was given; must be a Problem or a problem string")
     if isinstance(problem, Problem):
         return problem
     found = shapes.resolve(problem)
@@ -41,8 +40,8 @@ def as_store(store: Store | None) -> Store | None:
         StoreError: it is none.
     """
     if store is not None and not isinstance(store, Store):
-        given = type(store).__name__
-        raise StoreError(f"store: a {given} was given; must be a Store, e.g. tilewright.Store('my.sqlite')")
+        must = "must be a Store, e.g. tilewright.Store('my.sqlite')"
+        raise StoreError(f"store: {a_kind(store)} was given; {must}")
     return store
 
 
@@ -55,9 +54,8 @@ def as_config(config: Config | str, problem: Problem, deterministic: bool = Fals
     from tilewright.kernels.named import find
 
     if not isinstance(config, (Config, str)):
-        given = type(config).__name__
         want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
-        raise ConfigError(f"config: a {given} was given; must be {want}")
+        raise ConfigError(f"config: {a_kind(config)} was given; must be {want}")
     found = find(config, problem) if isinstance(config, str) else _whole(config)
     if deterministic and not family(found.family).deterministic(found):
         instead = "leave out deterministic, or the config"
@@ -76,17 +74,22 @@ def _whole(config: Config) -> Config:
 
 
 def as_families(family: object) -> tuple[str, ...]:
-    """Take one name of a family, or several; None gives none. Whether they exist is checked later.
+    """Take one name of a family, or several, also with commas between; None gives none, which stands for all.
+
+    Whether they exist is checked later.
 
     Raises:
-        ConfigError: something else than names was given.
+        ConfigError: something else than names was given, or no name.
     """
     if family is None:
         return ()
     several = family if isinstance(family, (list, tuple, set, frozenset)) else (family,)
     if not all(isinstance(one, str) for one in several):
         raise ConfigError(f"family={shown(family)}: must be the name of a family, e.g. 'direct', or several")
-    return tuple(several)
+    names = tuple(name.strip() for one in several for name in one.split(","))
+    if not all(names) or not names:
+        raise ConfigError(f"family={shown(family)}: a name is empty; for all families leave it out")
+    return names
 
 
 def as_budget(budget: object) -> Budget:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.arrays.view import Array, ArraySpec, ArrayView, Shape
 from tilewright.dtypes import FULL, SHORT, name_of
-from tilewright.errors import ArrayError
+from tilewright.errors import ArrayError, a_kind
 from tilewright.problem import DTYPE_BYTES, STORED
 
 _LIBRARIES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"))
@@ -36,8 +36,8 @@ def look(name: str, array: Array) -> ArrayView:
         raise ArrayError(
             f"{name}: a {what} was given; pass torch.from_dlpack({name}) or cupy.from_dlpack({name}): no copy"
         )
-    what = type(array).__name__
-    raise ArrayError(f"{name}: a {what} was given; must be an array, e.g. np.asarray({name}, np.float32)")
+    must = f"must be an array, e.g. np.asarray({name}, np.float32)"
+    raise ArrayError(f"{name}: {a_kind(array)} was given; {must}")
 
 
 def _look_for(array: Array) -> Callable[[str, Array], ArrayView] | None:

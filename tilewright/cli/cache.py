@@ -72,8 +72,8 @@ def clear(
         raise options.OptionError(f"cache clear: would delete everything ({held}); add --yes, or name layers")
     if not yes and not typer.confirm(f"Delete everything: {held} and the compiled kernels?"):
         return
-    forgotten = store.clear()
-    print(f"deleted {count(forgotten, 'record')} and {count(cache.clear(), 'compiled kernel')}")
+    kernels = cache.clear()  # first: on a full disk the store may need the room to forget
+    print(f"deleted {count(store.clear(), 'record')} and {count(kernels, 'compiled kernel')}")
 
 
 @app.command("export")

@@ -155,6 +155,8 @@ def _writable(file: Path, option: str) -> Path:
     try:
         if file.is_dir():
             why = "is a folder; name a file"
+        elif file.parent.exists() and not file.parent.is_dir():
+            why = f"{file.parent} is no folder"
         elif not file.parent.is_dir():
             why = f"the folder {file.parent} does not exist; create it first"
         elif not os.access(file if file.exists() else file.parent, os.W_OK):

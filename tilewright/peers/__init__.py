@@ -44,6 +44,8 @@ def named(names: str) -> tuple[Peer, ...]:
     known = {peer.name: peer for peer in PEERS}
     wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
+        if name in ("all", "none"):
+            raise PeerError(f"peers {names!r}: {name} stands alone")
         if name not in known:
             raise PeerError(f"peer {name!r}: must be one of {', '.join(known)}, or all, or none")
     return tuple(known[name] for name in dict.fromkeys(wanted))

@@ -11,7 +11,7 @@ from tilewright.arrays.look import look, look_at
 from tilewright.arrays.use import current_stream, in_place, same_home, shaped, typed, writable
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
-from tilewright.errors import ArrayError
+from tilewright.errors import ArrayError, a_kind
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import as_they_are, bind
 from tilewright.plans.execution import Plan, unlike
@@ -212,7 +212,7 @@ class LayerPlan:
         """
         if not isinstance(packed_w, Packed):
             raise ArrayError(
-                f"packed_w: a {type(packed_w).__name__} was given; must be what plan.pack(w) returned"
+                f"packed_w: {a_kind(packed_w)} was given; must be what plan.pack(w) returned"
             )
         if (packed_w.problem, packed_w.config) != (self.problem, self.config):
             raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")

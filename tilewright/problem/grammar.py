@@ -139,8 +139,7 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            known = [name for name in NAMES if name != "q8"]
-            known += [*LAYOUTS, *map("2".join, permutations(LAYOUTS))]
+            known = [*NAMES, *LAYOUTS, *map("2".join, permutations(LAYOUTS))]
             raise _bad(text, "-" + name, f"known: {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")

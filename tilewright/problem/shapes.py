@@ -193,6 +193,8 @@ def _unknown(spec: str) -> ProblemError:
     close = _close(spec, 1.0) or lower
     if "," in spec:
         hint = "separate layers with spaces, not commas"
+    elif known := _known_head(spec):
+        hint = f"{known} is known; a dtype or layout for it is given by --dtype and --layout"
     elif siblings := "" if close else _siblings(spec):
         hint = siblings
     elif close := close or _close(spec, 0.6):
@@ -200,6 +202,12 @@ def _unknown(spec: str) -> ProblemError:
     else:
         hint = f"suites are {', '.join(suites())}; a problem string looks like n1c64h56w56k64r3s3p1-f32"
     return ProblemError(f"layer {spec!r}: not a suite, layer, shape file or problem string; {hint}")
+
+
+def _known_head(spec: str) -> str:
+    """The suite or layer that a text begins with, before one of its hyphens; "" if there is none."""
+    ends = [i for i, letter in enumerate(spec) if letter == "-"]
+    return next((spec[:end] for end in reversed(ends) if _named(spec[:end]) is not None), "")
 
 
 def _siblings(spec: str) -> str:

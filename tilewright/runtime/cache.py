@@ -58,7 +58,7 @@ def writable_folder() -> Path:
         if os.access(path, os.W_OK):
             if not (why := full(path)):
                 return path
-            forgets(why.removeprefix("; "))
+            warn_once(f"compiled kernels are not kept{why.replace(';', ':', 1)}", "no room for kernels")
             return scratch()
         forgets(f"cache folder {path}: no permission to write; {_FIX}")
     except StoreError as error:
@@ -101,21 +101,21 @@ def forgets(why: object) -> None:
     warn_once(f"nothing new is remembered: {why}", "nothing new is remembered")
 
 
-def secure_folder(path: Path) -> Path:
-    """Make a folder with mode 0700, or check that nobody else can put files there."""
+def secure_folder(path: Path, what: str = "cache folder", fix: str = _FIX) -> Path:
+    """Make a folder with mode 0700, or check that nobody else can put files there; ``fix``: the way out."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = path.lstat()
     except FileExistsError:
-        raise StoreError(f"cache folder {path}: is a file; {_FIX}") from None
+        raise StoreError(f"{what} {path}: is a file; {fix}") from None
     except OSError as error:
-        raise StoreError(f"cache folder {path}: {error.strerror or error}; {_FIX}") from error
+        raise StoreError(f"{what} {path}: {error.strerror or error}; {fix}") from error
     if stat.S_ISLNK(info.st_mode):
-        raise StoreError(f"cache folder {path}: is a symbolic link, which is not followed; {_FIX}")
+        raise StoreError(f"{what} {path}: is a symbolic link, which is not followed; {fix}")
     if hasattr(os, "getuid") and info.st_uid != os.getuid():
-        raise StoreError(f"cache folder {path}: belongs to another user; {_FIX}")
+        raise StoreError(f"{what} {path}: belongs to another user; {fix}")
     if hasattr(os, "getuid") and info.st_mode & 0o022:
-        raise StoreError(f"cache folder {path}: others can write to it; run chmod 700 on it, or {_FIX}")
+        raise StoreError(f"{what} {path}: others can write to it; {fix}")
     return path
 
 

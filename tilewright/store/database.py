@@ -41,7 +41,10 @@ class Database:
     ) -> None:
         self.path, self.version, self.tables, self.probe = path, version, tables, probe
         self.timeout_s, self.own = timeout_s, own
-        secure_folder(path.parent)
+        if own:
+            secure_folder(path.parent)
+        else:
+            secure_folder(path.parent, "store in folder", "name a file in a folder of your own")
         regular_file(path)
 
     def use(self, work: Callable[[sqlite3.Connection], T], write: bool = False) -> T:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.device import Device
-from tilewright.errors import StoreError
+from tilewright.errors import StoreError, a_kind
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.cache import folder
@@ -39,7 +39,7 @@ class Store:
 
     Args:
         path: the database file; None for the user's own, in $TILEWRIGHT_CACHE or the platform's
-            cache folder. Its folder is made 0700.
+            cache folder. Its folder is made 0700, if it has to be made.
         shipped: also read the winners that come with the package, below the user's own.
         timeout_s: how long to wait for another process.
 
@@ -57,7 +57,9 @@ class Store:
         self, path: str | os.PathLike[str] | None = None, shipped: bool = True, timeout_s: float = 30.0
     ) -> None:
         if path is not None and not isinstance(path, (str, os.PathLike)):
-            raise StoreError(f"store: a {type(path).__name__} was given; must be the path of a file, or None")
+            raise StoreError(f"store: {a_kind(path)} was given; must be the path of a file, or None")
+        if str(path) == ":memory:":
+            raise StoreError("store: is a file, never in memory alone; name one, e.g. in a temporary folder")
         given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
         self.path = given.absolute()  # the same file whatever folder the process goes to
         probe = f"SELECT {COLUMNS} FROM records LIMIT 1"
@@ -271,7 +273,7 @@ class Store:
                 imported then.
         """
         if not isinstance(text, str):
-            raise StoreError(f"{source}: a {type(text).__name__} was given; must be the JSON text")
+            raise StoreError(f"{source}: {a_kind(text)} was given; must be the JSON text")
         if len(text) > MAX_FILE_BYTES:
             raise StoreError(f"{source}: {len(text)} characters; at most {MAX_FILE_BYTES} are read")
         records = import_text(text, source, all_families(), devices)

@@ -103,9 +103,11 @@ def taps_met(pr: Problem, side: int, tile: int) -> float:
     """Share of the taps along a side (0: rows) that meet the image, the mean of tiles of so many outputs."""
     size, taps, pad = (pr.h, pr.r, pr.pad[0]) if side == 0 else (pr.w, pr.s, pr.pad[2])
     tiles, step = ceil_div((pr.p, pr.q)[side], tile), tile * pr.stride[side]
-    reach, met = (tile - 1) * pr.stride[side], 0
-    for tap in range(taps if taps > 1 else 0):
-        at = tap * pr.dilation[side] - pad  # under the first tile
+    reach, met, apart = (tile - 1) * pr.stride[side], 0, pr.dilation[side]
+    # Taps before the first or behind the last of these meet no tile's inputs.
+    first, last = max(0, (pad - reach - tiles * step) // apart), min(taps, ceil_div(size + pad, apart))
+    for tap in range(first, last) if taps > 1 else ():
+        at = tap * apart - pad  # under the first tile
         met += max(0, min(tiles, ceil_div(size - at, step)) - max(0, ceil_div(-at - reach, step)))
     return met / (tiles * taps) if taps > 1 else 1.0
 
