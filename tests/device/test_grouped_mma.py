@@ -28,6 +28,9 @@ LAYERS = (
     ("n1c16h21w20k16r4s5p2u3x2g2-f16-nhwc+leaky0.1", dict(wn=2, tw=16, pt=2, th=4, wm=2)),
     ("n1c64h9w8k64r1s1u2g8-f16-nhwc", dict(wn=8, th=4)),
     ("n1c16h1w60k16r1s9p0x4g2-f16-nhwc", dict(tw=32, th=1, wm=2)),
+    ("n1c32h9w13k32r3s3p1g4-f16-nhwc+bias+add", dict(bw=4, pt=2, th=4)),  # runs exchanged among four bundles
+    ("n1c64h7w9k64r3s3p1g4-bf16-nhwc+relu", dict(nt=2, bw=2, wm=2, th=4, mb=2)),  # runs of two words
+    ("n1c128h7w9k128r3s3p1g8-i8-nhwc+bias+requant", dict(nt=2, bw=4, th=4, mb=2, wm=2)),
     ("n1c64h9w11k64r3s3p1g4-i8-nhwc+bias", dict(nt=2, wn=2, bw=2, th=4)),
     ("n1c64h9w11k64r3s3p1g8-i8-nhwc+bias+relu+requant", dict(nt=2, wn=2, bw=2, tw=16, pt=2, th=4)),
     ("n1c32h9w11k32r3s3p1u2g8-i8-nhwc+requant", dict(nt=2, th=4)),

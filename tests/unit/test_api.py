@@ -325,7 +325,7 @@ def test_what_is_made_of_a_plan_goes_with_it(monkeypatch: pytest.MonkeyPatch) ->
     third = made("n2c4h7w9k6r3s2-f32")
     tw.forget()
     assert third() is None
-    with pytest.raises(tw.ProblemError, match="a int was given"):
+    with pytest.raises(tw.ProblemError, match="an int was given"):
         tw.forget(3)  # type: ignore[arg-type]
 
 

@@ -5,51 +5,120 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.arrays.look import look
-from tilewright.arrays.use import empty, in_place, on_host, shaped, to_nchw, to_nhwc
+from tilewright.arrays.use import (
+    empty,
+    in_place,
+    on_host,
+    same_home,
+    shaped,
+    to_nchw,
+    to_nhwc,
+    typed,
+    writable,
+)
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.errors import ArrayError
+from tilewright.plans.execution import unlike
 from tilewright.problem import Problem
 
+MOST_KINDS = 64  # of arrays, that a layer remembers
 _TURNED = "channels_last, as x is"
 
 
-def bind(
-    pr: Problem, name: str, x: ArrayView, beside: Mapping[str, ArrayView], layout: str
-) -> tuple[dict[str, Array], Array]:
-    """Return what the kernel reads and writes beside the filter; and the output as the caller gets it.
+class Binding:
+    """What a layer takes of arrays, and what its kernel is given of them.
 
     Args:
-        pr: the layer.
-        name: what errors call it.
-        x: the input.
-        beside: what is given of bias, z, out, scale.
-        layout: how the caller reads shapes; only by nchw a tensor in channels_last is (N, C, H, W).
-
-    Raises:
-        ArrayError: wrong shape or strides.
-        OutOfMemory: there is no room for the output, or for the copy of an input on a CPU.
+        problem: the layer.
+        home: where its kernel runs: cpu, or e.g. cuda:1.
     """
-    source, seen_as_nchw = _input(pr, name, x, layout == "nchw")
-    turned = seen_as_nchw and pr.layout_out == "nhwc"
-    target, result = _output(pr, name, x, beside.get("out"), turned)
-    arrays = {"x": source, "y": target}
-    for key, seen in beside.items():
-        if key != "out":
-            arrays[key] = _residual(pr, name, seen, turned) if key == "z" else in_place(seen)
-    return arrays, result
 
+    def __init__(self, problem: Problem, home: str) -> None:
+        self._problem, self._home = problem, home
+        self._name = str(problem)  # for errors; worked out once, since calls are short
+        self._operands = problem.operands
+        # Kinds of arrays that the layer takes, and whether its kernel has them as they are.
+        self._known: dict[tuple[object, ...], bool] = {}
 
-def as_they_are(
-    pr: Problem, x: ArrayView, beside: Mapping[str, ArrayView]
-) -> tuple[dict[str, Array], Array]:
-    """Return what ``bind`` does of arrays that it has returned as they are: others of the same kinds.
+    def filter(self, w: ArrayView) -> Array:
+        """Return the filter as ``Plan.pack`` reads it.
 
-    Raises:
-        OutOfMemory: there is no room for the output.
-    """
-    arrays = {name: seen.array for name, seen in beside.items()}
-    y = arrays.pop("out") if "out" in arrays else empty(x, pr.y_shape, pr.dtype_out)
-    return {"x": x.array, "y": y, **arrays}, y
+        Raises:
+            ArrayError: wrong dtype, shape, device or strides.
+        """
+        self._at_home(w)
+        typed(w, self._problem.stored, f" for {self._name}")
+        shaped(w, self._problem.w_shape, self._name)
+        return in_place(w)
+
+    def bind(
+        self, x: ArrayView, given: Mapping[str, ArrayView], beside: Mapping[str, ArrayView], layout: str
+    ) -> tuple[Mapping[str, Array], Array]:
+        """Return what the kernel reads and writes beside the filter; and the output as the caller gets it.
+
+        Arrays of kinds that the kernel has had as they are, are not looked at again: calls are short.
+
+        Args:
+            x: the input.
+            given: all arrays of the call, by name.
+            beside: of them bias, z, out, scale.
+            layout: how the caller reads shapes; only by nchw a tensor in channels_last is (N, C, H, W).
+
+        Raises:
+            ArrayError: something is missing, superfluous, elsewhere, of a wrong dtype, shape or strides; the
+                output overlaps an input.
+            OutOfMemory: there is no room for the output, or for the copy of an input on a CPU.
+        """
+        kinds = (layout, *given, *[seen.spec for seen in given.values()])
+        known = self._known.get(kinds)
+        if known is None:
+            self._fit(given)
+        if "out" in given:
+            writable(given["out"], *[seen for name, seen in given.items() if name != "out"])
+        if known and all([seen.aligned for seen in given.values()]):
+            return self._as_they_are(x, beside)
+        arrays, result = self._looked_at(x, beside, layout)
+        if known is None:
+            same = [arrays[name] is given[name].array for name in arrays if name in given]
+            most = list(self._known.items())[:MOST_KINDS]
+            self._known = {**dict(most), kinds: all(same) and result is arrays["y"]}
+        return arrays, result
+
+    def _fit(self, given: Mapping[str, ArrayView]) -> None:
+        """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
+        if (names := {"w", "y", *given} - {"out"}) != self._operands.keys():
+            raise unlike(self._problem, names)
+        self._at_home(given["x"])
+        same_home(*given.values())
+        for name, seen in given.items():
+            typed(seen, self._operands["y" if name == "out" else name].dtype, f" for {self._name}")
+        for name in ("bias", "scale"):
+            if name in given:
+                shaped(given[name], self._operands[name].shape, f"{self._name}: one for each filter")
+
+    def _at_home(self, seen: ArrayView) -> None:
+        if seen.device != self._home:
+            raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
+
+    def _as_they_are(self, x: ArrayView, beside: Mapping[str, ArrayView]) -> tuple[dict[str, Array], Array]:
+        """Bind arrays of kinds that were bound as they are before."""
+        arrays = {name: seen.array for name, seen in beside.items()}
+        y = arrays.pop("out") if "out" in arrays else empty(x, self._problem.y_shape, self._problem.dtype_out)
+        return {"x": x.array, "y": y, **arrays}, y
+
+    def _looked_at(
+        self, x: ArrayView, beside: Mapping[str, ArrayView], layout: str
+    ) -> tuple[dict[str, Array], Array]:
+        """Bind arrays of any kinds."""
+        pr = self._problem
+        source, seen_as_nchw = _input(pr, self._name, x, layout == "nchw")
+        turned = seen_as_nchw and pr.layout_out == "nhwc"
+        target, result = _output(pr, self._name, x, beside.get("out"), turned)
+        arrays = {"x": source, "y": target}
+        for key, seen in beside.items():
+            if key != "out":
+                arrays[key] = _residual(pr, self._name, seen, turned) if key == "z" else in_place(seen)
+        return arrays, result
 
 
 def _input(pr: Problem, name: str, x: ArrayView, may_turn: bool) -> tuple[Array, bool]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 from tilewright.arrays.look import look, look_at
-from tilewright.arrays.use import current_stream, in_place, same_home, shaped, typed, writable
+from tilewright.arrays.use import current_stream, in_place
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
 from tilewright.errors import ArrayError, a_kind
 from tilewright.kernels.config import Config
-from tilewright.plans.binding import as_they_are, bind
-from tilewright.plans.execution import Plan, unlike
+from tilewright.plans.binding import Binding
+from tilewright.plans.execution import Plan
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.problem import Problem
@@ -24,7 +24,6 @@ from tilewright.runtime.pending import settle
 
 PER_THREAD = 2  # CUDA's handle of a thread's own default stream: each thread's is another one
 DEFAULT = (0, 0)  # the default stream, and any stream on a CPU
-MOST_FITTING = 64  # kinds of arrays that a layer remembers
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +94,11 @@ class LayerPlan:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._name = str(plan.problem)  # for errors; worked out once, since calls are short
-        self._home = f"cuda:{plan.device.index}" if plan.device.is_cuda else "cpu"
+        self._on_cpu = not plan.device.is_cuda
         self._where = f"{plan.device.backend}:{plan.device.index}"
-        self._operands = plan.problem.operands
+        self._binding = Binding(plan.problem, "cpu" if self._on_cpu else f"cuda:{plan.device.index}")
         self._lanes: dict[tuple[int, int], _Lane] = {DEFAULT: _Lane(plan, counted_bytes=plan.allocated_bytes)}
         self._lock = threading.RLock()
-        # Kinds of arrays that the layer takes, and whether the kernel has them as they are.
-        self._fitting: dict[tuple[object, ...], bool] = {}
 
     @property
     def problem(self) -> Problem:
@@ -169,11 +165,9 @@ class LayerPlan:
             OutOfMemory: there is no room for the packed filter.
         """
         seen = look("w", w)
-        self._at_home(seen)
-        typed(seen, self.problem.stored, f" for {self._name}")
-        shaped(seen, self.problem.w_shape, self._name)
+        array = self._binding.filter(seen)
         with self._lock:
-            given = self.plan.runtime.wrap(in_place(seen)), current_stream(seen)
+            given = self.plan.runtime.wrap(array), current_stream(seen)
             memory = with_room(self.plan.runtime, self.plan, self.plan.pack, *given)
         return Packed(memory, self.problem, self.config, self._where)
 
@@ -237,44 +231,10 @@ class LayerPlan:
         self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str
     ) -> Array:
         filters = {"w": w} if isinstance(w, ArrayView) else {}
-        arrays, result = self._bound(x, {"x": x, **filters, **beside}, beside, layout)
+        arrays, result = self._binding.bind(x, {"x": x, **filters, **beside}, beside, layout)
         if self.problem.n:
             self._launch(arrays, w, current_stream(x))
         return result
-
-    def _bound(
-        self, x: ArrayView, given: Mapping[str, ArrayView], beside: Mapping[str, ArrayView], layout: str
-    ) -> tuple[Mapping[str, Array], Array]:
-        """Refuse what the layer does not take, and return what ``bind`` does.
-
-        Arrays of kinds that the kernel has had as they are, are not looked at again: calls are short.
-        """
-        kinds = (layout, *given, *[seen.spec for seen in given.values()])
-        known = self._fitting.get(kinds)
-        if known is None:
-            self._fit(given)
-        if "out" in given:
-            writable(given["out"], *[seen for name, seen in given.items() if name != "out"])
-        if known and all([seen.aligned for seen in given.values()]):
-            return as_they_are(self.problem, x, beside)
-        arrays, result = bind(self.problem, self._name, x, beside, layout)
-        if known is None:
-            same = [arrays[name] is given[name].array for name in arrays if name in given]
-            most = list(self._fitting.items())[:MOST_FITTING]
-            self._fitting = {**dict(most), kinds: all(same) and result is arrays["y"]}
-        return arrays, result
-
-    def _fit(self, given: Mapping[str, ArrayView]) -> None:
-        """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
-        if (names := {"w", "y", *given} - {"out"}) != self._operands.keys():
-            raise unlike(self.problem, names)
-        self._at_home(given["x"])
-        same_home(*given.values())
-        for name, seen in given.items():
-            typed(seen, self._operands["y" if name == "out" else name].dtype, f" for {self._name}")
-        for name in ("bias", "scale"):
-            if name in given:
-                shaped(given[name], self._operands[name].shape, f"{self._name}: one for each filter")
 
     def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:
         """Run the kernel on a stream; on a CPU wait for it, however the call ends: it has callers' arrays."""
@@ -285,21 +245,17 @@ class LayerPlan:
                 memories = {name: runtime.wrap(array) for name, array in arrays.items()}
                 memories["w"] = self._repack(lane, w, stream) if isinstance(w, ArrayView) else w
                 lane.plan.run(memories, stream)
-                if self._home == "cpu":
+                if self._on_cpu:
                     runtime.synchronize()
                     if not runtime.unified:
                         runtime.download(memories["y"], arrays["y"])
             except BaseException:
-                if self._home == "cpu":
+                if self._on_cpu:
                     settle(runtime)
                 raise
             before, lane.counted_bytes = lane.counted_bytes, lane.allocated_bytes
         if lane.counted_bytes > before:
             let_go_oldest(runtime, self.plan)
-
-    def _at_home(self, seen: ArrayView) -> None:
-        if seen.device != self._home:
-            raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
     def _lane(self, stream: int | None) -> _Lane:
         """Return what a stream has of its own; the default stream takes what was made with the plan.

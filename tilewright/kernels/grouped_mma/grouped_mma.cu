@@ -38,7 +38,7 @@
 #include "grouped_mma.h"
 #include "grouped_mma_stage.h"
 #include "grouped_mma_product.h"
-#include "piece_store.h"
+#include "grouped_mma_store.h"
 
 // w: packed words, by their bits
 BOUNDED_KERNEL(grouped_mma, THREADS, MIN_BLOCKS)
@@ -57,6 +57,6 @@ BOUNDED_KERNEL(grouped_mma, THREADS, MIN_BLOCKS)
     NO_UNROLL for (int strip = warp % WM; strip < STRIPS; strip += WM) {
         acc_t acc[PT][KT][4];
         sum_up(acc, shared, filter, strip, slice, lane);
-        store_sums(y, z, shared, at, k, ROW_OF(strip) * TW + COLUMN_OF(strip), lane, acc, &its);
+        store_strip(y, z, shared, at, k, ROW_OF(strip) * TW + COLUMN_OF(strip), lane, acc, &its);
     }
 }

@@ -218,6 +218,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, SWIZZLE=sz.swizzle,
         LINE=_line(sz, cf), VECTORS=int(aligned),
         RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, GROUP_OF=sz.run // 2, Y_VECTOR=int(aligned),
+        TURNED=sz.turned if aligned else 1,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,

@@ -59,6 +59,7 @@ class Sizes:
         pieces: staged pieces of a pixel: of all the block's bundles.
         swizzle: pieces that are exchanged, so that eight pixels lie in different banks; a power of two.
         run: outputs that a thread has side by side.
+        turned: bundles among which lanes exchange their runs, so that a thread stores as many runs of one.
         words: registers of a lane for the filter.
         turns: strips of 16 columns, or twice 8, that a warp takes one after the other.
     """
@@ -73,6 +74,7 @@ class Sizes:
     pieces: int
     swizzle: int
     run: int
+    turned: int
     words: int
     turns: int
     k_tiles: int
@@ -112,12 +114,14 @@ def _sizes(
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
     run = next(run for run in (16, 8, 4, 2) if run * out_bytes <= PIECE and nt % (run // 2) == 0)
     strips = th // strip_rows(tw, pt) * tw * strip_rows(tw, pt) // (PIXELS * pt)
+    most = PIECE // (run * out_bytes) if run * out_bytes >= 4 else 1  # whole words are exchanged
     k_tiles = pr.groups // bundle.groups // bundles
     p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, tw)
     return Sizes(
         bundle, parts, pr.s * bundle.pieces, len(seen), rows, columns, length, pieces,
-        min(EIGHT, pieces & -pieces), run, round_up(pieces_of_sum(pr, bundle) * nt * bw, 4),
-        ceil_div(strips, wm), k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
+        min(EIGHT, pieces & -pieces), run, min(most, bw & -bw),
+        round_up(pieces_of_sum(pr, bundle) * nt * bw, 4), ceil_div(strips, wm),
+        k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
         PIECE * pieces * rows * length * pr.stride[1],
     )  # fmt: skip
 

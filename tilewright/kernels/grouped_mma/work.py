@@ -13,9 +13,10 @@ from tilewright.problem import DTYPE_BYTES, Problem
 PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 take as long
 
 # Fitted to trials of the family on an H100 (benchmarks/h100/trials.jsonl.gz).
-FIRST = 0.63  # of the time to the first data
-WARP, COPIED, PLACED, FINISHED = 80.0, 13.0, 6.0, 2.0  # instructions: a thread, copy, address, output
-STORED, PORT, WAITED = 1.2, 1.5, 2.0  # times what is counted: stores, matrices loaded, products
+FIRST = 0.69  # of the time to the first data
+COPIED, PLACED, FINISHED = 45.0, 12.0, 0.5  # instructions of a copy, an address, an output
+STORED, PORT, WAITED = 0.1, 0.7, 2.0  # times what is counted: stores, matrices loaded, products
+LINES = 2.7  # cycles of the port of shared memory for a line of y: what stores take, rather than their bytes
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -31,15 +32,16 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     sums = cf["th"] * cf["tw"] * kb
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
     w_bytes = 128.0 * sz.words * cf["wn"]
+    lines = warps * pixels * cf["bw"] * 2 * cf["nt"] / (sz.run * sz.turned)  # of y that stores reach
     stored = 4 * sz.run * out_bytes * cf["bw"]  # neighbouring bytes of a pixel that a warp stores
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"]), first=FIRST,
         shared_bytes=sz.shared_bytes, steps=1, buffers=0,
         fma=products, shared_loads=loads, global_loads=sz.words / 4,
-        staging=staged / threads * COPIED + WARP + addresses * PLACED,
+        staging=staged / threads * COPIED + addresses * PLACED,
         epilogue=pixels * outputs * cf["bw"] / 32 * (FINISHED + 2.0 * FINISHED / sz.run),
-        wavefronts=PORT * (2.0 * strips * sz.seen * sz.row_sum * warps + staged / 8),
+        wavefronts=PORT * (2.0 * strips * sz.seen * sz.row_sum * warps + staged / 8 + LINES * lines),
         load_bytes=PIECE * staged * (1.0 if sz.pieces % 2 == 0 else 2.0) + w_bytes,
         store_sectors=STORED * sums * out_bytes / min(32, stored),
         dram_bytes=pr.x_bytes + w_bytes * sz.k_tiles + pr.y_bytes, cluster=1, shares=1,

@@ -1,0 +1,72 @@
+// How the grouped_mma family stores a strip where lanes may exchange sums first: the four of a pixel have RUN_OUT
+// channels each, of every bundle; exchanged among TURNED bundles, each has TURNED runs of one of them, so that fewer
+// stores reach as many lines of y.
+//
+//     lane   has of bundles 0 1 2 3      has then, TURNED = 4      TURNED = 2
+//     0      a0 b0 c0 d0                 a0 a1 a2 a3               a0 a1   c0 c1
+//     1      a1 b1 c1 d1                 b0 b1 b2 b3               b0 b1   d0 d1
+//     2      a2 b2 c2 d2                 c0 c1 c2 c3               a2 a3   c2 c3
+//     3      a3 b3 c3 d3                 d0 d1 d2 d3               b2 b3   d2 d3
+
+#include "piece_store.h"
+
+#if TURNED > 1 && defined(__CUDACC__)
+
+#define RUN_WORDS (RUN_OUT * (int)sizeof(done_t) / 4)
+
+// Words of run `from` for those of run `to` of the lane `apart`, or the other way round in the upper of the two.
+INLINE void swap_runs(unsigned from[RUN_WORDS], unsigned to[RUN_WORDS], int apart, int lane) {
+    const int upper = (lane & apart) != 0;
+    UNROLL for (int i = 0; i < RUN_WORDS; i++) {
+        const unsigned other = __shfl_xor_sync(0xffffffff, upper ? from[i] : to[i], apart);
+        if (upper) from[i] = other;
+        else to[i] = other;
+    }
+}
+
+// A run of what is final but for its rounding, as words; s: its channels' scale.
+INLINE void words_of_run(unsigned to[RUN_WORDS], const acc_t v[RUN_OUT], const float *s) {
+#if REQUANT && EPILOGUE_HERE && RUN_OUT % 4 == 0
+    UNROLL for (int i = 0; i < RUN_WORDS; i++) to[i] = requantised4(v + 4 * i, s + 4 * i);
+#else
+    done_t out[RUN_OUT];
+    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_BY(v[i], s[i]);
+    store_run(RUN_OUT, (done_t *)to, out);
+#endif
+}
+
+INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
+                        int lane, acc_t acc[PT][KT][4], const Channels *its) {
+    // Behind the exchange: which of TURNED bundles, and which of its runs.
+    const int bundle = lane % TURNED, run = lane % 4 / TURNED * TURNED;
+    UNROLL for (int i = 0; i < PT; i++)
+        UNROLL for (int h = 0; h < 2; h++) {
+            const int px = PIXEL_AT(first, i, h, lane), p = at.p0 + px / TW, q = at.q0 + px % TW;
+            const int inside = p < P && q < Q;
+            const offset_t to = Z_AT(at.n, at.k0 + k, p, q);
+            UNROLL for (int b = 0; b < BW; b += TURNED)
+                UNROLL for (int g = 0; g < NT; g += GROUP_OF) {
+                    unsigned words[TURNED][RUN_WORDS];
+                    UNROLL for (int u = 0; u < TURNED; u++) {
+                        const int piece = (b + u) * NT + g, channel = 8 * piece + lane % 4 * RUN_OUT;
+                        acc_t v[RUN_OUT];
+                        UNROLL for (int j = 0; j < RUN_OUT; j++) {
+                            v[j] = acc[i][piece + j / 2][2 * h + j % 2];
+                            if (EPILOGUE_HERE && (!ADD || inside))
+                                v[j] = before_pool_by(v[j], its->bias[2 * piece + j], z, to + channel + j);
+                        }
+                        words_of_run(words[u], v, its->scale + 2 * piece);
+                    }
+#if TURNED == 4
+                    swap_runs(words[0], words[2], 2, lane), swap_runs(words[1], words[3], 2, lane);
+#endif
+                    UNROLL for (int u = 0; u < TURNED; u += 2) swap_runs(words[u], words[u + 1], 1, lane);
+                    const int channel = 8 * ((b + bundle) * NT + g) + run * RUN_OUT;
+                    if (inside) store_run(TURNED * RUN_WORDS, (GLOBAL unsigned *)(y + to + channel), words[0]);
+                }
+        }
+}
+
+#else
+#define store_strip store_sums
+#endif
