@@ -35,6 +35,14 @@ LAYERS = (
     ("n1c64h9w11k64r3s3p1g8-i8-nhwc+bias+relu+requant", dict(nt=2, wn=2, bw=2, tw=16, pt=2, th=4)),
     ("n1c32h9w11k32r3s3p1u2g8-i8-nhwc+requant", dict(nt=2, th=4)),
     ("n1c64h9w11k64r3s3p1g2-i8-nhwc+add", dict(nt=2, wn=4, pt=4, th=8)),
+    ("n1c32h11w14k32r3s3p1g4-f16+bias+relu", dict(wn=2, bw=2, tw=16, pt=3, th=6)),
+    ("n2c32h9w13k32r3s3p1g8-bf16+add", dict(wn=2, pt=2, th=4)),  # odd rows: number by number
+    ("n1c24h17w16k48r3s5p1x3u2g3-f16", dict(nt=2, wn=3, th=4)),
+    ("n1c32h13w22k32r3s3p2.1.0.3d2x3u1x3g4-f16-nchw2nhwc+silu", dict(bw=2, th=4)),
+    ("n2c32h12w10k32r3s3p1g4-f16-nhwc2nchw+bias", dict(bw=4, pt=2, th=4)),
+    ("n1c64h9w12k64r3s3p1g4-i8+bias", dict(nt=2, wn=2, bw=2, th=4)),
+    ("n1c64h9w10k64r3s3p1g8-i8+relu+requant", dict(nt=2, wn=2, tw=16, pt=2, th=4)),
+    ("n1c32h12w18k32r3s3p1g4-f16+maxpool2", dict(bw=2, tw=16, th=3, combine=2)),
     ("n1c32h12w18k32r3s3p1g4-f16-nhwc+maxpool2", dict(bw=2, tw=16, th=3, combine=2)),
     ("n1c64h12w18k64r3s3p1g4-i8-nhwc+bias+maxpool2+requant", dict(nt=2, bw=2, th=4, combine=2)),
 )

@@ -27,8 +27,6 @@ WIDE = Problem.parse("n1c336h28w28k336r3s3p1g7-bf16-nhwc")
     ("text", "reason"),
     (
         ("n1c224h56w56k224r3s3p1g28-f32-nhwc", "computes f16 and bf16 and i8 and q8, not f32"),
-        ("n1c224h56w56k224r3s3p1g28-f16-nchw2nhwc", "neighbours: nhwc"),
-        ("n1c224h56w56k224r3s3p1g28-f16-nhwc2nchw", "neighbours: nhwc"),
         ("n1c8h56w56k8r3s3p1-f16-nhwc", "several groups"),
         ("n1c24h56w56k24r3s3p1g4-f16-nhwc", "do not fill 16 bytes"),  # 6 channels
         ("n1c16h56w56k8r3s3p1g2-f16-nhwc", "and eights with outputs"),  # 8 to 4

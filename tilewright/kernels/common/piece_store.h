@@ -17,6 +17,9 @@
 #define PIXEL_AT(first, i, h, lane) \
     ((first) + (Y_NHWC ? 16 * (i) + 8 * (h) + (lane) / 4 : 8 * (i) + (lane) % 4 * RUN_OUT))
 #endif
+#ifndef M_IS_PIXELS  // else channels
+#define M_IS_PIXELS Y_NHWC
+#endif
 #define OF(i) (Y_NHWC ? (i) : 0)  // which channel of a run's
 #define MY_CHANNELS (2 * KT)      // of a thread
 
@@ -27,14 +30,14 @@ typedef struct {
 
 // The first channel of the run that a thread has of piece g (nhwc), or its channel of half h of piece g.
 INLINE int channel_of(int g, int h, int lane) {
-    return Y_NHWC ? 8 * g + lane % 4 * RUN_OUT : 16 * g + 8 * h + lane / 4;
+    return M_IS_PIXELS ? 8 * g + lane % 4 * RUN_OUT : 16 * g + 8 * h + lane / 4;
 }
 
 INLINE Channels find_channels(const GLOBAL out_t *bias, int k0, int lane SCALE_PARAMETER) {
     Channels its;
     UNROLL for (int i = 0; i < MY_CHANNELS; i++) {
-        const int k = k0 + (Y_NHWC ? channel_of(i / RUN_OUT * GROUP_OF, 0, lane) + i % RUN_OUT
-                                   : channel_of(i / 2, i % 2, lane));
+        const int k = k0 + (M_IS_PIXELS ? channel_of(i / RUN_OUT * GROUP_OF, 0, lane) + i % RUN_OUT
+                                        : channel_of(i / 2, i % 2, lane));
         its.bias[i] = BIAS && EPILOGUE_HERE && k < K ? out_load(bias + k) : 0;
 #if REQUANT
         its.scale[i] = EPILOGUE_HERE && k < K ? scale[k] : 0;

@@ -1,11 +1,11 @@
-// grouped_mma: convolution of many small groups on tensor cores, in f16, bf16 and i8, x and y in nhwc.
+// grouped_mma: convolution of many small groups on tensor cores, in f16, bf16 and i8.
 //
 //   y[n,k,p,q] = epilogue(sum over c,r,s of x[n, k's group + c, p*u+r*d-pad, q*u+s*d-pad] * w[k][c][r][s])
 //
 // 16 bytes of a pixel's channels are a row of a matrix, eight rows of any eight pixels one that a warp loads
 // (ldmatrix). A block stages the pixels under its tile of TH x TW outputs once, and a product takes 16 of them at one
 // tap: their rows by the filter's 16 bytes for 8 output channels, two taps of a row (or pieces of a wide group's
-// channels) at once.
+// channels) at once. An image in nchw is turned on its way to shared memory, sums on their way back.
 //
 //     x, 16 outputs' pixels at a tap     at the next one       filter
 //     8 channels (f16) of q              8 of q + 1            w[0..7][8 channels][tap], [tap + 1]
@@ -30,6 +30,7 @@
 #define WB TW
 #define PIXELS (TH * TW)
 #define TAPS (R * S)
+#define M_IS_PIXELS 1
 #define POOL_HELD 0
 #define POOL_MEETS 0
 #define PIXEL_AT(first, i, h, lane) ((first) + ((i) + DOWN * (h) * PT) * TW + (DOWN ? 0 : 8 * (h)) + (lane) / 4)

@@ -10,7 +10,39 @@
 
 #include "piece_store.h"
 
-#if TURNED > 1 && defined(__CUDACC__)
+#if !Y_NHWC
+// Of nchw a lane has neither neighbours of a channel nor all of a pixel: a matrix of eight pixels by eight channels of
+// two bytes each is turned, so that it has two pixels of a channel.
+#define TURNS_OUT (PAIRS_OUT && defined(__CUDACC__))
+
+INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
+                        int lane, acc_t acc[PT][KT][4], const Channels *its) {
+    UNROLL for (int i = 0; i < PT; i++)
+        UNROLL for (int h = 0; h < 2; h++) {
+            const int px = PIXEL_AT(first, i, h, lane), p = at.p0 + px / TW, q = at.q0 + px % TW;
+            const int inside = p < P && q < Q, own = at.k0 + k + lane % 4 * 2;
+            UNROLL for (int j = 0; j < KT; j++) {
+                done_t out[2];
+                UNROLL for (int e = 0; e < 2; e++) {
+                    const offset_t to = Z_AT(at.n, own + 8 * j + e, p, q);
+                    acc_t v = acc[i][j][2 * h + e];
+                    if (EPILOGUE_HERE && (!ADD || inside)) v = before_pool_by(v, its->bias[2 * j + e], z, to);
+                    out[e] = DONE_BY(v, its->scale[2 * j + e]);
+#if !TURNS_OUT
+                    if (inside) y[to] = out[e];
+#endif
+                }
+#if TURNS_OUT
+                const unsigned two = turned_matrix(out[0] | (unsigned)out[1] << 16);
+                const int column = q - lane / 4 + lane % 4 * 2;
+                if (p < P && column < Q)
+                    *(unsigned *)(y + Z_AT(at.n, at.k0 + k + 8 * j + lane / 4, p, column)) = two;
+#endif
+            }
+        }
+}
+
+#elif TURNED > 1 && defined(__CUDACC__)
 
 #define RUN_WORDS (RUN_OUT * (int)sizeof(done_t) / 4)
 

@@ -25,6 +25,7 @@ from tilewright.kernels.grouped_mma.tile import (
     Bundle,
     Sizes,
     bundle_of,
+    columns_at_once,
     pieces_of_sum,
     registers,
     sizes,
@@ -72,8 +73,6 @@ class GroupedMma(Family):
             return "the device has no tensor cores with the products of sm_80"
         if problem.groups == 1:
             return "it is made for several groups"
-        if (problem.layout_in, problem.layout_out) != ("nhwc", "nhwc"):
-            return "it reads and writes channels that are neighbours: nhwc"
         bundle = bundle_of(problem)
         if bundle is None:
             return "its groups do not fill 16 bytes with inputs, and eights with outputs"
@@ -161,9 +160,10 @@ def _threads(cf: Values) -> int:
     return 32 * cf["wm"] * cf["wn"]
 
 
-def _line(sz: Sizes, cf: Values) -> int:
+def _line(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> int:
     """Threads that share a staged row: a power of two."""
-    least = 1 << (sz.columns * sz.pieces - 1).bit_length()
+    run, lead = columns_at_once(pr, aligned)
+    least = 1 << (ceil_div(lead + sz.columns, run) * sz.pieces - 1).bit_length()
     return min(least, _threads(cf) & -_threads(cf))
 
 
@@ -210,13 +210,15 @@ RULES = (
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
-    view = View.unflattened(pr)
+    view, (run_in, lead) = View.unflattened(pr), columns_at_once(pr, aligned)
+    pairs = cf["combine"] != TWO_PASS and DTYPE_BYTES[pr.dtype_out] == 2 and pr.q % 2 == 0
     return requant_defines(pr) | dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
         TH=cf["th"], TW=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, SWIZZLE=sz.swizzle,
-        LINE=_line(sz, cf), VECTORS=int(aligned),
+        LINE=_line(pr, sz, cf, aligned), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
+        PAIRS_OUT=int(pairs and aligned),
         RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, GROUP_OF=sz.run // 2, Y_VECTOR=int(aligned),
         TURNED=sz.turned if aligned else 1,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),

@@ -89,6 +89,14 @@ def pieces_of_sum(pr: Problem, bundle: Bundle) -> int:
     return pr.r * pr.s * bundle.pieces
 
 
+def columns_at_once(pr: Problem, aligned: bool = True) -> tuple[int, int]:
+    """Columns of a channel that a thread loads at once of nchw, and how many come before the first needed."""
+    run = 4 // DTYPE_BYTES[pr.dtype]
+    if pr.layout_in == "nhwc" or pr.w % run or not aligned:
+        return 1, 0
+    return run, -pr.pad[2] % run  # tiles begin at multiples of eight columns
+
+
 def strip_rows(tw: int, pt: int) -> int:
     """Rows of a strip: its two times eight columns are side by side, or one below the other."""
     return 2 * pt if tw // EIGHT % 2 else pt
@@ -112,9 +120,11 @@ def _sizes(
     length, pieces = ceil_div(columns, pr.stride[1]), bundle.pieces * bundles
     seen = {i * pr.stride[0] + r * pr.dilation[0] for i in range(pt) for r in range(pr.r)}
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
-    run = next(run for run in (16, 8, 4, 2) if run * out_bytes <= PIECE and nt % (run // 2) == 0)
+    runs = (16, 8, 4, 2) if pr.layout_out == "nhwc" else (2,)
+    run = next(run for run in runs if run * out_bytes <= PIECE and nt % (run // 2) == 0)
     strips = th // strip_rows(tw, pt) * tw * strip_rows(tw, pt) // (PIXELS * pt)
-    most = PIECE // (run * out_bytes) if run * out_bytes >= 4 else 1  # whole words are exchanged
+    whole = pr.layout_out == "nhwc" and run * out_bytes >= 4  # words
+    most = PIECE // (run * out_bytes) if whole else 1
     k_tiles = pr.groups // bundle.groups // bundles
     p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, tw)
     return Sizes(

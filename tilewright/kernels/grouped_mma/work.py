@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.grouped_mma.tile import CHANNELS, PIECE, PIXELS, registers, sizes
+from tilewright.kernels.grouped_mma.tile import CHANNELS, PIECE, PIXELS, columns_at_once, registers, sizes
 from tilewright.kernels.limits import resident
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
 from tilewright.kernels.work import GpuWork
@@ -13,10 +13,11 @@ from tilewright.problem import DTYPE_BYTES, Problem
 PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 take as long
 
 # Fitted to trials of the family on an H100 (benchmarks/h100/trials.jsonl.gz).
-FIRST = 0.69  # of the time to the first data
-COPIED, PLACED, FINISHED = 45.0, 12.0, 0.5  # instructions of a copy, an address, an output
-STORED, PORT, WAITED = 0.1, 0.7, 2.0  # times what is counted: stores, matrices loaded, products
-LINES = 2.7  # cycles of the port of shared memory for a line of y: what stores take, rather than their bytes
+FIRST = 0.63  # of the time to the first data
+COPIED, PLACED, FINISHED = 42.0, 17.0, 0.75  # instructions of a copy, an address, an output
+LOADED = 55.0  # of a load of nchw, whose next ones wait for it
+STORED, PORT = 0.05, 0.57  # times what is counted: stores, matrices loaded
+LINES = 3.2  # cycles of the port of shared memory for a line of x or y: what stores take, not their bytes
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -28,21 +29,30 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     products = pixels // PIXELS * cf["bw"] * cf["nt"] * pr.r * ceil_div(sz.row_sum, 2)
     short = products * sz.row_sum / (2 * ceil_div(sz.row_sum, 2))  # where a half counts half
     staged = sz.pieces * sz.rows * sz.columns
+    x_bytes = PIECE * staged * (1.0 if sz.pieces % 2 == 0 else 2.0)
+    loaded, touched = 0.0, 0.0  # of nchw: numbers, or words, of a block, and lines of x that they lie in
+    if pr.layout_in == "nchw":
+        run, lead = columns_at_once(pr)
+        runs, size = ceil_div(lead + sz.columns, run), DTYPE_BYTES[pr.dtype]
+        rows = sz.rows * sz.pieces * PIECE / size  # of all channels
+        loaded, touched = rows * runs, rows * (1.0 + runs * run * size / 128)
+        x_bytes = rows * 32.0 * ceil_div(runs * run * size + 16, 32)
     combine, kb = cf["combine"], outputs * cf["bw"] * cf["wn"]
     sums = cf["th"] * cf["tw"] * kb
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
     w_bytes = 128.0 * sz.words * cf["wn"]
     lines = warps * pixels * cf["bw"] * 2 * cf["nt"] / (sz.run * sz.turned)  # of y that stores reach
+    lines = lines / (2 if pr.layout_out == "nchw" and out_bytes == 2 else 1) + touched
     stored = 4 * sz.run * out_bytes * cf["bw"]  # neighbouring bytes of a pixel that a warp stores
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"]), first=FIRST,
         shared_bytes=sz.shared_bytes, steps=1, buffers=0,
         fma=products, shared_loads=loads, global_loads=sz.words / 4,
-        staging=staged / threads * COPIED + addresses * PLACED,
+        staging=(staged * COPIED + loaded * LOADED) / threads + addresses * PLACED,
         epilogue=pixels * outputs * cf["bw"] / 32 * (FINISHED + 2.0 * FINISHED / sz.run),
         wavefronts=PORT * (2.0 * strips * sz.seen * sz.row_sum * warps + staged / 8 + LINES * lines),
-        load_bytes=PIECE * staged * (1.0 if sz.pieces % 2 == 0 else 2.0) + w_bytes,
+        load_bytes=x_bytes + w_bytes,
         store_sectors=STORED * sums * out_bytes / min(32, stored),
         dram_bytes=pr.x_bytes + w_bytes * sz.k_tiles + pr.y_bytes, cluster=1, shares=1,
         combine=COMBINE_NAMES[combine],
@@ -50,5 +60,5 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
         register_intensity=2.0 * PRODUCT * short / max(1.0, loads * 256),
         block_intensity=2.0 * pr.r * pr.s * pr.cg * sums / max(1, sz.shared_bytes + w_bytes),
-        tensor_cycles=WAITED * short * warps * PRODUCT / device.tensor_macs, turn_cycles=0.0,
+        tensor_cycles=short * warps * PRODUCT / device.tensor_macs, turn_cycles=0.0,
     )  # fmt: skip
