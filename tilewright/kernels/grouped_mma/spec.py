@@ -6,6 +6,7 @@ of a product are 16 bytes of their channels, wherever a tap is.
 
 from __future__ import annotations
 
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
 from tilewright.kernels.family import (
     Blueprint,
@@ -54,6 +55,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 MOST_WORDS = 128  # registers of a lane for the filter of a bundle
 SCHEDULERS = 4  # of a unit
 SPARE = 5  # registers that the compiler may need above the estimate
+GRANULE = 8  # registers that a thread is given at a time
 
 
 class GroupedMma(Family):
@@ -173,7 +175,8 @@ def _least(cf: Values) -> Values:
 
 
 def _registers_fit(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), _threads(cf) * cf["mb"], spare=SPARE)
+    need = round_up(registers(problem, cf), GRANULE)
+    return fits_registers(device, need, _threads(cf) * cf["mb"], spare=SPARE)
 
 
 def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:

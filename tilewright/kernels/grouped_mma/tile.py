@@ -137,6 +137,7 @@ def _sizes(
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: sums, the filter's, where it reads, addresses."""
-    sz = sizes(pr, cf)
-    return 4 * cf["pt"] * cf["bw"] * cf["nt"] + sz.words + ceil_div(sz.row_sum, 2) * cf["bw"] + 44
+    """Estimate of the registers a thread needs: sums, its channels' bias and scale, the filter, addresses."""
+    sz, channels = sizes(pr, cf), 2 * cf["bw"] * cf["nt"]
+    held = 2 * cf["pt"] + pr.epilogue.bias + pr.requantised
+    return channels * held + sz.words + ceil_div(sz.row_sum, 2) * cf["bw"] + sz.row_sum + 41
