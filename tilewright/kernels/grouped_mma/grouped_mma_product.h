@@ -4,6 +4,7 @@
 // loaded once for all of its outputs. Of the pieces of a row of the filter two make a product; the last, of an odd
 // number, one of half the length.
 
+#include "fetch.h"
 #include "ldmatrix.h"
 #include "mma_sync.h"
 
@@ -28,12 +29,8 @@ INLINE int piece_at(int strip, int h, int column, int first, int at) {
 
 typedef unsigned Filter[W_WORDS];
 
-// A lane's filter, asked for here and now: the compiler would rather wait for the input first.
 INLINE void find_filter(Filter to, const acc_t *w, int lane) {
-    const unsigned *from = (const unsigned *)w + 4 * lane;
-    UNROLL for (int i = 0; i < W_WORDS; i += 4)
-        asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[i]), "=r"(to[i + 1]), "=r"(to[i + 2]), "=r"(to[i + 3]) : "l"(from + 32 * i));
+    UNROLL for (int i = 0; i < W_WORDS; i += 4) fetch4(to + i, (const unsigned *)w + 4 * lane + 32 * i);
 }
 
 // Row `row` of those that the strip sees, times the row of the filter that each output has for it; x: piece `at` of the

@@ -5,6 +5,7 @@
 //   FIND_FILTER   the filter, of words [step][slice][vector][lane][W_RUN] as it is packed: staged, or a lane's of all
 //                 steps in its registers
 
+#include "fetch.h"
 #include "ldmatrix.h"
 #include "mma_sync.h"
 #include "mma_tf32.h"
@@ -93,17 +94,11 @@ INLINE void read_filter(unsigned to[KT * W_REGS], const unsigned *from, int step
     from += PACKED_AT(step, slice, lane);
     UNROLL for (int i = 0; i < KT * W_REGS; i += W_RUN) load_run(W_RUN, to + i, from + i * 32);
 }
-// The same from global memory, asked for here and now: the compiler would rather wait for the input first.
+// The same from global memory.
 INLINE void fetch_filter(unsigned to[KT * W_REGS], const unsigned *from, int step, int slice, int lane) {
     from += PACKED_AT(step, slice, lane);
-    UNROLL for (int i = 0; i < KT * W_REGS; i += W_RUN) {
-#if W_RUN == 4
-        asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[i]), "=r"(to[i + 1]), "=r"(to[i + 2]), "=r"(to[i + 3]) : "l"(from + i * 32));
-#else
-        asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[i]), "=r"(to[i + 1]) : "l"(from + i * 32));
-#endif
-    }
+    UNROLL for (int i = 0; i < KT * W_REGS; i += W_RUN)
+        W_RUN == 4 ? fetch4(to + i, from + i * 32) : fetch2(to + i, from + i * 32);
 }
 
 // The filter as sum_up takes it: staged, or a warp's registers of all steps.

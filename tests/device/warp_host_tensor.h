@@ -1,0 +1,9 @@
+// What tensor.h has of memory, for warp_host.h: each function stands in place of the one there.
+static void copy16(unsigned to, const unsigned char *from, int keep) {
+    if (keep) memcpy(shared_store + to, from, 16);
+    else memset(shared_store + to, 0, 16);
+}
+#define copy16_cached copy16
+static void write16(unsigned to, const unsigned v[4]) { memcpy(shared_store + to, v, 16); }
+static void read_sums(acc_t v[4], unsigned from) { memcpy(v, shared_store + from, 16); }
+template <class type> static void store4(type *to, const type *from) { memcpy(to, from, 4 * sizeof(type)); }
