@@ -37,6 +37,7 @@ ORDER = (
         "kernels.work",
         "plans.request",
         "plans.provenance",
+        "plans.streams",
     ),
     ("kernels",),
     (

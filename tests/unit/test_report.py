@@ -8,6 +8,7 @@ import json
 import math
 import sys
 import xml.etree.ElementTree
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -379,6 +380,30 @@ def test_headline_has_a_line_for_each_file_with_its_extremes(tmp_path: Path) -> 
     assert layers.startswith("resnet, f32, batch 1 (") and "onednn" in peers and mean.startswith("**")
     assert lowest.startswith(f"{rows[0].ratio:.2f} ({rows[0].name}: ")
     assert highest.startswith(f"{rows[-1].ratio:.2f} ({rows[-1].name}: ")
+
+
+def test_layers_that_a_peer_runs_faster_are_listed_lowest_first(tmp_path: Path) -> None:
+    document, folder = json.loads(json.dumps(DOCUMENT)), tmp_path / "cpu"
+    folder.mkdir()
+
+    def listed(names: str) -> list[str]:
+        text = document_tables.with_tables(f"<!-- slower: {names} -->\n<!-- end -->", tmp_path)
+        return text.splitlines()[1:-1]
+
+    def peers_take(rows: list[Any], shares: Sequence[float]) -> None:
+        for row, share in zip(rows, shares, strict=True):
+            ours = row["ours"].get("call_us") or row["ours"]["cold_us"]
+            for peer in row["peers"].values():
+                peer["cold_us"] = share * ours if peer.get("cold_us") else None
+
+    peers_take(document["rows"], [2.0] * len(document["rows"]))
+    (folder / "ahead-f32.json").write_text(json.dumps(document))
+    assert listed("cpu") == listed("cpu/ahead-f32") == ["- None."]
+    peers_take(document["rows"][:2], (0.9, 0.8))
+    (folder / "behind-f32.json").write_text(json.dumps(document))
+    first, second = (row["name"] for row in document["rows"][:2])
+    line = f"- `cpu/behind-f32`, 2 of {len(document['rows'])}: {second} 0.80, {first} 0.90"
+    assert listed("cpu") == [line] and listed("cpu/ahead-f32, cpu/behind-f32, cpu") == [line, line]
 
 
 def test_readme_marker_cannot_leave_the_folder(tmp_path: Path) -> None:

@@ -175,10 +175,23 @@ class FullStore(MemoryStore):
 
 
 @pytest.mark.filterwarnings("ignore:store x")
-def test_a_search_outlives_a_store_that_cannot_be_written_for_a_while(worker: type[FakeWorker]) -> None:
-    store, sound = FullStore(range(20, 50)), MemoryStore()
+@pytest.mark.parametrize(("patience_s", "full"), ((0.0, range(20, 50)), (60.0, range(20, 21))))
+def test_a_search_outlives_a_store_that_cannot_be_written_for_a_while(
+    patience_s: float, full: range, worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.tuning.outcomes._PATIENCE_S", patience_s)
+    store, sound = FullStore(full), MemoryStore()
     assert go(store=store).best == go(store=sound).best
     assert [r.config for r in store.kept] == [r.config for r in sound.kept]  # none lost, in their order
+    assert patience_s == 0.0 or store.writes == len(sound.kept) + 1, "it tries again once a while"
+
+
+@pytest.mark.filterwarnings("ignore:store x")
+def test_what_waits_to_be_stored_is_stored_when_a_search_is_interrupted(worker: type[FakeWorker]) -> None:
+    store, worker.interrupt_at = FullStore(range(20, 21)), 30
+    with pytest.raises(KeyboardInterrupt):
+        go(store=store)
+    assert len(store.kept) == 31  # with the one that did not compile
 
 
 def test_a_store_that_cannot_be_written_at_all_ends_a_search_at_its_first_trial(

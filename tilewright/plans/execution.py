@@ -13,6 +13,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.kernels.untuned import pack
 from tilewright.plans.provenance import UNSAID, Provenance
+from tilewright.plans.streams import stream_key
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
 from tilewright.runtime.capacity import require_arrays
@@ -59,7 +60,7 @@ class Plan:
         self._aligned = self._variant(self.blueprint)
         self._lent = {buffer: self._aligned.workspace[buffer.name] for buffer in self.blueprint.workspace}
         self._recipe: Blueprint | None = None
-        self._unaligned: dict[int | None, _Variant] = {}
+        self._unaligned: dict[tuple[int, int] | None, _Variant] = {}
         self._operands = problem.operands.keys()
         self._unused = dict.fromkeys(set(EXTRAS) - self._operands, runtime.alloc(UNUSED_BYTES))
         self._packer: tuple[Loaded, Launch] | None = None
@@ -184,7 +185,7 @@ class Plan:
             self._recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
         if self._recipe == self.blueprint:
             return self._aligned
-        whose = stream if self._recipe.workspace else None
+        whose = stream_key(stream) if self._recipe.workspace else None
         if whose not in self._unaligned:
             # Nobody has tuned this one: it may spill, where the aligned one must not.
             self._unaligned[whose] = self._variant(self._recipe, spills=True)

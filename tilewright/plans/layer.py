@@ -17,13 +17,11 @@ from tilewright.plans.binding import Binding
 from tilewright.plans.execution import Plan
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.streams import DEFAULT, stream_key
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
-
-PER_THREAD = 2  # CUDA's handle of a thread's own default stream: each thread's is another one
-DEFAULT = (0, 0)  # the default stream, and any stream on a CPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +252,7 @@ class LayerPlan:
                     settle(runtime)
                 raise
             before, lane.counted_bytes = lane.counted_bytes, lane.allocated_bytes
-        if lane.counted_bytes > before:
+        if lane.counted_bytes > before and not runtime.is_recording(stream):  # a graph may use what is let go
             let_go_oldest(runtime, self.plan)
 
     def _lane(self, stream: int | None) -> _Lane:
@@ -265,7 +263,7 @@ class LayerPlan:
         """
         if not self.device.is_cuda or stream is None:
             return self._lanes[DEFAULT]
-        key = (stream, threading.get_ident() if stream == PER_THREAD else 0)
+        key = stream_key(stream)
         if key not in self._lanes:
             runtime, plan = self.plan.runtime, self.plan
             if plan.of_one_stream:

@@ -167,6 +167,9 @@ class Runtime(Protocol):
             DeviceError: OpenCL, in a process forked from the one that opened the device.
         """
 
+    def is_recording(self, stream: int | None) -> bool:
+        """Whether what goes to a stream is recorded in a CUDA graph, not run."""
+
     def synchronize(self) -> None:
         """Wait for all that was enqueued.
 

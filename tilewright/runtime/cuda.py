@@ -214,6 +214,12 @@ class CudaRuntime:
         return stream
 
     @in_context
+    def is_recording(self, stream: int | None) -> bool:
+        """Whether what goes to a stream is recorded in a graph."""
+        status = check(self._driver.cuStreamIsCapturing(self._stream if stream is None else stream))
+        return bool(status != self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+    @in_context
     def synchronize(self) -> None:
         """Wait for all that was enqueued on the device."""
         check(self._driver.cuCtxSynchronize())

@@ -108,6 +108,10 @@ class NumpyRuntime:
             return
         _compute(loaded.kernels[launch.kernel], launch.kernel, memories)
 
+    def is_recording(self, stream: int | None) -> bool:
+        """Never."""
+        return False
+
     def synchronize(self) -> None:
         """Nothing is ever pending."""
 

@@ -205,6 +205,10 @@ class OpenclRuntime:
         except self.cl.Error as error:
             raise in_words(self, launch.kernel, error) from error
 
+    def is_recording(self, stream: int | None) -> bool:
+        """Never."""
+        return False
+
     def synchronize(self) -> None:
         """Wait for all that was enqueued; what another thread enqueues meanwhile stays pending."""
         with self._lock:

@@ -58,8 +58,9 @@ class Store:
     ) -> None:
         if path is not None and not isinstance(path, (str, os.PathLike)):
             raise StoreError(f"store: {a_kind(path)} was given; must be the path of a file, or None")
-        if str(path) == ":memory:":
-            raise StoreError("store: is a file, never in memory alone; name one, e.g. in a temporary folder")
+        if ":memory:" in str(path) or str(path).startswith("file:"):
+            must = "must be a plain file, e.g. in a temporary folder: no URI, and never in memory alone"
+            raise StoreError(f"store {path}: {must}")
         given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
         self.path = given.absolute()  # the same file whatever folder the process goes to
         probe = f"SELECT {COLUMNS} FROM records LIMIT 1"

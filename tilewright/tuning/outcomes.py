@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from itertools import chain
 
@@ -16,6 +17,7 @@ from tilewright.search.proposals import Records
 from tilewright.search.space import legal
 from tilewright.store.sources import source_keys
 
+_PATIENCE_S = 60.0  # from one try to write to a store that cannot be written to the next
 MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
 
 
@@ -38,7 +40,7 @@ class Outcomes:
         self._newest: dict[str, Record] = {}
         self.tried: set[str] = set()  # configs of this search; the others were known before
         self._unsaved: list[Record] = []
-        self._saved = False
+        self._saved, self._again = False, -math.inf
         self.cut: tuple[float, int] | None = None  # seconds and trials of a search that its budget has ended
 
     @property
@@ -93,11 +95,14 @@ class Outcomes:
         self._newest[kept.config] = kept
         self.tried.add(kept.config)
         self._unsaved.append(kept)
+        if time.monotonic() < self._again:
+            return kept
         try:
             self.save()
         except StoreError as error:
             if not self._saved:
                 raise
+            self._again = time.monotonic() + _PATIENCE_S  # it may have waited for long
             warn_once(f"{error}; the search goes on, and tries to write again", "outcomes are not stored")
         return kept
 

@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
-from tilewright.errors import DeviceError, ProblemError, how_to_get
+from tilewright.errors import DeviceError, ProblemError, StoreError, how_to_get
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
@@ -86,7 +87,12 @@ def tune(
     threading.Thread(target=_get_ready, args=(kind,)).start()  # while a child opens the device
     with Worker(Job(str(problem), kind, index, wanted.seed), children=children) as worker:
         run = _Run(problem, worker, wanted, named, store, progress, children)
-        return run.tune(make or _search_make())
+        try:
+            return run.tune(make or _search_make())
+        except BaseException:
+            with suppress(StoreError):
+                run.outcomes.save()
+            raise
 
 
 def _get_ready(backend: str | None) -> None:
@@ -254,8 +260,9 @@ class _Run:
             if self.spending.over(self.outcomes.found):
                 return
             start = time.monotonic()
-            record = self.outcomes.keep(self._try(config, compiled).with_standing(Standing.TRIAL))
+            tried = self._try(config, compiled)
             self.spending.trial_s = time.monotonic() - start
+            record = self.outcomes.keep(tried.with_standing(Standing.TRIAL))
             self.records.append(record)
             proposals.tell(record)
             best = self.outcomes.best_us if self.outcomes.found else None

@@ -52,7 +52,7 @@ from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-MOST_WORDS = 128  # registers of a lane for the filter of a bundle
+MOST_WORDS = 64  # registers of a lane for the filter of eight outputs, or 128 for a bundle: more do not fit
 SCHEDULERS = 4  # of a unit
 SPARE = 5  # registers that the compiler may need above the estimate
 GRANULE = 8  # registers that a thread is given at a time
@@ -80,6 +80,9 @@ class GroupedMma(Family):
             return "its groups do not fill 16 bytes with inputs, and eights with outputs"
         if pieces_of_sum(problem, bundle) > MOST_WORDS:
             return f"the filter of 8 outputs takes more than {MOST_WORDS} registers of a thread"
+        least = dict(nt=1, wn=bundle.tiles, bw=1)
+        if not _tile_fits(problem, device, _least(least)):
+            return "the input under eight outputs fills the shared memory"
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
@@ -87,7 +90,7 @@ class GroupedMma(Family):
         return (
             combine_param(NONE, TWO_PASS),
             Param("nt", _tiles(problem), "pieces of 8 outputs of a bundle that a warp makes"),
-            Param("wn", (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16), "warps over outputs"),
+            Param("wn", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16), "warps over outputs"),
             Param("bw", _divisors(problem, (1, 2, 3, 4)), "bundles of groups a warp"),
             Param("tw", up_to(problem.q + EIGHT - 1, (8, 16, 24, 32, 40, 48, 56, 64, 96, 112, 128)),
                   "output columns of a block"),
@@ -186,7 +189,7 @@ def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
 RULES = (
     Rule("pool", lambda problem, combine: combine == pool_apart(problem),
          "the second kernel is there to pool"),
-    Rule("words", lambda problem, nt, bw: nt * bw * _words(problem) <= MOST_WORDS,
+    Rule("words", lambda problem, nt, bw: nt * bw * _words(problem) <= 2 * MOST_WORDS,
          "a thread holds the filter in registers"),
     Rule("parts", lambda problem, nt, bw: bw == 1 or nt == _bundle(problem).tiles,
          "a warp that makes a part of a bundle's outputs takes one"),
