@@ -226,6 +226,36 @@ def test_the_own_default_stream_of_each_thread_has_a_workspace_of_its_own(
     assert len({id(lane) for key, lane in plan._lanes.items() if key[0] == 2}) == 2
 
 
+def test_the_same_where_only_arrays_that_are_not_aligned_need_a_workspace(torch: Any) -> None:
+    """``hopper`` reads x in nhwc as it is, but where it is not aligned it is copied first."""
+    cupy = pytest.importorskip("cupy")
+    problem, kind = tw.Problem.parse("n1c64h56w56k64r3s3p1-f16-nhwc"), family("hopper")
+    device = open_runtime("cuda").device
+    if reason := kind.refuses(problem, device):
+        pytest.skip(reason)
+    config = rank(problem, device, kind, 1, pins=dict(x=0, combine=0))[0][0]
+    assert not any(buffer.nbytes for buffer in kind.blueprint(problem, device, config).workspace)
+    plan = tw.plan(problem, "cuda", config=config)
+    w = cupy.ones(problem.w_shape, cupy.float16)
+    packed, meet = plan.pack(w), threading.Barrier(2)
+    whole = [cupy.full(1 + problem.n * 56 * 56 * 64, value, cupy.float16) for value in (1, 2)]
+    inputs = [one[1:].reshape(problem.x_shape) for one in whole]  # two bytes on
+    wanted = [plan(one.copy(), packed) for one in inputs]
+    cupy.cuda.Device().synchronize()
+
+    def call(which: int) -> None:
+        with cupy.cuda.Stream.ptds:
+            meet.wait()
+            answers = [plan(inputs[which], packed) for _ in range(50)]
+            cupy.cuda.Stream.ptds.synchronize()
+            assert all(bool((one == wanted[which]).all()) for one in answers)
+
+    with ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(call, which) for which in range(2)]:
+            job.result()
+    assert len([key for key in plan.plan._unaligned if key and key[0] == 2]) == 2
+
+
 def _on_streams(torch: Any, calls: Sequence[Callable[[], Any]], want: Sequence[Any]) -> None:
     """Each call has a stream of its own; all are under way at once, again and again."""
     torch.cuda.synchronize()
