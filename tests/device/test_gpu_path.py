@@ -108,6 +108,10 @@ SHAPES = (
     "n1c17h14w13k18r5s5p4d2-f32-nhwc+alpha0.5+silu",
     "n1c42h9w8k38r1s1-f32+alpha0.5+leaky0.5",  # products whose blocks are not whole
     "n3c37h3w7k45r1s1-f32-nhwc+bias+silu",
+    "n1c32h9w11k32r3s3p1g4-f16-nhwc+bias+relu",  # groups of 8 channels, of 4, and of 16
+    "n2c16h7w10k32r3s5p1x2g4-bf16+add",
+    "n1c48h11w9k48r3s3p1u2g3-f16-nhwc2nchw+silu",
+    "n1c64h8w9k64r3s3p1g8-i8-nhwc+bias+relu+requant",
 )
 # What they are chosen for; others have their own examples (test_every_family_runs.py).
 SHAPED = [

@@ -152,7 +152,7 @@ def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
     moved = held[1:].reshape(x.shape)
     moved[:] = x
     np.testing.assert_array_equal(plan(moved, plan.pack(w), b), plan(x, plan.pack(w), b))
-    first, second = plan.plan._aligned.workspace, plan.plan._unaligned[None].workspace
+    first, second = plan.plan._aligned.workspace, plan.plan._unaligned[0, 0].workspace
     assert set(second) == {"partial", "copied", "counts"} and second["partial"] is first["partial"]
     assert second["counts"] is not first["counts"], "that one need not hold zeros"
     assert plan.workspace_bytes == 64 + 8 and plan.allocated_bytes == 64 + 8 + 8 + 64
@@ -177,8 +177,8 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
     for stream in (5, 6, 5):
         plan.run(memories, stream)
         np.testing.assert_array_equal(y, _made()(x, _made().pack(w), b))
-    assert {*plan._unaligned} == {5, 6}
-    assert plan._unaligned[5].workspace["copied"] is not plan._unaligned[6].workspace["copied"]
+    assert {*plan._unaligned} == {(5, 0), (6, 0)}
+    assert plan._unaligned[5, 0].workspace["copied"] is not plan._unaligned[6, 0].workspace["copied"]
     assert plan.workspace_bytes == 0 and plan.allocated_bytes == 2 * 64
 
 
