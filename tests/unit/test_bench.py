@@ -14,7 +14,7 @@ import pytest
 
 from tilewright.bench.bench import Bench
 from tilewright.bench.bound_plan import BoundPlan
-from tilewright.bench.contest import deviation
+from tilewright.bench.contest import Entered, deviation
 from tilewright.bench.environment import commit
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.device import Device
@@ -27,6 +27,7 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.shapes import Layer
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Blocking
 from tilewright.tuning.measure import Limits
 
 LAYER = Layer("L1", Problem.parse("n1c8h6w5k4r3s3p1-f32+bias+relu"))
@@ -119,6 +120,21 @@ def test_a_peer_that_fails_later_leaves_its_reason(first: int, monkeypatch: pyte
     both = row_of(Invented("ill", ("later", 1.0, ()), ("sound", 1.0, ())))
     ill = both.peers["ill"]
     assert ill.detail == "detail of sound" and "out of luck" in str(ill.tried["later"])
+
+
+def test_what_is_timed_by_the_clock_stays_so() -> None:
+    """Clocks tell a Blocking run apart: another library's on a CPU, which is timed after the flush."""
+    ran: list[str] = []
+    made = Blocking(lambda: ran.append("run"), lambda: ran.append("wake"))
+    blocking, enqueued = (
+        Contestant("p", name, "", "nchw", run, lambda: np.zeros(1))
+        for name, run in (("one", made), ("other", lambda: ran.append("enqueued")))
+    )
+    runs = Entered("p", [blocking, enqueued]).runs
+    assert isinstance(runs["one"], Blocking) and not isinstance(runs["other"], Blocking)
+    runs["one"].wake()
+    runs["one"](), runs["other"]()
+    assert ran == ["wake", "run", "enqueued"]
 
 
 def test_a_peer_with_no_right_answer_says_so() -> None:

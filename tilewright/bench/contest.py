@@ -17,6 +17,7 @@ from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.peers.base import Array, Run, one_line
 from tilewright.problem import Problem
 from tilewright.record import Measurement
+from tilewright.runtime.base import Blocking
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
 _PART = 1 << 18  # elements that are compared at once
@@ -39,11 +40,19 @@ class Lost(Exception):
         self.name = name
 
 
-def _run(contestant: Contestant) -> None:
+def _watched(contestant: Contestant) -> Run:
+    """Return its run, of the same kind, which clocks tell apart: one that raises says whose it was (Lost)."""
+    run = contestant.run
+    if isinstance(run, Blocking):
+        return replace(run, run=partial(_run, contestant.name, run.run))
+    return partial(_run, contestant.name, run)
+
+
+def _run(name: str, run: Run) -> None:
     try:
-        contestant.run()
+        run()
     except Exception as error:  # of the peer's library
-        raise Lost(contestant.name, error) from error
+        raise Lost(name, error) from error
 
 
 @dataclass
@@ -58,8 +67,8 @@ class Entered:
 
     @property
     def runs(self) -> dict[str, Run]:
-        """What to time, by name; one that raises says whose it was (Lost)."""
-        return {contestant.name: partial(_run, contestant) for contestant in self.contestants}
+        """What to time, by name."""
+        return {contestant.name: _watched(contestant) for contestant in self.contestants}
 
     def lose(self, lost: Lost) -> None:
         """Go on without a contestant that failed after it had been right."""
