@@ -31,12 +31,11 @@ from tilewright.problem import Problem
 
 __all__ = [
     "CONSTANT", "EXTRAS", "MOST_PIXELS", "NO_KERNELS", "UNUSED_BYTES", "ZERO", "Blueprint", "Buffer",
-    "Config", "Family", "Launch", "Param", "Rule", "Values", "too_large", "too_many",
+    "Config", "Family", "Launch", "Param", "Rule", "Values", "too_many",
 ]  # fmt: skip
 
 Values = dict[str, int]  # parameters of a config, by name
 MOST_PIXELS = 1 << 30
-MOST_TAPS = 1 << 28  # numbers of a filter
 
 
 @dataclass(frozen=True)
@@ -76,12 +75,6 @@ class Rule:
         """Whether it holds, where ``known`` has all that it needs by name."""
         cf = {name: known[name] for name in self._of_cf}
         return self.holds(*(cf if name == "cf" else known[name] for name in self._takes))
-
-
-def too_large(problem: Problem) -> str | None:
-    """Refuse a filter whose elements are not counted in 32 bits once it is packed."""
-    numbers = problem.k * problem.cg * problem.r * problem.s
-    return f"its filter has more than {MOST_TAPS:,} numbers" if numbers > MOST_TAPS else None
 
 
 def too_many(problem: Problem) -> str | None:

@@ -12,6 +12,7 @@ from tilewright.problem import Problem
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
 RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+MOST_TAPS = 1 << 28  # numbers of a filter
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
@@ -48,6 +49,17 @@ def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
 RESIDENT = resident_rule(
     lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit
 )
+
+
+def too_large(problem: Problem) -> str | None:
+    """Refuse a filter whose elements are not counted in 32 bits once it is packed."""
+    numbers = problem.k * problem.cg * problem.r * problem.s
+    return f"its filter has more than {MOST_TAPS:,} numbers" if numbers > MOST_TAPS else None
+
+
+def no_tensor_cores(device: Device) -> str | None:
+    """Say so where a device has none that a warp's products of sm_80 run on."""
+    return None if device.tensor_macs else "the device has no tensor cores with the products of sm_80"
 
 
 def no_gpu(device: Device) -> str | None:

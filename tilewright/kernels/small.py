@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tilewright.device import Device
-from tilewright.kernels.family import CONSTANT, Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,
     RESIDENT,
@@ -21,10 +21,9 @@ from tilewright.kernels.limits import (
     no_gpu,
     shared_rule,
 )
-from tilewright.kernels.split_k import SUM_THREADS, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, pool_apart, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
-    TWO_PASS,
     View,
     ceil_div,
     image_defines,
@@ -220,7 +219,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         source="small.cu", defines=tuple(_defines(pr, cf, sz, blocks, shared, aligned).items()),
         launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
         pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
-        workspace=(Buffer("partial", 4 * pr.z_elements),) if combine == TWO_PASS else (),
+        workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 

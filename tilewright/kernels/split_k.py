@@ -8,6 +8,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import ZERO, Buffer, Launch, Param, Rule
 from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, ceil_div
+from tilewright.kernels.word import word_bytes
 from tilewright.problem import Problem
 
 SUM_THREADS = 256
@@ -76,6 +77,11 @@ def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch
         return ()
     groups, args = ceil_div(pr.y_elements, SUM_THREADS), ("partial", "bias", "z", "y", *scale_operand(pr))
     return (Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
+
+
+def partial_sums(pr: Problem, combine: int) -> tuple[Buffer, ...]:
+    """The buffer for whole sums that are left to the second kernel of ``second_pass``."""
+    return (Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else ()
 
 
 def reduction_buffers(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
+from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, operands, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     TWO_PASS,
@@ -124,7 +124,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr))),
         packing=in_tiles(1, words(pr)),
-        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
+        workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 

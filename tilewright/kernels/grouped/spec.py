@@ -6,21 +6,11 @@ There is little arithmetic for each input: what limits is how soon its bytes are
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import (
-    Blueprint,
-    Buffer,
-    Config,
-    Family,
-    Launch,
-    Param,
-    Rule,
-    Values,
-    too_large,
-)
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels
+from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels, too_large
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, operands, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     NONE,
@@ -230,7 +220,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
         packing=PACKED_FLAT,
-        workspace=(Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else (),
+        workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 

@@ -8,17 +8,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import round_up
 from tilewright.device import Device
-from tilewright.kernels.family import (
-    Blueprint,
-    Buffer,
-    Config,
-    Family,
-    Launch,
-    Param,
-    Rule,
-    Values,
-    too_large,
-)
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped_mma.tile import (
     EIGHT,
     PIECE,
@@ -41,12 +31,21 @@ from tilewright.kernels.limits import (
     fits_registers,
     fits_shared,
     no_gpu,
+    no_tensor_cores,
     resident_rule,
     shared_rule,
+    too_large,
 )
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import (
+    SUM_THREADS,
+    combine_param,
+    operands,
+    partial_sums,
+    pool_apart,
+    second_pass,
+)
 from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
@@ -69,10 +68,10 @@ class GroupedMma(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers whose groups fill pieces of 16 bytes, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or too_large(problem) or no_gpu(device):
+        if reason := super().refuses(problem, device) or too_large(problem):
             return reason
-        if not device.tensor_macs:
-            return "the device has no tensor cores with the products of sm_80"
+        if reason := no_gpu(device) or no_tensor_cores(device):
+            return reason
         if problem.groups == 1:
             return "it is made for several groups"
         bundle = bundle_of(problem)
@@ -121,7 +120,7 @@ class GroupedMma(Family):
                 ("GROUP_OF", sz.run // 2), ("PACK_GROUPS", bundle.groups),
             ),
             packer="grouped_mma_pack.cu",
-            workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
+            workspace=partial_sums(problem, combine),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

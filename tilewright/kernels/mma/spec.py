@@ -12,6 +12,7 @@ from tilewright.kernels.limits import (
     blocks_param,
     fits_registers,
     fits_shared,
+    no_tensor_cores,
     resident_rule,
     shared_rule,
 )
@@ -77,8 +78,8 @@ class Mma(Family):
             return f"it computes {known}, not f32: tensor cores have no such products"
         if pr.dtype != "f32" and (reason := super().refuses(problem, device)):
             return reason
-        if not device.tensor_macs:
-            return "the device has no tensor cores with the products of sm_80"
+        if reason := no_tensor_cores(device):
+            return reason
         if any(pr.pad) and max(pr.r, pr.s) > MOST_FILTER:
             return f"the filter has more than {MOST_FILTER} rows or columns, and the input is padded"
         if reason := too_many(pr) or too_few(pr):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import (
     SPILLS,
     block_rule,
@@ -11,12 +11,20 @@ from tilewright.kernels.limits import (
     fits_registers,
     fits_shared,
     no_gpu,
+    no_tensor_cores,
     resident_rule,
     shared_rule,
 )
 from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, combine_param, may_combine, operands, second_pass
+from tilewright.kernels.split_k import (
+    SUM_THREADS,
+    combine_param,
+    may_combine,
+    operands,
+    partial_sums,
+    second_pass,
+)
 from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes, staged
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
@@ -48,10 +56,8 @@ class Stem(Family):
             return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
         if problem.dtype != "f32" and (reason := super().refuses(problem, device)):
             return reason
-        if reason := too_many(problem) or no_gpu(device):
+        if reason := too_many(problem) or no_gpu(device) or no_tensor_cores(device):
             return reason
-        if not device.tensor_macs:
-            return "the device has no tensor cores with the products of sm_80"
         if problem.groups > 1:
             return "it is made for layers of one group"
         if problem.dilation[1] > 1 and problem.s > 1:
@@ -101,7 +107,7 @@ class Stem(Family):
                 *zip(FAN, packed_for.fan, strict=True),
             ),
             packer="stem_pack.cu",
-            workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
+            workspace=partial_sums(problem, combine),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import product
-from tilewright.kernels.limits import MOST_BODY, block_rule, no_kernels, shared_rule
+from tilewright.kernels.limits import MOST_BODY, block_rule, no_kernels, no_tensor_cores, shared_rule
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
@@ -62,8 +62,8 @@ class Textbook(Family):
             return f"it computes one group, not {problem.groups}"
         if not steps(problem):
             return f"in {problem.dtype} it computes matrix products alone"
-        if problem.dtype in HALVES and not device.tensor_macs:
-            return "the device has no tensor cores with the products of sm_80"
+        if problem.dtype in HALVES and (reason := no_tensor_cores(device)):
+            return reason
         return no_kernels(device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:

@@ -6,27 +6,26 @@ On CUDA cores a layer of 7x7 at batch 16, or of 31x31, is bound by its multiply-
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.family import (
-    Blueprint,
-    Buffer,
-    Config,
-    Family,
-    Launch,
-    Param,
-    Rule,
-    Values,
-    too_large,
-)
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     SPILLS,
     blocks_param,
     fits_registers,
     fits_shared,
     no_gpu,
+    no_tensor_cores,
     resident_rule,
     shared_rule,
+    too_large,
 )
-from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import (
+    SUM_THREADS,
+    combine_param,
+    operands,
+    partial_sums,
+    pool_apart,
+    second_pass,
+)
 from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
@@ -60,10 +59,10 @@ class Toeplitz(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take depthwise layers, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or too_large(problem) or no_gpu(device):
+        if reason := super().refuses(problem, device) or too_large(problem):
             return reason
-        if not device.tensor_macs:
-            return "the device has no tensor cores with the products of sm_80"
+        if reason := no_gpu(device) or no_tensor_cores(device):
+            return reason
         if not problem.cg == problem.kg == 1 or problem.groups == 1:
             return "it is made for depthwise layers: a group for each channel"
         if "nhwc" in (problem.layout_in, problem.layout_out) and problem.c % EIGHT:
@@ -104,7 +103,7 @@ class Toeplitz(Family):
             packed_bytes=2 * problem.k * problem.r * sz.taps,
             pack=(("PACK_TAPS", sz.taps), ("PACK_FIRST", slope(problem)), ("PACK_STEP", problem.dilation[1])),
             packer="toeplitz_pack.cu",
-            workspace=(Buffer("partial", 4 * problem.z_elements),) if combine == TWO_PASS else (),
+            workspace=partial_sums(problem, combine),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

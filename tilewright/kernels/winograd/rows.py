@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,
     RESIDENT,
@@ -21,10 +21,9 @@ from tilewright.kernels.limits import (
     no_gpu,
     shared_rule,
 )
-from tilewright.kernels.split_k import SUM_THREADS, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, pool_apart, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
-    TWO_PASS,
     View,
     ceil_div,
     image_defines,
@@ -188,7 +187,7 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
         launches=(main, *second_pass(pr, combine)), packed_bytes=4 * sz.f_floats,
         pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c),
               ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
-        workspace=(Buffer("partial", 4 * pr.z_elements),) if combine == TWO_PASS else (),
+        workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 
