@@ -31,7 +31,7 @@ __all__ = ["runtime"]  # a fixture
 HERE = Path(__file__).parent
 _MATRICES = r'asm volatile\("ldmatrix.*?"=r"\((\w+)\[i\]\.r\[0\]\).*?"r"\((.*?)\)\);'
 _OF_MEMORY = (  # functions of tensor.h
-    r"^INLINE void (?:copy16|copy16_cached|write16|read_sums)\(.*?^}$"
+    r"^INLINE (?:void|unsigned) (?:copy16|copy16_cached|copy_part|read_number|write16|read_sums)\(.*?^}$"
     r"|^INLINE void store4\(int.*?(?=^#else)"
 )
 _TILES = (
@@ -65,6 +65,8 @@ CASES = (
     ("n1c32h6w7k40r3s3p1-f16-nhwc+bias+relu", "mma", MMA | dict(x=0)),
     ("n2c48h5w6k32r1s1-bf16-nhwc2nchw+add", "mma", MMA | dict(x=0, wn=1, sb=2, chunks=4)),  # two shares
     ("n1c64h6w7k32r3s3p1u2-i8-nhwc+bias+requant", "mma", MMA | dict(x=0, chunks=4, wm=1, mb=4)),
+    ("n2c40h7w7k40r1s1-f16+bias+relu", "mma", MMA | dict(x=4, chunks=4)),  # planes that begin anywhere
+    ("n1c96h5w9k64r1s1g2-i8+requant", "mma", MMA | dict(x=4, wn=1, sb=2, chunks=4)),
 )  # fmt: skip
 
 # A line of a kernel, what it becomes, and the case that must see it.
@@ -77,6 +79,8 @@ SLIPS = (
     ("lane / 16 * 4", "0", 12),
     ("t[2 * KS - 1], t[0]", "t[0], t[2 * KS - 1]", 16),
     ("row + lane / 16 * 8 + lane % 8, lane / 8 % 2", "row + lane % 16, lane / 16", 18),
+    ("(lead + c % EACH * (P * Q % EACH)) % EACH", "0", 21),
+    ("(2 * k + e % 2) * (EACH * PITCH)", "(2 * k + e / 2) * (EACH * PITCH)", 22),
 )
 
 MAIN = """

@@ -3,6 +3,8 @@
 //   shared_t                  a place in shared memory, counted in bytes; TILE_ARRAY(name) declares it all
 //   copy16 copy16_cached      16 bytes into shared memory from global memory (async, zeros unless `keep`), past or
 //                             through the L1 cache
+//   copy_part                 so many of 16 bytes into shared memory, past the L1 cache, and zeros
+//   read_number               1, 2 or 4 bytes of shared memory, as a word
 //   write16                   16 bytes into shared memory, from four words; write_sums, read_sums: from sums
 //   Fragment                  what a thread holds of 16 rows x 32 bytes of a tile (see swizzle.h)
 //   place_m place_n           where a lane reads in a tile, from row `row` on
@@ -32,6 +34,16 @@ INLINE void copy16(shared_t to, const unsigned char *from, int keep) {
 }
 INLINE void copy16_cached(shared_t to, const unsigned char *from, int keep) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(keep ? 16 : 0));
+}
+INLINE void copy_part(shared_t to, const unsigned char *from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+INLINE unsigned read_number(shared_t from, int bytes) {
+    unsigned v;
+    if (bytes == 1) asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    else if (bytes == 2) asm volatile("ld.shared.u16 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    else asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    return v;
 }
 INLINE void write16(shared_t to, const unsigned v[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
@@ -90,6 +102,12 @@ INLINE void copy16(shared_t to, const __global uchar *from, int keep) {
     vstore4(v, 0, (__local uint *)to);
 }
 #define copy16_cached copy16
+INLINE void copy_part(shared_t to, const __global uchar *from, int bytes) {
+    for (int i = 0; i < 16; i++) to[i] = i < bytes ? from[i] : 0;
+}
+INLINE uint read_number(shared_t from, int bytes) {
+    return bytes == 1 ? *from : bytes == 2 ? *(const __local ushort *)from : *(const __local uint *)from;
+}
 #define write16(to, v) vstore4(vload4(0, v), 0, (__local uint *)(to))
 #define write_sums(to, v) vstore4(vload4(0, v), 0, (__local acc_t *)(to))
 #define read_sums(v, from) vstore4(vload4(0, (const __local acc_t *)(from)), 0, v)

@@ -26,12 +26,11 @@
 #define WB PB
 #define TEAM (32 * WM * WN)
 #define THREADS (TEAM * SB)
-#define X_BYTES (PB * ROW_BYTES)            // a stage: the input, then the filter
 #define W_BYTES (KB * ROW_BYTES)
-#define STAGE_BYTES (X_BYTES + W_BYTES)
+#define STAGE_BYTES (X_BYTES + W_BYTES)     // the input, then the filter
 #define TURNS_K (CHUNKS / 2 / SB)           // fragments along the sum, of a step, for one warp
 #define OUTS (MT * NT * 2)                  // of a thread: runs of 4 neighbours in y
-#define PIXELS (N * P * Q)
+#define PIXELS (X_WAY == 4 ? P * Q : N * P * Q)  // that are tiled together
 #define WAITS_LATE 1                        // the filter is there before the kernel that copies x is done
 
 #include "tile.h"
@@ -44,6 +43,9 @@ typedef struct {
     int lane, share, team;  // its lane, share of a step, and number among the threads of that share
     int m, n;               // first output in the block tile
     int m_place, n_place;   // where it reads in the tiles
+#if X_WAY == 4
+    Rows rows;              // the same, of the input
+#endif
 } Lane;
 
 INLINE Lane find_lane(void) {
@@ -62,7 +64,11 @@ INLINE Lane find_lane(void) {
 INLINE void read_fragments(Fragment a[MT], Fragment b[NT], shared_t stage, Lane me, int k) {
     const int at = me.share * TURNS_K + k;
     UNROLL for (int i = 0; i < MT; i++) read_m(a + i, stage + (Y_NHWC ? 0 : X_BYTES), me.m_place, i, at, me.lane);
+#if X_WAY == 4
+    UNROLL for (int j = 0; j < NT; j++) read_planes(b + j, stage, &me.rows, j, at);
+#else
     UNROLL for (int j = 0; j < NT; j++) read_n(b + j, stage + (Y_NHWC ? X_BYTES : 0), me.n_place, j, at, me.lane);
+#endif
 }
 
 // Sum up the steps from `first` to before `last`.
@@ -127,6 +133,9 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
     TILE_ARRAY(shared);
     Lane me = find_lane();
     Place at = find_place(GROUP(0));
+#if X_WAY == 4
+    me.rows = find_rows(at, me.n - me.lane % 4 * 4, me.lane);
+#endif
     const int share = at.sg * SC + at.sc;
     acc_t acc[MT][NT][8];
     sum_up(acc, shared, x, w, at, me, share * TURNS / SPLITS, (share + 1) * TURNS / SPLITS);

@@ -1,7 +1,8 @@
 // How the mma family finishes four sums of a thread.
 
 // Element k of pixel px, in y, z and partial sums.
-INLINE offset_t y_at(int k, int px) {
+INLINE offset_t y_at(Place at, int k, int px) {
+    if (X_WAY == 4) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
     if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
     return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
                   : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
@@ -17,10 +18,10 @@ INLINE void finish_out(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     UNROLL for (int i = 0; i < 4; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
         if (whole && (Y_VECTOR || (ki < K && pi < PIXELS))) {
-            offset_t to = y_at(group + ki, pi);
+            offset_t to = y_at(at, group + ki, pi);
             out[i] = DONE_OF(EPILOGUE_HERE ? before_pool(v[i], bias, group + ki, z, to) : v[i], group + ki);
             if (!Y_VECTOR) y[to] = out[i];
         }
     }
-    if (Y_VECTOR && whole) store4(y + y_at(group + k, px), out);
+    if (Y_VECTOR && whole) store4(y + y_at(at, group + k, px), out);
 }

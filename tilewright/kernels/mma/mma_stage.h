@@ -3,30 +3,22 @@
 // The sum runs over RUN chunks of channels, all taps (r, s) of these, then the next RUN chunks: so what one tap has
 // read, the next ones find in the L1 cache (X_L1). The filter is packed as it is staged: KB * CHUNKS chunks side by
 // side. The input, X_WAY:
-//   0, 1   nhwc (as given, or written by nhwc.cu): a chunk is EACH channels of a tap of a pixel, CC chunks a tap;
-//          a thread takes one chunk column of several pixels, and keeps where each begins
-//   2      gathered number by number, nhwc or nchw: few channels, so taps and channels are packed without gaps
-// Padding, and pixels past the last one, are zeros: `taps` has a bit for each row r (r) and column s (16 + s) of
-// the filter that meets the image; where nothing is padded one bit for all of them.
+//   0, 1   nhwc (as given, or written by nhwc.cu): a chunk is EACH channels of a tap of a pixel (mma_pixels.h)
+//   2      gathered number by number, nhwc or nchw: few channels, so taps and channels are packed without gaps (there)
+//   4      nchw as given, 1x1: a step's channels are rows of pixels (mma_planes.h)
 
 #define EACH (16 / NUMBER_BYTES)          // numbers of a chunk
-#define ALL_CHUNKS (X_WAY == 2 ? (R * S * C + EACH - 1) / EACH : R * S * CC)
-#define ROWS_APART (THREADS / CHUNKS)     // pixels between two copies of a thread
-#define X_COPIES (X_WAY == 2 ? (PB + THREADS - 1) / THREADS : (PB + ROWS_APART - 1) / ROWS_APART)
 #define W_ITEMS (KB * CHUNKS)
-#define X_CHANNELS (GROUPS_ * (X_WAY == 2 ? C : CC))  // of a pixel of the input, or chunks
-#define X_STEP_C (X_WAY != 2 || X_NHWC ? 1 : H * W)
-#define X_STEP_W (X_WAY != 2 || X_NHWC ? X_CHANNELS : 1)
-#define NO_TAP 0xffffffffu
+
+#if X_WAY == 4
+#include "mma_planes.h"
+#else
+#include "mma_pixels.h"
+#endif
 
 typedef struct {
     const GLOBAL unsigned char *w;  // this thread's first chunk of the next step
 } FilterSource;
-typedef struct {
-    const GLOBAL unsigned char *x;
-    offset_t at[X_COPIES];    // where the window of a pixel begins: chunks from x on, or numbers
-    unsigned taps[X_COPIES];  // which of its taps lie in the image
-} InputSource;
 
 INLINE FilterSource find_filter(const GLOBAL unsigned char *w, Place at, int step) {
     FilterSource from;
@@ -43,65 +35,3 @@ INLINE void stage_w(shared_t to, FilterSource *from, int step, int last) {
         from->w += W_BYTES;
     }
 }
-
-INLINE unsigned tap_bits(int r, int s) { return PADDED ? 1u << r | 1u << (16 + s) : 1u; }
-
-// The pixel of copy j of this thread, in the tile: a thread copies one chunk column, or gathers whole rows.
-INLINE int copy_row(int j) { return X_WAY == 2 ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART; }
-INLINE int copy_pixel(int row) { return Y_NHWC ? row : COLUMN(row); }
-
-INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
-    InputSource from;
-    from.x = (const GLOBAL unsigned char *)x;
-    UNROLL for (int j = 0; j < X_COPIES; j++) {
-        int px = at.q0 + copy_pixel(copy_row(j)), n = N == 1 ? 0 : px / (P * Q), column = P * N == 1 ? px : px % Q;
-        int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == 2 ? C : CC);
-        from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * (offset_t)X_STEP_C;
-        from.taps[j] = PADDED ? 0 : 1u;
-        if (PADDED) {
-            UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
-            UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
-        }
-        if (PIXELS % PB && px >= PIXELS) from.taps[j] = 0;
-    }
-    return from;
-}
-
-// Copy the input of a step to `to`, if it comes before `last`.
-#if X_WAY == 2
-INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
-    if (step >= last) return;
-    const GLOBAL x_t *x = (const GLOBAL x_t *)from->x;
-    UNROLL for (int j = 0; j < X_COPIES; j++) {
-        int row = copy_row(j);
-        if (PB % THREADS && row >= PB) continue;
-        UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++) {
-            unsigned words[4] = {0, 0, 0, 0};
-            UNROLL for (int e = 0; e < EACH; e++) {
-                int i = (step * CHUNKS + chunk) * EACH + e, r = i / C / S, s = i / C % S;
-                unsigned need = i < R * S * C ? tap_bits(r, s) : NO_TAP;
-                offset_t off = (offset_t)(r * DIL_H * W + s * DIL_W) * X_STEP_W + (offset_t)(i % C) * X_STEP_C;
-                unsigned bits = (from->taps[j] & need) == need ? x[from->at[j] + off] : 0;
-                words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
-            }
-            write16(to + row * ROW_BYTES + (chunk ^ SWIZZLE(row)) * 16, words);
-        }
-    }
-}
-#else
-INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
-    if (step >= last) return;
-    const int column = THREAD(0) % CHUNKS, chunk = step * CHUNKS + column;
-    const int run = RUN == CHUNKS ? step : chunk / RUN, tap = run % (R * S), r = tap / S, s = tap % S;
-    const int c = run / (R * S) * RUN + (RUN == CHUNKS ? column : chunk % RUN);
-    unsigned need = ALL_CHUNKS % CHUNKS == 0 || chunk < ALL_CHUNKS ? tap_bits(r, s) : NO_TAP;
-    const GLOBAL unsigned char *x = from->x + (offset_t)((r * DIL_H * W + s * DIL_W) * X_CHANNELS + c) * 16;
-    UNROLL for (int j = 0; j < X_COPIES; j++) {
-        int row = copy_row(j), keep = (from->taps[j] & need) == need;
-        if (PB % ROWS_APART && row >= PB) continue;
-        shared_t place = to + row * ROW_BYTES + (column ^ SWIZZLE(row)) * 16;
-        if (X_L1) copy16_cached(place, x + from->at[j] * 16, keep);
-        else copy16(place, x + from->at[j] * 16, keep);
-    }
-}
-#endif

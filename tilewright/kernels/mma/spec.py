@@ -24,12 +24,14 @@ from tilewright.kernels.mma.tile import (
     MOST_COPIES,
     MOST_LOADS,
     MOST_PIECES,
+    PLANES,
     WAYS,
     WIDENED,
     Sizes,
     all_chunks,
     copies,
     each,
+    image_pixels,
     pixels_on_m,
     products,
     registers,
@@ -149,9 +151,9 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     return fits_shared(device, sizes(problem, dict(sc=1) | cf).shared_bytes, cf["mb"], declared=256)
 
 
-def _outputs(pr: Problem) -> tuple[int, int]:
+def _outputs(pr: Problem, way: int) -> tuple[int, int]:
     """Rows and columns of the product of one group."""
-    pixels = max(1, pr.n * pr.p * pr.q)
+    pixels = max(1, image_pixels(pr, way))
     return (pixels, pr.kg) if pixels_on_m(pr) else (pr.kg, pixels)
 
 
@@ -172,11 +174,13 @@ RULES = (
     Rule("sums", lambda problem, x, mt, nt: 2 <= mt * nt <= MOST_PIECES[products(problem, x)]
          or mt == nt == 1,
          "more than 160 sums a thread do not fit its registers, nor 72 of accurate, 96 of f8"),
-    Rule("m_pieces", lambda problem, mt: 16 * (mt - 1) < _outputs(problem)[0], "pieces without outputs"),
-    Rule("n_pieces", lambda problem, nt: 16 * (nt - 1) < _outputs(problem)[1], "pieces without outputs"),
-    Rule("m_warps", lambda problem, mt, wm: 16 * mt * (wm - 1) < _outputs(problem)[0],
+    Rule("m_pieces", lambda problem, x, mt: 16 * (mt - 1) < _outputs(problem, x)[0],
+         "pieces without outputs"),
+    Rule("n_pieces", lambda problem, x, nt: 16 * (nt - 1) < _outputs(problem, x)[1],
+         "pieces without outputs"),
+    Rule("m_warps", lambda problem, x, mt, wm: 16 * mt * (wm - 1) < _outputs(problem, x)[0],
          "warps without outputs"),
-    Rule("n_warps", lambda problem, nt, wn: 16 * nt * (wn - 1) < _outputs(problem)[1],
+    Rule("n_warps", lambda problem, x, nt, wn: 16 * nt * (wn - 1) < _outputs(problem, x)[1],
          "warps without outputs"),
     block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
     Rule("schedulers", lambda wm, wn, sb, mb: wm * wn * sb * mb >= 4,
@@ -210,7 +214,7 @@ RULES = (
 
 
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
-    if not aligned and cf["x"] == AS_IS:
+    if not aligned and cf["x"] in (AS_IS, PLANES):
         cf = cf | dict(x=COPIED)  # to a buffer that is
     sz = sizes(pr, cf)
     launches, workspace = _launches(pr, sz, cf)

@@ -10,9 +10,9 @@ from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
-AS_IS, COPIED, GATHERED, WIDENED = range(4)
+AS_IS, COPIED, GATHERED, WIDENED, PLANES = range(5)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
-        "copied to nhwc and widened to f16 by a first kernel")  # fmt: skip
+        "copied to nhwc and widened to f16 by a first kernel", "as it is, channels as rows of pixels")  # fmt: skip
 COPIES = (COPIED, WIDENED)
 MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
@@ -32,12 +32,27 @@ def each(pr: Problem, way: int = AS_IS) -> int:
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
-    """How the input can be read: whole chunks of channels as they are; else copied, or, if few, gathered."""
+    """How the input can be read: whole chunks of channels as they are; else copied, or, if few, gathered.
+
+    Where an output is made of one pixel, planes are read as they are, too.
+    """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED,)
     if first != (AS_IS,) and pr.cg * pr.r * pr.s <= MOST_GATHERED:
         first += (GATHERED,)
-    return (*first, WIDENED) if pr.dtype == "f8" else first
+    if pr.dtype == "f8":
+        first += (WIDENED,)
+    return (*first, PLANES) if _planes(pr) else first
+
+
+def _planes(pr: Problem) -> bool:
+    pointwise = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
+    return pointwise and (pr.layout_in, pr.layout_out) == ("nchw", "nchw") and pr.p * pr.q > 1
+
+
+def image_pixels(pr: Problem, way: int) -> int:
+    """Pixels that are tiled together: those of all images, or of one."""
+    return pr.p * pr.q if way == PLANES else pr.n * pr.p * pr.q
 
 
 def tap_chunks(pr: Problem, way: int) -> int:
@@ -72,7 +87,7 @@ class Sizes:
     pb: int
     threads: int
     k_tiles: int
-    p_tiles: int
+    p_tiles: int  # over the pixels that are tiled together
     tiles: int
     turns: int
     x_copies: int
@@ -93,18 +108,37 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     mb, nb = 16 * cf["mt"] * cf["wm"], 16 * cf["nt"] * cf["wn"]
     kb, pb = (nb, mb) if pixels_on_m(pr) else (mb, nb)
-    k_tiles, p_tiles = ceil_div(pr.kg, kb), ceil_div(pr.n * pr.p * pr.q, pb)
+    pixels = image_pixels(pr, cf["x"])
+    k_tiles, p_tiles = ceil_div(pr.kg, kb), ceil_div(pixels, pb)
+    tiles = k_tiles * p_tiles * pr.groups * (pr.n * pr.p * pr.q // max(1, pixels))
+    stage = 16 * cf["chunks"] * kb + x_stage_bytes(pr, cf, pb)
     meeting = 4 * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
     return Sizes(
         mb=mb, nb=nb, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
-        tiles=k_tiles * p_tiles * pr.groups, turns=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
-        x_copies=copies(pr, cf), shared_bytes=max(cf["stages"] * 16 * cf["chunks"] * (mb + nb), meeting),
+        tiles=tiles, turns=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
+        x_copies=copies(pr, cf), shared_bytes=max(cf["stages"] * stage, meeting),
     )  # fmt: skip
 
 
+def x_stage_bytes(pr: Problem, cf: Values, pb: int) -> int:
+    """Bytes of a stage's input: chunks of each pixel, or rows of pixels (X_BYTES of the kernel)."""
+    if cf["x"] != PLANES:
+        return 16 * cf["chunks"] * pb
+    nbytes = DTYPE_BYTES[pr.dtype]
+    return cf["chunks"] * each(pr) * (pb * nbytes + (32 if nbytes == 4 or (nbytes, pb // 16 % 2) == (1, 1) else 16))
+
+
+def row_pieces(pr: Problem, pb: int) -> int:
+    """Pieces of 16 bytes that a channel's row of a tile is copied in, where it begins up to a piece early."""
+    early = each(pr) - 1 if pr.p * pr.q % each(pr) else 0
+    return ceil_div(min(pr.p * pr.q, pb) + early, each(pr))
+
+
 def copies(pr: Problem, cf: Values) -> int:
-    """Pixels that a thread copies of each step: a chunk of each, or all of their chunks."""
+    """What a thread copies of each step: a chunk of a pixel, all chunks of a pixel, or a piece of a row."""
     pb = 16 * (cf["mt"] * cf["wm"] if pixels_on_m(pr) else cf["nt"] * cf["wn"])
+    if cf["x"] == PLANES:
+        return ceil_div(cf["chunks"] * each(pr) * row_pieces(pr, pb), threads(cf))
     return ceil_div(pb, threads(cf)) if cf["x"] == GATHERED else ceil_div(pb * cf["chunks"], threads(cf))
 
 

@@ -8,11 +8,13 @@ from tilewright.kernels.limits import RESERVED_SHARED, resident
 from tilewright.kernels.mma.tile import (
     COPIES,
     GATHERED,
+    PLANES,
     Sizes,
     each,
     pixels_on_m,
     products,
     registers,
+    row_pieces,
     sizes,
     tap_chunks,
 )
@@ -38,7 +40,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     fragments = turns * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
     pieces, warps = cf["mt"] * cf["nt"], sz.threads // 32
     reads = fragments * (cf["mt"] + cf["nt"])  # of a warp: ldmatrix, 4 wavefronts each
-    x_bytes, w_bytes = 16 * turns * cf["chunks"] * sz.pb, 16 * turns * cf["chunks"] * sz.kb
+    in_word = 4 // DTYPE_BYTES[pr.dtype]  # planes are read number by number: a wavefront each, and put into words
+    singles = fragments * cf["nt"] * 4 * in_word if cf["x"] == PLANES else 0.0
+    reads -= fragments * cf["nt"] if cf["x"] == PLANES else 0.0
+    x_pieces = each(pr) * row_pieces(pr, sz.pb) if cf["x"] == PLANES else sz.pb
+    x_bytes, w_bytes = 16 * turns * cf["chunks"] * x_pieces, 16 * turns * cf["chunks"] * sz.kb
     filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
     gathered = cf["x"] == GATHERED
     issued = _ISSUED_90 if device.capability == 90 else _ISSUED
@@ -54,10 +60,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         resident=resident(device, registers(pr, cf), sz.threads, sz.shared_bytes, cf["mb"]),
         shared_bytes=sz.shared_bytes, steps=turns, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
-        shared_loads=reads, global_loads=0.0,
+        shared_loads=reads + singles * (2 * in_word - 1) / in_word, global_loads=0.0,
         staging=x_first + turns * (x_slots + 1.5 * filter_copies + 20.0),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
-        wavefronts=WAVEFRONT * (4.0 * reads * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
+        wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
         load_bytes=float(x_bytes * _missed(pr, device, cf, sz) + w_bytes),
         store_sectors=sz.tile * out_bytes / min(32, run),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
