@@ -31,9 +31,13 @@ using std::min;
 #define ASYNC_COMMIT()
 #define ASYNC_WAIT(pending)
 #define FENCE()
+#define FENCE_ALL()
+#define FENCE_EACH()
 #define BARRIER() fibers_meet(block_of_threads, 0)
 #define BARRIER_ALL() BARRIER()
 #define CLUSTER_BARRIER() BARRIER()
+#define CLUSTER_READ()
+#define CLUSTER_LEAVE()
 #define __cvta_generic_to_shared(at) ((const char *)(at) - shared_store)
 
 // ---- fibers, and where they meet

@@ -65,9 +65,9 @@ class Coefficients:
     l2_bytes_per_cycle: float = 24.5
     load_cycles: float = 21.6
     sector_cycles: float = 0.774
-    cluster_us: float = 9.0
+    cluster_us: float = 8.1
     peer_bytes_per_cycle: float = 20.2
-    arrival_us: float = 3.12
+    arrival_us: float = 2.6
     atomic_us: float = 2.8
     launch_us: float = 3.21
     memory_share: float = 0.592

@@ -23,6 +23,11 @@
 //   larger                  of two numbers, where a NaN is the largest
 //   CONSTANT_FILTER(count)  at file scope: room in constant memory for the packed filter w, which a launch named
 //                           ``constant`` fills; FILTER[i] is its element, CONSTANT acc_t *w the parameter
+//   load_fresh load_made    what another block of this launch has written, or a launch before it that may still have
+//                           been running when this one began (CHAIN_NEXT); load_fresh_run, load_made_run: neighbours
+//   FENCE_EACH FENCE_ALL    a fence by each thread before a barrier, or behind it by one thread for all of the block:
+//                           the language has one of them (tile.h, arrive_last)
+//   CLUSTER_READ CLUSTER_LEAVE   this thread has read what it needs of other blocks' shared memory; wait for all others
 //   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
 //                           early; wait until the one before is done (Launch.chained). CHAIN: both
 //   ASYNC_* async_copy_*    global-to-shared copies of a word or four that do not pass through registers

@@ -147,6 +147,8 @@ template <int count, class type> INLINE void load_fresh_run_of(type *to, const t
     UNROLL for (int i = 0; i < count; i++) to[i] = v.e[i];
 }
 #define load_fresh_run(count, to, from) load_fresh_run_of<count>(to, from)
+#define load_made load_fresh  // a plain load may be one of data that never change (ld.global.nc)
+#define load_made_run load_fresh_run
 INLINE void atomic_turn(unsigned *p, unsigned most) {              // one more; behind `most` comes 0
     asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(p), "r"(most) : "memory");
 }
@@ -161,6 +163,8 @@ INLINE void vec_add_fresh(vec *a, const acc_t *p) {
     UNROLL for (int i = 0; i < VECTOR; i++) a->e[i] += more[i];
 }
 #define FENCE() __threadfence()
+#define FENCE_ALL() __threadfence()
+#define FENCE_EACH()
 #if __CUDA_ARCH__ >= 800
 #define FLOAT_BFLOAT
 INLINE unsigned short float_bfloat(float v) {
@@ -195,9 +199,13 @@ INLINE acc_t cluster_load(const acc_t *p, int rank) {  // p: this block's addres
 #define CLUSTER_BARRIER()                                  \
     asm volatile("barrier.cluster.arrive.release.aligned;\n" \
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory")
+#define CLUSTER_READ() asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory")
+#define CLUSTER_LEAVE() asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory")
 #else
 INLINE acc_t cluster_load(const acc_t *p, int rank) { return *p; }
 #define CLUSTER_BARRIER() BARRIER()
+#define CLUSTER_READ()
+#define CLUSTER_LEAVE()
 #endif
 
 // Copies of one word, or of two or four that are aligned to them all; where `keep` is 0, zeros are put there.

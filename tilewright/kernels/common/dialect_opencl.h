@@ -116,9 +116,13 @@ INLINE ushort float_half(float v) {
 #define cluster_load(p, rank) (*(p))
 #endif
 #define CLUSTER_BARRIER() BARRIER()
+#define CLUSTER_READ()
+#define CLUSTER_LEAVE()
 #define load_fresh(p) (*(volatile const __global acc_t *)(p))
 #define load_fresh_run(count, to, from) \
     for (int i_ = 0; i_ < (count); i_++) (to)[i_] = load_fresh((from) + i_)
+#define load_made(p) (*(p))
+#define load_made_run load_run
 #define atomic_most(p, v) atomic_max(p, v)
 #define atomic_count(p) atomic_inc((volatile __global unsigned *)(p))
 #define vec_add_fresh(a, p)                                                                      \
@@ -128,6 +132,8 @@ INLINE ushort float_half(float v) {
         *(a) += vec_pack(fresh);                                                                 \
     }
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#define FENCE_ALL()
+#define FENCE_EACH() FENCE()
 #define CHAIN_NEXT()
 #define CHAIN_WAIT()
 #define SHARED_FLAG(name) __local int name##_store; __local int *name = &name##_store

@@ -27,13 +27,13 @@ INLINE acc_t activated(acc_t v) {
 #endif
 }
 
-// The sum of a channel whose bias is b at element `at` of z, as it goes into the pool or into y.
-INLINE acc_t before_pool_by(acc_t v, acc_t b, const GLOBAL out_t *z, offset_t at) {
+// The sum of a channel whose bias is b, as it goes into the pool or into y; z is what is added.
+INLINE acc_t before_pool_of(acc_t v, acc_t b, acc_t z) {
 #if SCALED
     v *= (acc_t)NUMBER(ALPHA);
 #endif
 #if ADD
-    v += (acc_t)NUMBER(BETA) * out_load(z + at);
+    v += (acc_t)NUMBER(BETA) * z;
 #endif
 #if BIAS
     v += b;
@@ -41,10 +41,27 @@ INLINE acc_t before_pool_by(acc_t v, acc_t b, const GLOBAL out_t *z, offset_t at
     return activated(v);
 }
 
+// The same where z has it at element `at`.
+INLINE acc_t before_pool_by(acc_t v, acc_t b, const GLOBAL out_t *z, offset_t at) {
+    return before_pool_of(v, b, ADD ? out_load(z + at) : 0);
+}
+
 // The same of channel k (of all groups).
 INLINE acc_t before_pool(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t at) {
     return before_pool_by(v, BIAS ? out_load(bias + k) : 0, z, at);
 }
+
+// The same of `count` neighbours in y, from element `at` on, read as y is stored: of channels from k on (step 1), or of
+// pixels of channel k (step 0).
+#define before_pool_run(count, v, bias, k, step, z, at)                                                        \
+    do {                                                                                                       \
+        out_t b_[count], z_[count];                                                                            \
+        if (BIAS && (step)) load_run(count, b_, (bias) + (k));                                                 \
+        else if (BIAS) UNROLL for (int i_ = 0; i_ < (count); i_++) b_[i_] = (bias)[k];                         \
+        if (ADD) load_run(count, z_, (z) + (at));                                                              \
+        UNROLL for (int i_ = 0; i_ < (count); i_++)                                                            \
+            (v)[i_] = before_pool_of((v)[i_], BIAS ? out_widened(b_[i_]) : 0, ADD ? out_widened(z_[i_]) : 0);  \
+    } while (0)
 
 #if DTYPE == 4
 #define POOL_NOTHING (-2147483647 - 1)

@@ -116,7 +116,7 @@ INLINE void finish(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
 INLINE void zeros_written(GLOBAL unsigned *arrived, Place at) {
     BARRIER();
     if (THREAD(0)) return;
-    FENCE();
+    FENCE_ALL();
     atomic_turn(&arrived[at.tile], SPLITS);
 }
 INLINE void zeros_awaited(GLOBAL unsigned *arrived, Place at) {
@@ -142,19 +142,24 @@ INLINE void zero_tile(GLOBAL done_t *y, GLOBAL unsigned *arrived, Place at) {
 #endif
 
 // Count this block in; the last of the blocks that share a tile learns that it is the last, and sees what the others
-// wrote before. CUDA's fences are of the whole device. A mem_fence of OpenCL orders one work-item's memory (OpenCL 2.0
-// has fences of the device, but nobody must offer them): CPU cores' caches are coherent, a GPU's need not be, so rule
-// last_order leaves GPUs out (Device.orders_blocks).
+// wrote before. A fence of CUDA is of the whole device, and of all that is known to have happened before it: behind a
+// barrier one thread's is the block's (each thread's took a launch 0.1 to 1 us more). A mem_fence of OpenCL orders one
+// work-item's memory (OpenCL 2.0 has fences of the device, but nobody must offer them): CPU cores' caches are coherent,
+// a GPU's need not be, so rule last_order leaves GPUs out (Device.orders_blocks).
 INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED int *is_last) {
-    FENCE();
+    FENCE_EACH();
     BARRIER_ALL();
     if (THREAD(0) == 0) {
         GLOBAL unsigned *count = &arrived[at.tile * SC + at.sc];
+        FENCE_ALL();
         *is_last = (int)atomic_count(count) == blocks - 1;
-        if (*is_last) *count = 0;  // ready for the next run
+        if (*is_last) {
+            *count = 0;  // ready for the next run
+            FENCE_ALL();
+        }
     }
     BARRIER();
-    FENCE();
+    FENCE_EACH();
     return *is_last;
 }
 
@@ -162,7 +167,7 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED in
 // The sum over all shares at one element, finished.
 INLINE acc_t summed(const GLOBAL acc_t *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to) {
     acc_t sum = 0;
-    UNROLL for (int g = 0; g < SG; g++) sum += partial[(offset_t)g * Z_FLOATS + to];
+    UNROLL for (int g = 0; g < SG; g++) sum += load_made(partial + (offset_t)g * Z_FLOATS + to);
     return before_pool(sum, bias, k, z, to);
 }
 

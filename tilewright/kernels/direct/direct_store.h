@@ -64,6 +64,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     CLUSTER_BARRIER();
     int warp = at.sc * (THREADS / WARP) + THREAD(0) / WARP, lane = THREAD(0) % WARP;
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * SG * (KB * PIXELS);
+#define APART (SC * (THREADS / WARP))  // rows between two of a warp
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
             if (SC > 1) CLUSTER_BARRIER();
@@ -73,15 +74,33 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             store_pooled(y, bias, z, at, shared, parts, warp, lane SCALE_ARGUMENT);
             continue;
         }
-        for (int fast = lane; fast < FAST; fast += WARP)
-            UNROLL_BY(4) for (int slow = warp; slow < SLOW; slow += SC * (THREADS / WARP)) {
+        for (int fast = lane; fast < FAST; fast += WARP) {
+#if SC > 1 || COMBINE == LAST  // a sum is long on its way: four at once
+            for (int slow = warp; slow < SLOW; slow += 4 * APART) {
+                acc_t sums[4];
+                UNROLL for (int j = 0; j < 4; j++)
+                    if (slow + j * APART < SLOW) sums[j] = tile_sum(shared, parts, at, slow + j * APART, fast, pass);
+                UNROLL for (int j = 0; j < 4; j++)
+                    if (slow + j * APART < SLOW) {
+                        const int row = slow + j * APART, k = Y_NHWC ? fast : row, pixel = Y_NHWC ? row : fast;
+                        if (COMBINE == LAST && pass == 0)
+                            parts[(offset_t)at.sg * (KB * PIXELS) + row * FAST + fast] = sums[j];
+                        else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sums[j] SCALE_ARGUMENT);
+                    }
+            }
+#else
+            UNROLL_BY(4) for (int slow = warp; slow < SLOW; slow += APART) {
                 int k = Y_NHWC ? fast : slow, pixel = Y_NHWC ? slow : fast;
                 acc_t sum = tile_sum(shared, parts, at, slow, fast, pass);
-                if (COMBINE == LAST && pass == 0) parts[(offset_t)at.sg * (KB * PIXELS) + slow * FAST + fast] = sum;
-                else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum SCALE_ARGUMENT);
+                finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum SCALE_ARGUMENT);
             }
+#endif
+        }
     }
-    if (SC > 1 && COMBINE != LAST) CLUSTER_BARRIER();  // a block's shared memory outlives its readers
+    if (SC > 1 && COMBINE != LAST) {
+        CLUSTER_READ();
+        CLUSTER_LEAVE();  // a block's shared memory outlives its readers
+    }
 }
 
 #else  // every thread stores its own
@@ -109,8 +128,11 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             if (k >= K || p >= P || q >= Q) continue;
             k += at.group * K;
             offset_t to = Z_AT(at.n, k, p, q);
+            acc_t run[4];
             done_t done[4];
-            UNROLL for (int j = 0; j < 4; j++) done[j] = DONE_OF(epilogue(quad[j][v], bias, k, z, to + j), k);
+            UNROLL for (int j = 0; j < 4; j++) run[j] = quad[j][v];
+            if (EPILOGUE_HERE) before_pool_run(4, run, bias, k, 0, z, to);
+            UNROLL for (int j = 0; j < 4; j++) done[j] = DONE_OF(run[j], k);
             store_run(4, y + SHARE_AT(at) + to, done);
         }
     }
@@ -124,7 +146,8 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             k += at.group * K;
             offset_t to = Z_AT(at.n, k, p, q);
             done_t done[VECTOR];
-            UNROLL for (int v = 0; v < VECTOR; v++) done[v] = DONE_OF(epilogue(one[v], bias, k + v, z, to + v), k + v);
+            if (EPILOGUE_HERE) before_pool_run(VECTOR, one, bias, k, 1, z, to);
+            UNROLL for (int v = 0; v < VECTOR; v++) done[v] = DONE_OF(one[v], k + v);
             store_run(VECTOR, y + SHARE_AT(at) + to, done);
         }
 #else

@@ -25,14 +25,25 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
     k += at.k0, px += at.q0;
     const int group = at.group * K, whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
     y += SHARE_AT(at);
+#if Y_VECTOR && COMBINE != ATOMIC
+    if (whole) {
+        const offset_t to = y_at(group + k, px);
+#if Y_NHWC
+        if (EPILOGUE_HERE) before_pool_run(4, v, bias, group + k, 1, z, to);
+#else
+        if (EPILOGUE_HERE) before_pool_run(VECTOR, v, bias, group + k, 0, z, to);
+#endif
+        STORE_OUT(y + to, v);
+    }
+#else
     UNROLL for (int i = 0; i < OUT; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
-        if (whole && (Y_VECTOR || (ki < K && pi < PIXELS))) {
+        if (whole && ki < K && pi < PIXELS) {
             offset_t to = y_at(group + ki, pi);
             if (EPILOGUE_HERE) v[i] = before_pool(v[i], bias, group + ki, z, to);
             if (COMBINE == ATOMIC) atomic_add(y + to, v[i]);
-            else if (!Y_VECTOR) y[to] = v[i];
+            else y[to] = v[i];
         }
     }
-    if (Y_VECTOR && whole) STORE_OUT(y + y_at(group + k, px), v);
+#endif
 }

@@ -214,14 +214,19 @@ INLINE void store_pixel(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL
     store_channels(y + to, finish_channels(v, bias, at.k, z, to), at.k);
 #else
     acc_t one[VECTOR];
-    done_t done[VECTOR];
     vec_unpack(one, v);
+#if Y_VECTOR
+    const offset_t to = Z_AT(at.n, at.k, p, q);
+    done_t done[VECTOR];
+    if (EPILOGUE_HERE) before_pool_run(VECTOR, one, bias, at.k, 1, z, to);
+    UNROLL for (int i = 0; i < VECTOR; i++) done[i] = DONE_OF(one[i], at.k + i);
+    store_run(VECTOR, y + to, done);
+#else
     UNROLL for (int i = 0; i < VECTOR; i++) {
         offset_t to = Z_AT(at.n, at.k + i, p, q);
-        done[i] = DONE_OF(epilogue(one[i], bias, at.k + i, z, to), at.k + i);
-        if (!Y_VECTOR) y[to] = done[i];
+        y[to] = DONE_OF(epilogue(one[i], bias, at.k + i, z, to), at.k + i);
     }
-    if (Y_VECTOR) store_run(VECTOR, y + Z_AT(at.n, at.k, p, q), done);
+#endif
 #endif
 }
 
@@ -229,12 +234,15 @@ INLINE void store_pixel(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL
 INLINE void store_quad(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
                        const vec *sums SCALE_PARAMETER) {
     const offset_t to = Z_AT(at.n, at.k, p, q);
+    acc_t v[4];
     done_t four[4];
     UNROLL for (int j = 0; j < 4; j++) {
         acc_t one[VECTOR];
         vec_unpack(one, sums[j]);
-        four[j] = DONE_OF(epilogue(one[0], bias, at.k, z, to + j), at.k);
+        v[j] = one[0];
     }
+    if (EPILOGUE_HERE) before_pool_run(4, v, bias, at.k, 0, z, to);
+    UNROLL for (int j = 0; j < 4; j++) four[j] = DONE_OF(v[j], at.k);
     store_run(4, y + to, four);
 }
 

@@ -102,6 +102,7 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
         }
     } while (++i < count);
     WG_WAIT(0);
+    if (PARTS == 1 && !PROMOTED) wg_done(sums);  // no sum is read before
     if (STAYS && LAG && lane == 0) {  // the last batch's; and its patch's
         bar_arrive(W_EMPTY(done_slot));
         if (!JOINT) bar_arrive(X_EMPTY(done_x_slot));

@@ -160,7 +160,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
             UNROLL for (int i = 0; i < 4; i++) mine[g][i] += v[i];
         }
     }
-    if (SC > 1) CLUSTER_BARRIER();  // nobody leaves while its sums are read
+    CLUSTER_READ();
 #else
     UNROLL for (int g = 0; g < OUTS; g++) pick(mine[g], acc, g);
 #endif
@@ -187,4 +187,5 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
         int out = (g * SC + at.sc) * SB + me.share;
         finish_out(y, bias, z, at, out_m(me, out), out_n(me, out), mine[g] SCALE_ARGUMENT);
     }
+    CLUSTER_LEAVE();
 }

@@ -13,15 +13,22 @@ INLINE void finish_out(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
                        acc_t v[4] SCALE_PARAMETER) {
     const int k = at.k0 + (Y_NHWC ? n : m), px = at.q0 + (Y_NHWC ? m : n), group = at.group * K;
     const int whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
-    done_t out[4];
     y += SHARE_AT(at);
+#if Y_VECTOR
+    if (whole) {
+        done_t out[4];
+        const offset_t to = y_at(at, group + k, px);
+        if (EPILOGUE_HERE) before_pool_run(4, v, bias, group + k, Y_NHWC, z, to);
+        UNROLL for (int i = 0; i < 4; i++) out[i] = DONE_OF(v[i], group + k + (Y_NHWC ? i : 0));
+        store4(y + to, out);
+    }
+#else
     UNROLL for (int i = 0; i < 4; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
-        if (whole && (Y_VECTOR || (ki < K && pi < PIXELS))) {
+        if (whole && ki < K && pi < PIXELS) {
             offset_t to = y_at(at, group + ki, pi);
-            out[i] = DONE_OF(EPILOGUE_HERE ? before_pool(v[i], bias, group + ki, z, to) : v[i], group + ki);
-            if (!Y_VECTOR) y[to] = out[i];
+            y[to] = DONE_OF(EPILOGUE_HERE ? before_pool(v[i], bias, group + ki, z, to) : v[i], group + ki);
         }
     }
-    if (Y_VECTOR && whole) store4(y + y_at(at, group + k, px), out);
+#endif
 }

@@ -89,11 +89,11 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     UNROLL for (int block = 0; block < BLOCKS; block++) clear(RUN_OUT, y_run[block]);
     UNROLL for (int m = 0; m < SEVEN; m++) {
 #if DEPTH == 1
-        load_run(RUN_OUT, below[0], products + PRODUCT_AT(m, k0, t0, BLOCK_K, Y_NHWC));
+        load_made_run(RUN_OUT, below[0], products + PRODUCT_AT(m, k0, t0, BLOCK_K, Y_NHWC));
 #else
         UNROLL for (int i = 0; i < BELOW; i++) clear(RUN_OUT, below[i]);
         UNROLL for (int inner = 0; inner < SEVEN; inner++) {
-            load_run(RUN_OUT, product, products + PRODUCT_AT(m * SEVEN + inner, k0, t0, BLOCK_K, Y_NHWC));
+            load_made_run(RUN_OUT, product, products + PRODUCT_AT(m * SEVEN + inner, k0, t0, BLOCK_K, Y_NHWC));
             UNROLL for (int i = 0; i < BELOW; i++) add_run(RUN_OUT, below[i], sign_of(inner, i), product);
         }
 #endif
@@ -106,8 +106,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
         const offset_t t = t0 + (offset_t)column_of(block) * BLOCK_T;
         if (k >= SIZE_K || t >= PIXELS) continue;
         const offset_t at = element_at(k, t, SIZE_K, Y_NHWC);
-        UNROLL for (int i = 0; i < RUN_OUT; i++)
-            product[i] = before_pool(y_run[block][i], bias, Y_NHWC ? k + i : k, z, at + i);
-        store_run(RUN_OUT, y + at, product);
+        before_pool_run(RUN_OUT, y_run[block], bias, k, Y_NHWC, z, at);
+        store_run(RUN_OUT, y + at, y_run[block]);
     }
 }

@@ -30,6 +30,7 @@ INLINE float input_at(const GLOBAL float *x, offset_t px, int c) {
 
 #if STEP == 5
 #define W_AT(k, c) ((offset_t)(c) * SIZE_K + (k))
+#define FROM load_made
 
 // turned[c][k] = w[k][c], through a tile: read along c, written along k.
 BOUNDED_KERNEL(transpose, THREADS, 1)(const GLOBAL float *RESTRICT w, GLOBAL float *RESTRICT turned) {
@@ -44,10 +45,11 @@ BOUNDED_KERNEL(transpose, THREADS, 1)(const GLOBAL float *RESTRICT w, GLOBAL flo
 }
 #else
 #define W_AT(k, c) ((offset_t)(k) * SIZE_C + (c))
+#define FROM(p) (*(p))
 #endif
 
 INLINE float weight_at(const GLOBAL float *w, int k, int c) {
-    return k < SIZE_K && c < SIZE_C ? w[W_AT(k, c)] : 0.0f;
+    return k < SIZE_K && c < SIZE_C ? FROM(w + W_AT(k, c)) : 0.0f;
 }
 
 BOUNDED_KERNEL(textbook_gemm, THREADS, 1)

@@ -116,9 +116,9 @@ INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const S
 
 // ---------------------------------------------------------------------------------------- outputs
 
-// The sum for channel k of all at pixel (p, q), finished; where there is none, anything.
-INLINE y_t finished(acc_t v, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q) {
-    if (p < P && q < Q) v = epilogue(v, bias, k, z, Z_AT(at.n, k, p, q));
+// The sum for channel k of all, whose bias is b, at pixel (p, q), finished; where there is none, anything.
+INLINE y_t finished(acc_t v, acc_t b, const GLOBAL out_t *z, Place at, int k, int p, int q) {
+    if (EPILOGUE_HERE && (!ADD || (p < P && q < Q))) v = before_pool_by(v, b, z, Z_AT(at.n, k, p, q));
     return y_of(v);
 }
 
@@ -136,12 +136,13 @@ INLINE void store_eight(GLOBAL y_t *to, const y_t run[8]) {
 // A lane's sums into the place of the channel's inputs.
 INLINE void keep_sums(SHARED y_t *plane, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
                       Place at, int k, int lane) {
+    const acc_t b = BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0;
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = 8 * octet + lane / 4, q = 8 * i + lane % 4 * 2;
             y_t two[2];
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], bias, z, at, k, at.p0 + p, at.q0 + q + j);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], b, z, at, k, at.p0 + p, at.q0 + q + j);
             store_run(2, plane + p * Y_PITCH + q, two);
         }
 }
@@ -163,13 +164,14 @@ INLINE void store_tile(GLOBAL y_t *y, const SHARED half_t *tile, Place at, int w
 #else
 INLINE void store_sums(GLOBAL y_t *y, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
                        Place at, int k, int lane) {
+    const acc_t b = BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0;
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = at.p0 + 8 * octet + lane / 4, q = at.q0 + 8 * i + lane % 4 * 2;
             y_t two[2];
             if (p >= P || q >= Q) continue;
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], bias, z, at, k, p, q + j);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], b, z, at, k, p, q + j);
             GLOBAL y_t *to = y + Z_AT(at.n, k, p, q);
 #if VECTORS && Q % 2 == 0
             store_run(2, to, two);

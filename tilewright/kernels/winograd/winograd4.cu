@@ -102,7 +102,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
         float m[POINTS];
         UNROLL for (int i = 0; i < POINTS; i++) {
             int e = i * POINTS + j;
-            m[i] = products[PRODUCT_AT(e, k, in_slab, SIZE_K, Y_NHWC)];
+            m[i] = load_made(products + PRODUCT_AT(e, k, in_slab, SIZE_K, Y_NHWC));
         }
         from_points(SIDE_P, column, m, 1);
         UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
