@@ -9,6 +9,7 @@ static void find_moves(int *, const Block *, int, int) {}
 static void join_sums(acc_t *, int *) {}
 static void write_sums(shared_t, const acc_t *, int, int) {}
 #define store_own(...)
+#define ask_for_residual(...)
 #define store_tile(...)
 
 static long patch_of(const Block *b, int step) { return where(step, b->px0, b->at.group, 0); }

@@ -133,7 +133,9 @@ def test_the_main_loop_is_products(tmp_path: Path) -> None:
         ("i8-nhwc+requant", dict(sc=8, bn=48), MET, 0),
         ("f16-nhwc", dict(sg=2, combine=2), OWN, 0),  # partial sums
         ("f16-nhwc", dict(sc=8), MET, 0),
-        ("f16-nhwc+add", {}, BY_TILE, 0),
+        ("f16-nhwc+add", {}, OWN, 4),
+        ("i8-nhwc+add", dict(bn=48), OWN, 0),
+        ("i8-nhwc+add+requant", dict(bn=48), BY_TILE, 0),  # z has 4 bytes a number, y one
         ("f16-nhwc+add", dict(sc=8), MET, 0),
         ("f16-nhwc2nchw", {}, BY_TILE, 0),
     ],
@@ -151,6 +153,17 @@ def test_who_finishes_sums(
     eighths = dict(found.defines)["WG_EIGHTHS"]
     assert sum("STAS.128" in line for line in lines) == (eighths if who == MET else 0)
     assert who == MET or any(re.search(r"BAR.SYNC\S* 0x0", line) for line in lines) == (who == BY_TILE)
+
+
+def test_a_residual_is_read_as_y_is_stored(tmp_path: Path) -> None:
+    """Of 2 bytes a number: 16 bytes a thread, turned by the matrices that turn the sums the other way."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    problem = Problem.parse("n1c512h7w7k512r3s3p1-f16-nhwc+add")
+    lines = instructions(HOPPER.blueprint(problem, H100, _config(sc=1)), "sm_90", tmp_path)
+    assert not any("LDG" in line and "U16" in line for line in lines)
+    assert any("LDG.E.128" in line for line in lines)
+    assert sum("LDSM" in line and "MT88" in line for line in lines) == 4
+    assert any("CCTL" in line for line in lines)  # asked for before
 
 
 @pytest.mark.parametrize(
@@ -453,7 +466,7 @@ STAYING = "n32c128h28w28k256r1s1-f16-nhwc"
 
 
 @pytest.mark.parametrize(("text", "change", "stays"), [
-    (STAYING, {}, True), (STAYING + "+bias+relu", {}, True), (STAYING + "+add", {}, False),
+    (STAYING, {}, True), (STAYING + "+bias+relu", {}, True), (STAYING + "+add", {}, True),
     (STAYING.replace("n32", "n2"), {}, False), (STAYING.replace("k256", "k250"), {}, False),
     (STAYING.replace("-nhwc", "-nhwc2nchw"), {}, True), (STAYING, dict(cm=2), False),
     (STAYING.replace("h28w28", "h27w29").replace("-nhwc", "-nhwc2nchw"), {}, False),
@@ -518,7 +531,7 @@ def test_buffers_for_tiles_ahead_where_blocks_may_stay() -> None:
     for text, stages, change, rule in (
         (STAYING, 4, {}, None), (STAYING, 8, dict(mb=1), None), (STAYING, 9, dict(mb=1, bn=32), "stages"),
         (STAYING.replace("n32", "n2"), 3, {}, "stages"), (STAYING, 3, dict(cm=2), "useless_stages"),
-        (STAYING.replace("-nhwc", "-nhwc2nchw"), 3, {}, None), (STAYING + "+add", 3, {}, "stages"),
+        (STAYING.replace("-nhwc", "-nhwc2nchw"), 3, {}, None), (STAYING + "+add", 3, {}, None),
         (STAYING.replace("h28w28", "h27w29").replace("-nhwc", "-nhwc2nchw"), 3, {}, "stages"),
         (STAYING.replace("k256", "k250"), 3, {}, "stages"),
     ):  # fmt: skip

@@ -31,8 +31,8 @@ def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
     """Say who finishes sums and stores them.
 
     - OWN: each warp stores its own sums, or those that warps of the same pixels hand each other. Without a
-      pool, with whole and aligned pieces of 16 bytes, and without a residual, which would be read 2 bytes at
-      a time; in nchw outputs of 2 bytes.
+      pool, with whole and aligned pieces of 16 bytes; in nchw outputs of 2 bytes. A residual comes as y goes,
+      so it has y's type: not where y is requantised.
     - MET: each block of a cluster finishes some of the cluster's pixels, where these are few for a thread;
       of nhwc.
     - BY_TILE: everything else. All threads store, from a tile of sums in shared memory.
@@ -44,7 +44,7 @@ def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
         return MET if nhwc and cf["bn"] <= FEW_MET * cf["sc"] else BY_TILE
     size = out_bytes(pr, cf)
     whole = pr.kg % max(8, 16 // size) == 0 if nhwc else here and _whole_rows(pr, cf)
-    return OWN if aligned and whole and not (here and pr.epilogue.add) else BY_TILE
+    return OWN if aligned and whole and not (here and pr.epilogue.add and pr.requantised) else BY_TILE
 
 
 def stores(pr: Problem, cf: Values) -> int:

@@ -120,11 +120,12 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
         sums[i] = 0;
         asm volatile("" : WG_FORM(sums[i]) :: "memory");  // before the products, also where a loop of one turn is none
     }
+    ask_for_residual(z, shared, b);
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
 #if FINISH == 1
     if (STORES != WORDS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
-    store_own(y, bias, shared, b, sums, team, thread SCALE_ARGUMENT);
+    store_own(y, bias, z, shared, b, sums, team, thread SCALE_ARGUMENT);
 #elif FINISH == 2
     send_shares(shared, b, sums, team, thread);
     store_shares(y, bias, z, shared, b, THREAD(0) SCALE_ARGUMENT);

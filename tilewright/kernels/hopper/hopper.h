@@ -32,7 +32,9 @@
 //   bulk_to_block               bytes from shared memory to that of block `rank`, that arrive on its barrier
 //   send4                       four sums from registers to another block's shared memory, that arrive on its barrier
 //   write_matrices              four matrices of 8 x 8 numbers of 2 bytes: lanes 8i to 8i + 7 say where rows of
-//                               matrix i go; write_transposed: where its columns go; read_matrices: where rows are
+//                               matrix i go; write_transposed: where its columns go
+//   read_matrices read_transposed   the same, from there
+//   prefetch                    have the L2 cache fetch a line
 //   TEAMS_SYNC                  all that multiply wait for each other
 //   MATES_SYNC (hopper_own.h)   so do those of the same pixels: barriers 3 to 2 + WN
 //   COPIERS_SYNC (hopper_send.h)   and the three warps that copy: barrier 7
@@ -224,6 +226,11 @@ INLINE void write_transposed(shared_t to, const unsigned v[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
+INLINE void read_transposed(unsigned v[4], shared_t from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from) : "memory");
+}
+INLINE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 #if CLUSTER > 1  // relaxed: nothing but initialised barriers is handed over (release would wait for all of memory)
 #define CLUSTER_ARRIVE() asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory")
 #define CLUSTER_WAIT() asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory")

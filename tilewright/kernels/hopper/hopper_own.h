@@ -14,6 +14,10 @@
 // [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all
 // shares. All else goes by way of the tile of sums (hopper_store.h).
 //
+// A residual z comes the way that y goes: 16 bytes a thread into the same rows, from where the threads that have the
+// sums take it; of 4 bytes an output, to registers. It is asked for before the products (ask_for_residual), so that it
+// comes from the L2 cache.
+//
 // A thread has sums of two rows of the product, 8 apart. Where PAIRED the filter is packed so that these are two
 // neighbouring channels (PAIR, swizzle.h).
 
@@ -26,12 +30,22 @@
 #define STORE_LOOP UNROLL
 #endif
 
-// Which pixel of y a pixel of the tile is. A block that stays has no table: it would have to be waited for.
-INLINE int output_of(shared_t shared, const Block *b, int px) {
-    return STAYS ? find_output(b->px0, px) : read_int(shared, OUTS_FROM + px * 4);
-}
+#define MATES (128 * WM)  // threads that have the same pixels, those of `mates`; `mate` is a thread's number among them
+
+typedef struct {
+    const GLOBAL out_t *z;  // where y is, in the residual
+    acc_t bias[2];          // of the two channels that a thread has sums of
+} Added;
 
 #if OUT_BYTES == 2
+// Add to a thread's part of four matrices, as round_sums has them, what four words have of the residual.
+INLINE void add_words(acc_t sums[WG_WORDS], const unsigned words[4], int px, const Added *added) {
+    UNROLL for (int m = 0; m < 4; m++)
+        if (px / 2 + m * 2 < WG_WORDS) UNROLL for (int e = 0; e < 2; e++) {
+            const int at = px / 2 + m * 2 + e;
+            sums[at] = before_pool_of(sums[at], added->bias[m % 2], out_widened((out_t)(words[m] >> e * 16)));
+        }
+}
 // Round a thread's part of four matrices of 8 x 8: channels 0 to 7 and 8 to 15 of the warp, from pixel `px` on; then
 // the same of the next 8 pixels.
 INLINE void round_sums(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
@@ -55,7 +69,7 @@ INLINE void join_bytes(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
 // Store the sums of a thread from registers, channels from `k` on; y is where channel k of pixel 0 goes. A warp of a
 // block that stays has a table of its own: one for all would have to be waited for.
 INLINE void store_words(GLOBAL done_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
-                        int px_team, int warp, int lane) {
+                        int px_team, int warp, int lane, const Added *added) {
     const int outs = STAYS ? OWN_FROM + warp * (WG_N * 4) : OUTS_FROM + px_team * 4;
     if (STAYS) {
         __syncwarp();
@@ -67,21 +81,31 @@ INLINE void store_words(GLOBAL done_t *y, shared_t shared, const Block *b, const
         int pixels[2];
         read_two(pixels, shared, outs + (i * 2 + lane % 4 * 2) * 4);
         UNROLL for (int e = 0; e < 2; e++) {
-            const acc_t pair[2] = {sums[i + e], sums[i + 2 + e]};
-            if (pixels[e] >= 0 && IS_CHANNEL(k))
-                store_run(2, (GLOBAL acc_t *)(y + (offset_t)pixels[e] * (GROUPS_ * K)), pair);
+            acc_t pair[2] = {sums[i + e], sums[i + 2 + e]};
+            if (pixels[e] >= 0 && IS_CHANNEL(k)) {
+                const offset_t to = (offset_t)pixels[e] * (GROUPS_ * K);
+#if ADDS
+                out_t more[2];
+                load_run(2, more, added->z + to);
+                UNROLL for (int h = 0; h < 2; h++)
+                    pair[h] = before_pool_of(pair[h], added->bias[h], out_widened(more[h]));
+#endif
+                store_run(2, (GLOBAL acc_t *)(y + to), pair);
+            }
         }
     }
 }
 
 #elif STORES == ROWS
-#define MATES (128 * WM)  // threads that have the same pixels, those of `mates`; `mate` is a thread's number among them
 #define MATES_SYNC(mates) asm volatile("bar.sync %0, %1;" ::"r"(3 + (mates)), "n"(MATES) : "memory")
 #define PIECES (KB * OUT_BYTES / 16)  // of a row
 
+#define OF_LANE(lane) \
+    (OUT_BYTES == 2 ? ((lane) / 16 * 8 + (lane) % 8) * OWN_PITCH + (lane) / 8 % 2 * 16 : (lane) * OWN_PITCH)
+
 // Write sums to rows of shared memory, of pixels `from` to `to`; `row` is where the first one has the warp's channels.
 INLINE void write_rows(shared_t row, const acc_t sums[WG_WORDS], int from, int to, int lane) {
-    row += OUT_BYTES == 2 ? (lane / 16 * 8 + lane % 8) * OWN_PITCH + lane / 8 % 2 * 16 : lane * OWN_PITCH;
+    row += OF_LANE(lane);
     UNROLL for (int px = from; px < to; px += 32 / OUT_BYTES) {
         unsigned words[4];
 #if OUT_BYTES == 2
@@ -93,14 +117,39 @@ INLINE void write_rows(shared_t row, const acc_t sums[WG_WORDS], int from, int t
     }
 }
 
+#if ADDS
+// Add the residual that is there.
+INLINE void add_rows(acc_t sums[WG_WORDS], shared_t row, int from, int to, int lane, const Added *added) {
+    row += OF_LANE(lane);
+    UNROLL for (int px = from; px < to; px += 16) {
+        unsigned words[4];
+        read_transposed(words, row + (px - from) * OWN_PITCH);
+        add_words(sums, words, px, added);
+    }
+}
+#endif
+
 // Store sums by way of rows of shared memory; y is where the tile's first channel of pixel 0 goes, and `k_warp` the
 // first channel in the tile that the warp has.
-INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k_warp,
-                       int mates, int mate) {
+INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int k_warp,
+                       int mates, int mate, const Added *added) {
     const int rows = (STAYS ? OWN_FROM : 0) + mates * (OWN_ROWS * OWN_PITCH);
     UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
         const int count = min(WG_N - from, OWN_ROWS);
-        if (STAYS) MATES_SYNC(mates);  // nobody reads rows any more
+        if (STAYS || (ADDS && from)) MATES_SYNC(mates);  // nobody reads rows any more
+#if ADDS
+        STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
+            const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * (16 / OUT_BYTES);
+            const int out = output_of(shared, b, mates * WG_N + from + at);
+            unsigned four[4];
+            if (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k)) {
+                load_run(4, four, (const GLOBAL unsigned *)(added->z + (offset_t)out * (GROUPS_ * K) + k));
+                write16(shared, rows + at * OWN_PITCH + item % PIECES * 16, four);
+            }
+        }
+        MATES_SYNC(mates);
+        add_rows(sums, shared + rows + k_warp * OUT_BYTES, from, from + count, mate % 32, added);
+#endif
         write_rows(shared + rows + k_warp * OUT_BYTES, sums, from, from + count, mate % 32);
         MATES_SYNC(mates);
         STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
@@ -117,15 +166,32 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, const 
 #else
 // Store sums as outputs of 2 bytes of nchw, of which 8 pixels lie side by side; `k` is the warp's first channel in the
 // group, `px_team` its first pixel in the tile, and `warp` its number.
-INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
-                         int px_team, int warp, int lane) {
+INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int k,
+                         int px_team, int warp, int lane, const Added *added) {
     const shared_t rows = shared + (STAYS ? OWN_FROM : 0) + warp * (16 * OWN_PITCH);
     const shared_t write = rows + lane % 16 * OWN_PITCH + lane / 16 * 16;
     UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
         const int count = min(WG_N - from, OWN_ROWS), pieces = count / 8;
         __syncwarp();  // nobody reads rows any more
+#if ADDS
+        STORE_LOOP for (int i = 0; i < (16 * pieces + 31) / 32; i++) {
+            const int item = min(lane + i * 32, 16 * pieces - 1), row = item / pieces, at = item % pieces * 8;
+            const int out = output_of(shared, b, px_team + from + at);
+            unsigned four[4];
+            if (lane + i * 32 < 16 * pieces && out >= 0 && IS_CHANNEL(k + row)) {
+                const GLOBAL out_t *z = added->z + element_of(b->at.group * K + k + row, out);
+                load_run(4, four, (const GLOBAL unsigned *)z);
+                write16(shared, rows - shared + row * OWN_PITCH + at * 2, four);
+            }
+        }
+        __syncwarp();
+#endif
         UNROLL for (int px = from; px < from + count; px += 16) {
             unsigned words[4];
+#if ADDS
+            read_matrices(words, write + (px - from) * 2);
+            add_words(sums, words, px, added);
+#endif
             round_sums(words, sums, px);
             write_matrices(write + (px - from) * 2, words);
         }
@@ -144,24 +210,30 @@ INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, cons
 #endif
 
 // Finish and store the sums of a thread (wgmma.h: which they are).
-INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, shared_t shared, const Block *b,
-                      acc_t sums[WG_WORDS], int team, int thread SCALE_PARAMETER) {
+INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared,
+                      const Block *b, acc_t sums[WG_WORDS], int team, int thread SCALE_PARAMETER) {
     const int lane = thread % 32, warp = thread / 32, k_warp = team % WM * 64 + warp * 16;
     const int k_sum = k_warp + FIRST_OF(lane);
-    const int k_tile = b->at.group * K + b->channels;
-    y += SHARE_AT(b->at) + (Y_NHWC ? k_tile + (STORES == WORDS ? k_sum : 0) : 0);
+    const int k_tile = b->at.group * K + b->channels, first = Y_NHWC ? k_tile + (STORES == WORDS ? k_sum : 0) : 0;
+    Added added = {z + first, {0, 0}};
+    y += SHARE_AT(b->at) + first;
     asm volatile("" : "+l"(y));  // worked out once
+#if ADDS
+    UNROLL for (int i = 0; i < 2; i++)
+        if (BIAS) added.bias[i] = out_load(bias + k_tile + min(k_sum + i * SECOND, K - 1 - b->channels));
+#else
     UNROLL for (int i = 0; i < WG_WORDS; i++) {
         const int k = k_tile + min(k_sum + i / 2 % 2 * SECOND, K - 1 - b->channels);
         sums[i] = epilogue(sums[i], bias, k, 0, 0);
         if (REQUANT) sums[i] = DONE_OF(sums[i], k);
     }
+#endif
 #if STORES == WORDS
-    store_words(y, shared, b, sums, b->channels + k_sum, team / WM * WG_N, team * 4 + warp, lane);
+    store_words(y, shared, b, sums, b->channels + k_sum, team / WM * WG_N, team * 4 + warp, lane, &added);
 #elif STORES == IN_PLANES
-    store_planes(y, shared, b, sums, b->channels + k_warp, team / WM * WG_N, team * 4 + warp, lane);
+    store_planes(y, shared, b, sums, b->channels + k_warp, team / WM * WG_N, team * 4 + warp, lane, &added);
 #else
-    store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread);
+    store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread, &added);
 #endif
 }
 #endif
@@ -169,6 +241,12 @@ INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, shared_t share
 #if FINISH == 2
 #define FOURS (KB / 2)  // of a pair of pixels
 #define TWO_AT_ONCE (Y_VECTOR && K % 2 == 0)
+#define RESIDUAL_PAIRS (ADDS && TWO_AT_ONCE)  // two numbers of it at once, on their way with the shares
+#if RESIDUAL_PAIRS
+#define FINISHED(v, k, at, more) before_pool_of(v, BIAS ? out_load(bias + (k)) : 0, out_widened(more))
+#else
+#define FINISHED(v, k, at, more) epilogue(v, bias, k, z, at)
+#endif
 
 // Send a thread's shares (wgmma.h: which they are) to the blocks that finish them.
 INLINE void send_shares(shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int team, int thread) {
@@ -191,6 +269,11 @@ INLINE void store_shares(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
         acc_t v[4] = {0, 0, 0, 0};
         int pixels[2];
         read_two(pixels, shared, OUTS_FROM + (b->sc * PAIRS + pair) * 8);
+#if RESIDUAL_PAIRS
+        out_t more[2][2];
+        UNROLL for (int e = 0; e < 2; e++)
+            if (pixels[e] >= 0 && IS_CHANNEL(k)) load_run(2, more[e], z + element_of(b->at.group * K + k, pixels[e]));
+#endif
         UNROLL for (int sc = 0; sc < SC; sc++) {
             acc_t share[4];
             read4(share, shared, MEET_FROM + ((sc * PAIRS + pair) * FOURS + four) * 16);
@@ -202,7 +285,7 @@ INLINE void store_shares(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
             done_t outs[2];
             UNROLL for (int h = 0; h < 2; h++) {
                 const int is_one = pixels[e] >= 0 && IS_CHANNEL(k + h);
-                if (is_one) outs[h] = DONE_OF(epilogue(v[h * 2 + e], bias, k_all + h, z, to + h), k_all + h);
+                if (is_one) outs[h] = DONE_OF(FINISHED(v[h * 2 + e], k_all + h, to + h, more[e][h]), k_all + h);
                 if (is_one && !TWO_AT_ONCE) y[to + h] = outs[h];
             }
             if (TWO_AT_ONCE && pixels[e] >= 0 && IS_CHANNEL(k)) store_run(2, y + to, outs);
