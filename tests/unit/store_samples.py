@@ -43,7 +43,7 @@ class Tiles(Family):
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr("tilewright.store.hints.all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.tuning.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
 
 

@@ -81,7 +81,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "ranked_for", ranked)
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr("tilewright.store.hints.all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.tuning.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
     plan_cache.forget()
     yield

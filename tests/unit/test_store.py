@@ -14,6 +14,8 @@ from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Standing
 from tilewright.store import Store
 from tilewright.store.exchange import from_json, to_json
+from tilewright.tuning import hints
+from tilewright.tuning.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
 DEVICE = for_architecture("sm_90")
@@ -157,17 +159,18 @@ def test_another_source_is_a_hint_only(path: Path) -> None:
     box.add(record("tiles:t=1.u=0", 7.0, context={"compiler": "old"}))
     box.add(record("tiles:t=2.u=0", 6.0, context={"compiler": "old"}))
     assert best(box) is None
-    assert [h.config for h in box.hints(LAYER, H100, source_key=KEYS)] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
+    found = likely(box, LAYER, H100, wanted=KEYS)
+    assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
     box.add(record("tiles:t=2.u=0", outcome="correctness", measurement=None))
-    assert [h.config for h in box.hints(LAYER, H100, source_key=KEYS)] == ["tiles:t=1.u=0"]
+    assert [h.record.config for h in likely(box, LAYER, H100, wanted=KEYS)] == ["tiles:t=1.u=0"]
 
 
 def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
     box = Store(path)
     for config, us, compiler in (("t=1", 5.0, "old"), ("t=2", 7.0, "old"), ("t=1", 9.0, "older")):
         box.add(record(f"tiles:{config}.u=0", us, context={"compiler": compiler}))
-    hints = box.hints(LAYER, H100, source_key=KEYS)
-    assert [(h.config, h.measurement and h.measurement.cold_us) for h in hints] == [
+    found = [hint.record for hint in likely(box, LAYER, H100, wanted=KEYS)]
+    assert [(h.config, h.measurement and h.measurement.cold_us) for h in found] == [
         ("tiles:t=1.u=0", 5.0), ("tiles:t=2.u=0", 7.0)
     ]  # fmt: skip
 
@@ -179,7 +182,7 @@ def won(problem: str, t: int = 1, us: float = 9.0, **context: str) -> Record:
 
 
 def alike(box: Store, name: str) -> list[str]:
-    found = box.alike(Problem.parse(SIZES + name), DEVICE, source_key=KEYS)
+    found = hints.alike(box, Problem.parse(SIZES + name), DEVICE, wanted=KEYS)
     return [f"{one.problem.removeprefix(SIZES)} {one.config[6:]}" for one in found]
 
 
@@ -205,7 +208,8 @@ def test_images_of_a_pixel_lie_alike_in_both_layouts(path: Path) -> None:
     box = Store(path)
     box.add(won("n1c64h1w1k128r1s1-f16-nhwc"))
     for name, found in (("-f16+bias", 1), ("-bf16-nhwc2nchw", 1), ("-f32", 0)):
-        assert len([*box.alike(Problem.parse("n1c64h1w1k128r1s1" + name), DEVICE, source_key=KEYS)]) == found
+        asked = Problem.parse("n1c64h1w1k128r1s1" + name)
+        assert len([*hints.alike(box, asked, DEVICE, wanted=KEYS)]) == found
 
 
 def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
@@ -221,8 +225,8 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
     box.add(won(name + "+silu", 2, raced="others"))
     assert alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
     relu, h200 = Problem.parse(name + "+relu"), replace(DEVICE, name="NVIDIA H200")
-    assert len([*box.alike(relu, DEVICE, source_key={})]) == 2, "no family is wanted that did not race"
-    assert [one.problem for one in box.alike(relu, h200)] == [name], "of a device with the same chip"
+    assert len([*hints.alike(box, relu, DEVICE, wanted={})]) == 2, "no family is wanted that did not race"
+    assert [one.problem for one in hints.alike(box, relu, h200)] == [name], "of a device with the same chip"
     box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
     assert alike(box, "-f32+relu") == [], "what is wrong here"
     assert alike(box, "-f32+relu+maxpool2") == [] and alike(box, "-f32+silu") == ["-f32 t=4.u=0"]

@@ -238,7 +238,8 @@ def test_other_sources_are_not_resumed() -> None:
 def test_what_won_elsewhere_or_for_layers_alike_is_tried_first(worker: type[FakeWorker]) -> None:
     done = MemoryStore()
     go("30trials", store=done)
-    elsewhere = [replace(done.kept[5], config=text) for text in (str(row(60)), "gone:i=1", str(row(61)))]
+    won = done.kept[5].with_standing(Standing.WINNER)
+    elsewhere = [replace(won, config=text) for text in (str(row(60)), "gone:i=1", str(row(61)))]
     for store in (MemoryStore(elsewhere), MemoryStore(elsewhere[:2], elsewhere), MemoryStore([], elsewhere)):
         worker.runs.clear()
         go("10trials", store=store)

@@ -12,6 +12,7 @@ from tilewright.errors import RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
+from tilewright.store.rows import Found
 from tilewright.store.sources import source_keys
 from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
@@ -159,7 +160,9 @@ class FakeAhead:
 
 
 class MemoryStore:
-    """A list of records, and what won elsewhere and for layers alike."""
+    """A list of records, and what won, of an older source, for this layer and for one alike."""
+
+    uses_shipped = False
 
     def __init__(self, won_elsewhere: Sequence[Record] = (), alike: Sequence[Record] = ()) -> None:
         self.kept: list[Record] = []
@@ -176,15 +179,15 @@ class MemoryStore:
     def source(record: Record) -> str:
         return source_keys([record.family], "cuda", record.context["compiler"])[record.family]
 
-    def hints(
-        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
-    ) -> list[Record]:
-        return self.won_elsewhere
+    def newest(self, problem: Problem | str, device_key: str, right: bool = False) -> list[Found]:
+        older = self.won_elsewhere if str(problem) == str(PROBLEM) else self.won_alike
+        return [Found(record, "an older one", "measured") for record in older]
 
-    def alike(
-        self, problem: Problem, device: Device, deterministic: bool, source_key: dict[str, str]
-    ) -> list[Record]:
-        return self.won_alike
+    def same_sizes(self, problem: Problem) -> set[tuple[str, str]]:
+        return {(f"{PROBLEM}+relu", FakeWorker.device.key)}
+
+    def best(self, *asked: object) -> None:
+        return None
 
 
 def outcome(config: Config, time_us: float | None, problem: Problem = PROBLEM) -> Record:

@@ -21,6 +21,7 @@ from tilewright.search.space import legal, usable
 from tilewright.store import Store
 from tilewright.store.sources import source_keys
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.hints import alike, likely
 
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
@@ -131,9 +132,9 @@ def _known(
     asked = request.problem, device.key, request.deterministic, _keys(families, device, compiler)
     if (best := store.best(*asked)) and (config := _config(best)):
         yield config, Origin.STORED
-    for hint in store.hints(*asked):
-        if config := legal(hint.config, families, request.problem, device):
-            yield config, Origin(hint.context["origin"])
+    for hint in likely(store, *asked):
+        if config := legal(hint.record.config, families, request.problem, device):
+            yield config, hint.origin
 
 
 def _alike(
@@ -143,7 +144,7 @@ def _alike(
     known = {family.name: family for family in families}
     asked = request.problem, device, request.deterministic, _keys(families, device, compiler)
     try:
-        for record in store.alike(*asked):
+        for record in alike(store, *asked):
             config = legal(record.config, families, request.problem, device)
             if config and known[config.family].deterministic(config) >= request.deterministic:
                 yield config, record.problem

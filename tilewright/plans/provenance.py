@@ -20,7 +20,7 @@ class Origin(StrEnum):
     KIN = "another device's"  # a winner of one with the same chip
     MODEL = "the model's choice"
     UNTUNED = "untuned: the model's choice"  # of a layer of which no winner is known
-    ALIKE = "untuned: a winner of a layer alike"  # of one that differs in its epilogue, say: Store.alike
+    ALIKE = "untuned: a winner of a layer alike"  # of one that differs in its epilogue, say: hints.alike
     ALIKE_THERE = "a winner of a layer alike"  # on a device that is not here, or where its own cannot be used
     REFERENCE = "slow: the reference kernel, since no other could be used"
     BY_HAND = "chosen by hand"

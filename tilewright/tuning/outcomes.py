@@ -13,9 +13,10 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import PASSING, Record
-from tilewright.search.proposals import Records
 from tilewright.search.space import legal
+from tilewright.store import Store
 from tilewright.store.sources import source_keys
+from tilewright.tuning.hints import alike, likely
 
 _PATIENCE_S = 60.0  # from one try to write to a store that cannot be written to the next
 MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
@@ -26,7 +27,7 @@ class Outcomes:
 
     def __init__(
         self, problem: Problem, device: Device, compiler: str, families: Mapping[str, Family],
-        deterministic: bool, store: Records | None,
+        deterministic: bool, store: Store | None,
     ) -> None:  # fmt: skip
         """Begin with none.
 
@@ -70,9 +71,9 @@ class Outcomes:
         if self._store is None:
             return []
         how = self._deterministic, self._keys()
-        hints = self._store.hints(self._problem, self._device.key, *how)
+        hints = [hint.record for hint in likely(self._store, self._problem, self._device.key, *how)]
         found: dict[str, Config] = {}
-        for record in chain(hints, self._store.alike(self._problem, self._device, *how)):
+        for record in chain(hints, alike(self._store, self._problem, self._device, *how)):
             if config := legal(record.config, self._families.values(), self._problem, self._device):
                 found.setdefault(str(config), config)
             if len(found) == MOST_HINTS:

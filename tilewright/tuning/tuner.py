@@ -26,8 +26,9 @@ from tilewright.problem import Problem
 from tilewright.record import Record, Standing
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
-from tilewright.search.proposals import MakeStrategy, Proposals, Records, batch_size
+from tilewright.search.proposals import MakeStrategy, Proposals, batch_size
 from tilewright.search.space import usable
+from tilewright.store import Store
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.budget_clock import BudgetClock
 from tilewright.tuning.compile_ahead import CompileAhead
@@ -54,7 +55,7 @@ def tune(
     device: str | Runtime | None,
     wanted: TuneOptions,
     *,
-    store: Records | None = None,
+    store: Store | None = None,
     progress: Progress | None = None,
     make: MakeStrategy | None = None,
     children: WorkerPool | None = None,
@@ -121,7 +122,7 @@ class _Run:
 
     def __init__(
         self, problem: Problem, worker: Worker, wanted: TuneOptions, named: Sequence[Family],
-        store: Records | None, progress: Progress | None, children: WorkerPool | None,
+        store: Store | None, progress: Progress | None, children: WorkerPool | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
         self.problem, self.worker, self.wanted, self.children = problem, worker, wanted, children
