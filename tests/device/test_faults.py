@@ -43,7 +43,7 @@ def test_the_right_one_passes_everything(worker: Worker) -> None:
     assert record.measurement and record.measurement.runs >= 1 and 0 < record.cold_us < math.inf
     assert record.deterministic
     assert record.workspace_bytes == 4 * 33 + 64
-    assert record.context["compiler"]
+    assert record.versions.compiler
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,10 @@ class SlowToStart:
         self.made.append(self)
 
     @property
-    def context(self) -> dict[str, str]:
+    def device(self) -> None:
         with self._alone():
             time.sleep(0.0 if self.number else 0.2)
             self.started = True
-        return {}
 
     def compile(self, config: Config) -> Compiled:
         with self._alone():

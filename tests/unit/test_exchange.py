@@ -57,7 +57,7 @@ def test_export_and_import(path: Path, tmp_path: Path) -> None:
     assert best(other) is None, "what is imported is not trusted"
     hints = likely(other, LAYER, H100, wanted=KEYS)
     assert [h.record.config for h in hints] == ["tiles:t=2.u=1", "tiles:t=1.u=0"]
-    assert hints[0].origin == "imported" and hints[1].record.context["driver"] == "5"
+    assert hints[0].origin == "imported" and hints[1].record.versions.driver == "5"
     assert other.import_json(text) == 0, "what was imported before is not kept twice"
     assert len(likely(other, LAYER, H100, wanted=KEYS)) == 2
     assert [h.record.config for h in likely(other, LAYER, H100, True, KEYS)] == ["tiles:t=1.u=0"]

@@ -11,7 +11,7 @@ from store_samples import GOOD, H100, KEYS, LAYER, best, families, path, record
 
 from tilewright.device import for_architecture
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Record, Standing
+from tilewright.record import Measurement, Record, Search, Standing, Versions
 from tilewright.store import Store
 from tilewright.store.exchange import from_json, to_json
 from tilewright.tuning import hints
@@ -151,7 +151,7 @@ def test_driver_and_clocks_are_recorded_only(path: Path, name: str) -> None:
     box = Store(path)
     box.add(record(context={"compiler": "c1", name: "new"}))
     found = box.best(LAYER, H100, source_key=KEYS)
-    assert found is not None and found.context[name] == "new"
+    assert found is not None and found.versions.said[name] == "new"
 
 
 def test_another_source_is_a_hint_only(path: Path) -> None:
@@ -244,14 +244,19 @@ def test_clear_and_info(path: Path) -> None:
 
 def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
     """A store of an earlier version says the same to this one, and the other way round."""
-    trial = record().with_standing(Standing.TRIAL)
-    winner = record("tiles:t=2.u=0", 20.0).with_standing(Standing.WINNER).among(["tiles", "slabs"])
-    assert [r.context["stage"] for r in (trial, trial.with_standing(Standing.FINALIST), winner)] == [
-        "trial", "finalist", "final",
-    ]  # fmt: skip
-    assert '"context":{"compiler":"c1","raced":"tiles slabs","stage":"final"}' in to_json(winner)
-    assert [r.won for r in (record(), trial, from_json(to_json(winner)))] == [False, False, True]
-    assert (trial.raced, from_json(to_json(winner)).raced) == (None, {"tiles", "slabs"})
+    trial = record(standing=Standing.TRIAL)
+    winner = record("tiles:t=2.u=0", 20.0, standing=Standing.WINNER, search=Search(("tiles", "slabs")))
+    cut = replace(winner, search=Search(("tiles", "slabs"), (20.0, 45)), shared_worst=0.1)
+    finalist = replace(trial, standing=Standing.FINALIST, versions=Versions("c1", "5", {"clocks_sm": "1980"}))
+    for one, context in (
+        (trial, '"context":{"compiler":"c1","stage":"trial"}'),
+        (finalist, '"context":{"clocks_sm":"1980","compiler":"c1","driver":"5","stage":"finalist"}'),
+        (winner, '"context":{"compiler":"c1","raced":"tiles slabs","stage":"final"}'),
+        (cut, '"context":{"compiler":"c1","cut_s":"20","cut_trials":"45","raced":"tiles slabs",'
+              '"stage":"final","worst":"0.1"}'),
+    ):  # fmt: skip
+        assert context in to_json(one) and from_json(to_json(one)) == one
+    assert [r.won for r in (record(), trial, finalist, winner)] == [False, False, False, True]
     box = Store(path)
     box.add_all([winner, trial])
     assert best(box) == "tiles:t=2.u=0", "re-measured, though slower"

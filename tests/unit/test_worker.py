@@ -42,7 +42,7 @@ for line in sys.stdin:
         if request["index"] == 9:
             say(error="DeviceError", text="there is no such device")
         else:
-            say(result=dict(device=facts, context={"compiler": "none", "pid": str(os.getpid())}))
+            say(result=dict(device=facts, versions={"compiler": "none", "pid": str(os.getpid())}))
         continue
     if request["do"] == "rest":
         say(result=None)
@@ -88,7 +88,7 @@ def test_the_good_case(worker: Worker) -> None:
 
 def test_one_process_serves_many(worker: Worker) -> None:
     with worker:
-        pids = {worker.context["pid"] for _ in range(3) if worker.run(config(0))}
+        pids = {worker.versions.others["pid"] for _ in range(3) if worker.run(config(0))}
         assert len(pids) == 1
         assert worker._restarts == 0
 
@@ -256,7 +256,7 @@ def test_the_real_child_answers_in_spite_of_the_current_folder(
     monkeypatch.chdir(tmp_path)
     with Worker(Job(PROBLEM, "numpy")) as worker:
         assert worker.device.backend == "numpy"
-        assert worker.context["compiler"].startswith("numpy")
+        assert worker.versions.compiler.startswith("numpy")
 
 
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system has no priorities")
@@ -317,7 +317,7 @@ def test_only_a_child_that_is_well_rests(worker: Worker) -> None:
         for kind in (0, 2, 1, 5, 0):  # answers, crashes, hangs, spoils the device, answers
             command = worker._command
             with Worker(worker.job, {"run": 0.5}, command, children) as one:
-                pids.append(one.context["pid"])
+                pids.append(one.versions.others["pid"])
                 one.run(config(kind))
     assert pids[0] == pids[1]
     assert len(set(pids[1:])) == 4

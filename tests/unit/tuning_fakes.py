@@ -11,7 +11,7 @@ from tilewright.device import Device, for_architecture
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record
+from tilewright.record import Check, Measurement, Record, Versions
 from tilewright.store.rows import Found
 from tilewright.store.sources import source_keys
 from tilewright.tuning.job import Compiled, Final, Job
@@ -82,7 +82,7 @@ class FakeWorker:
     """Answers at once. Class attributes say what goes wrong; ``runs`` lists what was run."""
 
     device = for_architecture("sm_90")
-    context = {"compiler": "fake 1"}
+    versions = Versions("fake 1")
     outcomes: dict[int, str] = {}
     fail_full: set[int] = set()
     final_dies = False
@@ -117,7 +117,8 @@ class FakeWorker:
         right = outcome == "correct"
         return Record(
             str(PROBLEM), self.device.key, "row", str(config), outcome, i % 7 != 0,
-            GOOD if right else None, Measurement(time_us(i), 0.1, 6) if right else None, context=self.context,
+            GOOD if right else None, Measurement(time_us(i), 0.1, 6) if right else None,
+            versions=self.versions,
         )  # fmt: skip
 
     def final(self, configs: list[Config], limits: Limits) -> list[Final]:
@@ -177,7 +178,7 @@ class MemoryStore:
 
     @staticmethod
     def source(record: Record) -> str:
-        return source_keys([record.family], "cuda", record.context["compiler"])[record.family]
+        return source_keys([record.family], "cuda", record.versions.compiler)[record.family]
 
     def newest(self, problem: Problem | str, device_key: str, right: bool = False) -> list[Found]:
         older = self.won_elsewhere if str(problem) == str(PROBLEM) else self.won_alike

@@ -217,9 +217,10 @@ def settled(
         return None
     wanted = racing_keys(request, runtime)
     won = [r for r in store.records(request.problem, runtime.device.key, wanted) if r.won]
-    won = [r for r in won if budget is None or budget.within(r.cut)]
+    won = [r for r in won if budget is None or budget.within(r.search.cut)]
     may_answer = [r for r in won if r.deterministic >= request.deterministic]
-    return best if any(r.raced is None or r.raced >= wanted.keys() for r in may_answer) else None
+    raced = [r.search.raced for r in may_answer]
+    return best if any(names is None or wanted.keys() <= set(names) for names in raced) else None
 
 
 def racing_keys(request: Request, runtime: Runtime) -> dict[str, str]:

@@ -52,7 +52,7 @@ def to_row(record: Record, origin: str) -> tuple[object, ...]:
     """Return what is stored of a record, in the order of COLUMNS."""
     if origin not in ORIGINS:
         raise StoreError(f"origin {origin!r}: must be one of {', '.join(ORIGINS)}")
-    source = source_key(record.family, record.device.partition("/")[0], record.context.get("compiler", ""))
+    source = source_key(record.family, record.device.partition("/")[0], record.versions.compiler)
     body = to_json(record)
     timed = record.measurement
     return (
@@ -103,7 +103,7 @@ def ranked(newest: Iterable[Found], deterministic: bool, wanted: Sources = None)
 
 def _overtakes(winner: Record, older: Record) -> bool:
     """Whether a winner's comparison had a place for the config of an older record."""
-    return older.family in (winner.raced or ()) and older.deterministic >= winner.deterministic
+    return older.family in (winner.search.raced or ()) and older.deterministic >= winner.deterministic
 
 
 def _passed(record: Record, origin: str) -> bool:

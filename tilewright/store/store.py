@@ -85,7 +85,7 @@ class Store:
             raise StoreError(f"nothing tuned could be remembered: {error}") from None
 
     def add(self, record: Record, origin: str = "measured") -> None:
-        """Append one outcome. Its context may name "compiler". One that ``won``, a re-measured
+        """Append one outcome. One that ``won``, a re-measured
         finalist, ``best`` prefers to a time taken during the search.
 
         Args:

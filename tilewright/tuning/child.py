@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tilewright.kernels.config import Config
+from tilewright.store.exchange import record_to_dict
 from tilewright.tuning.channel import Json
 from tilewright.tuning.job import Job, Stage
 from tilewright.tuning.measure import Limits
@@ -79,7 +80,7 @@ class RequestHandler:
         if do == "trial":
             config = Config.parse(request["config"])
             record, spoilt = self._trials.run(config, request["best_us"], request["full"])
-            return {"record": asdict(record), "spoilt": spoilt}
+            return {"record": record_to_dict(record), "spoilt": spoilt}
         assert do == "final", do
         configs = [Config.parse(text) for text in request["configs"]]
         return [asdict(f) for f in self._trials.final(configs, Limits(**request["limits"]))]
@@ -93,7 +94,7 @@ class RequestHandler:
             with suppress(OSError):  # where a sandbox forbids it, compilers compete
                 os.setpriority(os.PRIO_PROCESS, 0, max(least, _COMPILER_NICE))
         self._trials = Trials(Job(**job), self._stage)
-        return {"device": asdict(self._trials.device), "context": self._trials.context}
+        return {"device": asdict(self._trials.device), "versions": self._trials.versions.said}
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class CompileAhead:
     def _start(self) -> None:
         """Start the compiler that was idle longest: like any request, this needs it for itself alone."""
         with self._alone() as worker:
-            _ = worker.context
+            _ = worker.device
 
     def _compile(self, config: Config) -> Compiled:
         start = time.perf_counter()

@@ -97,4 +97,4 @@ def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
 
 
 def _placed(record: Record, won: bool) -> Record:
-    return record.with_standing(Standing.WINNER if won else Standing.FINALIST)
+    return replace(record, standing=Standing.WINNER if won else Standing.FINALIST)

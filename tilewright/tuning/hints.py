@@ -126,14 +126,14 @@ def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
 def _searched_well(hint: Hint, problem: Problem, device: Device, wanted: Sources) -> bool:
     """Whether a winner of a problem won a search of all families that are wanted, and of enough trials;
     whoever shares one is believed."""
-    record = hint.record
+    won, search = hint.record.won, hint.record.search
     if hint.origin in (Origin.SHIPPED, Origin.IMPORTED):
         return True
-    if not record.won or (record.cut is not None and record.cut[1] < ENOUGH_TRIALS):
+    if not won or (search.cut is not None and search.cut[1] < ENOUGH_TRIALS):
         return False
-    if record.raced is None:
+    if search.raced is None:
         return True
-    missed = [family for family in FAMILIES if family.name not in record.raced]
+    missed = [family for family in FAMILIES if family.name not in search.raced]
     named = wanted if isinstance(wanted, Mapping) else [family.name for family in missed if family.races]
     return not usable([family for family in missed if family.name in named], problem, device)[0]
 

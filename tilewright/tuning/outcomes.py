@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 
 from tilewright.device import Device
@@ -12,7 +13,7 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.record import PASSING, Record
+from tilewright.record import PASSING, Record, Search
 from tilewright.search.space import legal
 from tilewright.store import Store
 from tilewright.store.sources import source_keys
@@ -92,7 +93,7 @@ class Outcomes:
         Raises:
             StoreError: the first one could not be stored. Later ones wait: a search goes on without.
         """
-        kept = record.among(self._families).cut_at(self.cut)
+        kept = replace(record, search=Search(tuple(self._families), self.cut))
         self._newest[kept.config] = kept
         self.tried.add(kept.config)
         self._unsaved.append(kept)

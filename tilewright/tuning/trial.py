@@ -16,7 +16,7 @@ from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Bluep
 from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record
+from tilewright.record import Check, Measurement, Record, Versions
 from tilewright.runtime import Built, Runtime, open_runtime
 from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits, measure, ranking
@@ -40,10 +40,10 @@ class Trials:
         if job.facts is None or job.facts["backend"] != "cuda":
             self._runtime = open_runtime(job.kind, job.index)
             self.device = self._runtime.device
-            self.context = self._runtime.versions()
+            self.versions = Versions.of(self._runtime.versions())
         else:
             self.device = Device.of(job.facts)
-            self.context = {}
+            self.versions = Versions()
 
     def prepare(self) -> None:
         """Make the inputs and the references, and warm up what each trial uses."""
@@ -57,7 +57,7 @@ class Trials:
         """Make a Record of a config; the flag says that the device is no longer to be trusted."""
         record = Record(
             problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
-            outcome="runtime", deterministic=False, context=self.context,
+            outcome="runtime", deterministic=False, versions=self.versions,
         )  # fmt: skip
         try:
             self.prepare()

@@ -140,14 +140,8 @@ class _Run:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
             raise ProblemError(f"{problem}: no kernel family takes it on {self.device.name} ({why})")
         self.families = {family.name: family for family in families}
-        self.outcomes = Outcomes(
-            problem,
-            self.device,
-            worker.context.get("compiler", ""),
-            self.families,
-            wanted.deterministic,
-            store,
-        )
+        compiler = worker.versions.compiler
+        self.outcomes = Outcomes(problem, self.device, compiler, self.families, wanted.deterministic, store)
         self.records: list[Record] = []
         self.idle = 0  # proposals on end that promised nothing
         self.stopped = ""
@@ -181,7 +175,7 @@ class _Run:
         spent, searched_s = self.spending, self.spending.elapsed_s
         if self.stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut = given_s, len(self.records) + len(known)
+            self.outcomes.cut = float(f"{given_s:.6g}"), len(self.records) + len(known)  # as it is stored
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
@@ -263,7 +257,7 @@ class _Run:
             start = time.monotonic()
             tried = self._try(config, compiled)
             self.spending.trial_s = time.monotonic() - start
-            record = self.outcomes.keep(tried.with_standing(Standing.TRIAL))
+            record = self.outcomes.keep(replace(tried, standing=Standing.TRIAL))
             self.records.append(record)
             proposals.tell(record)
             best = self.outcomes.best_us if self.outcomes.found else None
@@ -290,6 +284,6 @@ class _Run:
             return Record(
                 problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
                 outcome=compiled.outcome, deterministic=False, reason=compiled.reason,
-                compile_s=compiled.compile_s, context=self.worker.context,
+                compile_s=compiled.compile_s, versions=self.worker.versions,
             )  # fmt: skip
         return replace(self.worker.run(config, self.outcomes.best_us), compile_s=compiled.compile_s)

@@ -16,7 +16,7 @@ from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record
+from tilewright.record import Check, Measurement, Record, Versions
 from tilewright.store.exchange import record_from_dict
 from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Lost, Refused, python_child
 from tilewright.tuning.job import Compiled, Final, Job
@@ -69,11 +69,11 @@ class Worker:
         return Device.of(self._facts["device"])
 
     @property
-    def context(self) -> dict[str, str]:
+    def versions(self) -> Versions:
         """Versions and clocks, as the child sees them."""
         if not self._facts:
             self._open()
-        return dict(self._facts["context"])
+        return Versions.of(self._facts["versions"])
 
     def allow(self, stage: str, seconds: float) -> None:
         """Change how long a stage may take before the child counts as hung."""
@@ -178,7 +178,7 @@ class Worker:
             outcome=outcome,
             deterministic=False,
             reason=reason,
-            context=dict(facts.get("context", {})),
+            versions=Versions.of(facts.get("versions", {})),
         )
 
     def _ask(self, request: Json) -> Any:
