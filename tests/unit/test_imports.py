@@ -15,9 +15,9 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 
 # Rooms, from the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
 ROOMS = (
-    *("errors", "record", "files", "dtypes", "hashed", "arithmetic", "problem", "device", "floor", "kernels"),
-    *("search", "runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning", "dispatch"),
-    *("arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
+    *("errors", "record", "files", "fields", "dtypes", "hashed", "arithmetic", "problem", "device", "floor"),
+    *("kernels", "search", "runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning"),
+    *("dispatch", "arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
     *("__main__", "__init__"),
 )
 # Their modules: each part may import from parts of a lower rank, and from its own. A module that is not named
@@ -26,7 +26,7 @@ ORDER = (
     ("errors", "dtypes", "hashed", "arithmetic", "problem", "device", "floor", "record", "bench.rows"),
     (
         "problem.shapes",
-        "store.fields",
+        "fields",
         "files",
         "kernels.blueprint",
         "kernels.config",
@@ -179,6 +179,14 @@ def test_import_is_quick_and_loads_no_gpu_library() -> None:
         assert not set(modules) & set(HEAVY)
         tries.append(took)
     assert min(tries) < 0.2
+
+
+def test_reports_are_made_of_values_alone() -> None:
+    """No peer, kernel or tuner is loaded for them."""
+    code = "import sys, tilewright.report.gather; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+    rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("tilewright.")}
+    assert "report" in rooms and not rooms & {"kernels", "runtime", "store", "tuning", "dispatch", "peers"}
 
 
 def test_threads_may_compile_first_at_once() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from tilewright.kernels.config import Config
 from tilewright.problem import Problem
+
+if TYPE_CHECKING:
+    from tilewright.kernels.config import Config
 
 
 class Origin(StrEnum):

@@ -16,10 +16,10 @@ from typing import Any
 from tilewright.device import Device, for_architecture
 from tilewright.device.architectures import ARCHITECTURES, capability
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown, warn_once
+from tilewright.fields import LINE, Fields
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.record import OUTCOMES, Check, Measurement, Record, Search, Standing, Versions
-from tilewright.store.fields import LINE, Fields
 
 FORMAT = "tilewright-tuned"
 SCHEMA = 1
