@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -107,7 +106,7 @@ def test_compiling_for_a_gpu_needs_none() -> None:
         compiler()
     except DeviceError as error:
         pytest.skip(str(error))
-    job = Job(str(PROBLEM), "cuda", facts=asdict(for_architecture("sm_90")))
+    job = Job(str(PROBLEM), "cuda", facts=for_architecture("sm_90").facts)
     with Worker(job) as worker:
         assert worker.device == for_architecture("sm_90")
         good = worker.compile(Config.parse("reference:v=1"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from tilewright.device.architectures import (
@@ -37,6 +38,13 @@ class Rates:
     source: str = "datasheet"
 
 
+class Kind(StrEnum):
+    """What a device is, whatever its backend."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+
+
 @dataclass(frozen=True)
 class Device:
     """What is known of one device without touching it.
@@ -47,6 +55,7 @@ class Device:
     Attributes:
         name: the vendor's name of it.
         backend: "cuda", "opencl" or "numpy".
+        kind: whether lanes are threads of a warp, or elements of a CPU's vectors.
         index: number of the device within its backend.
         arch: "sm_90" for CUDA; the OpenCL C target otherwise.
         units: multiprocessors, or CPU cores.
@@ -70,6 +79,7 @@ class Device:
 
     name: str
     backend: str
+    kind: Kind
     index: int
     arch: str
     units: int
@@ -91,13 +101,22 @@ class Device:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Device:
-        """Build it from the dictionary that ``dataclasses.asdict`` made of one.
+        """Build it from what ``facts`` of one returned.
 
         Raises:
-            KeyError: there are no "rates".
+            KeyError: there are no "rates", or no "lanes".
             TypeError: a field is missing or unknown.
         """
-        return cls(**{**facts, "rates": Rates(**facts["rates"])})
+        kind = Kind(facts["kind"]) if "kind" in facts else _usual(facts["lanes"])
+        return cls(**{**facts, "kind": kind, "rates": Rates(**facts["rates"])})
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values, as files have them: its kind only where that is not what lanes make one expect."""
+        found = asdict(self)
+        if self.kind is _usual(self.lanes):
+            del found["kind"]
+        return found
 
     @property
     def key(self) -> str:
@@ -112,7 +131,7 @@ class Device:
     @property
     def is_gpu(self) -> bool:
         """Whether lanes are threads of a warp; else they are elements of a CPU's vectors."""
-        return self.lanes == WARP
+        return self.kind is Kind.GPU
 
     @property
     def is_cuda(self) -> bool:
@@ -140,6 +159,11 @@ class Device:
         return capability(self.arch) if self.is_cuda else 0
 
 
+def _usual(lanes: int) -> Kind:
+    """The kind of a device with so many lanes, of which nothing else is said."""
+    return Kind.GPU if lanes == WARP else Kind.CPU
+
+
 def chip(key: str) -> str:
     """Return the chip that a ``Device.key`` names: of CUDA the key without the device's name, else all of it.
 
@@ -162,8 +186,8 @@ def for_architecture(arch: str) -> Device:
         raise DeviceError(f"architecture {arch!r}: known are {', '.join(ARCHITECTURES)}")
     gpu, number = ARCHITECTURES[arch], capability(arch)
     return Device(
-        name=gpu.name, backend="cuda", index=0, arch=arch, units=gpu.units, lanes=WARP,
-        max_threads=MAX_THREADS, regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT,
+        name=gpu.name, backend="cuda", kind=Kind.GPU, index=0, arch=arch, units=gpu.units,
+        lanes=WARP, max_threads=MAX_THREADS, regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT,
         threads_per_unit=gpu.threads_per_unit, blocks_per_unit=gpu.blocks_per_unit,
         shared_per_block=gpu.shared_per_block_kb * _KB, shared_per_unit=gpu.shared_per_unit_kb * _KB,
         l2_bytes=gpu.l2_mb * _KB * _KB, clock_ghz=gpu.clock_ghz, max_cluster=max_cluster(number),

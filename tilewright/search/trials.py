@@ -10,7 +10,6 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def write(path: Path, device: Device, records: Iterable[Record]) -> int:
     Raises:
         StoreError: the file cannot be written.
     """
-    lines = [json.dumps({"format": FORMAT, "device": asdict(device)})]
+    lines = [json.dumps({"format": FORMAT, "device": device.facts})]
     for record in records:
         time = round(record.measurement.cold_us, 3) if record.measurement else None
         lines.append(json.dumps([record.problem, record.config, record.outcome, time]))

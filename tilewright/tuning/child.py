@@ -94,7 +94,7 @@ class RequestHandler:
             with suppress(OSError):  # where a sandbox forbids it, compilers compete
                 os.setpriority(os.PRIO_PROCESS, 0, max(least, _COMPILER_NICE))
         self._trials = Trials(Job(**job), self._stage)
-        return {"device": asdict(self._trials.device), "versions": self._trials.versions.said}
+        return {"device": self._trials.device.facts, "versions": self._trials.versions.said}
 
 
 if __name__ == "__main__":

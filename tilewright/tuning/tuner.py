@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
@@ -150,7 +150,7 @@ class _Run:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
         here = cores()
-        job = replace(self.worker.job, facts=asdict(self.device))
+        job = replace(self.worker.job, facts=self.device.facts)
         most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
         self.ahead = CompileAhead(job, min(most, max(1, here - self.gpu)), self.children)
         self.ahead.start()
