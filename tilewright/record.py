@@ -7,10 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
-PASSING = ("timeout", "runtime")  # may have been the machine's: a later process tries again
 NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 STOLEN = 0.05  # of a CPU's time: where its host takes more, times are not to be relied on
+
+
+class Outcome(StrEnum):
+    """What became of a config; the values are what stores and files hold."""
+
+    CORRECT = "correct"
+    WRONG = "correctness"  # a wrong answer
+    TIMEOUT = "timeout"  # too slow, or it hung
+    COMPILE = "compile"  # refused by the compiler
+    RUNTIME = "runtime"  # it failed or crashed
+    CONSTRAINTS = "constraints"  # it breaks a rule of its family
+
+    __repr__ = str.__repr__  # to users it is a text
+
+
+PASSING = (Outcome.TIMEOUT, Outcome.RUNTIME)  # may have been the machine's: a later process tries again
 
 
 class Standing(StrEnum):
@@ -145,8 +159,7 @@ class Record:
         device: ``Device.key``.
         family: name of the kernel family.
         config: text of the ``Config``.
-        outcome: "correct"; "correctness": a wrong answer; "timeout": too slow, or it hung; "compile": refused
-            by the compiler; "runtime": it failed or crashed; "constraints": it breaks a rule of its family.
+        outcome: what became of it: "correct", "correctness", "timeout", "compile", "runtime", "constraints".
         deterministic: whether two runs give the same bits.
         check: how right it is; None where it never ran, or ran elsewhere (see ``worst``).
         measurement: how fast; None where it was not timed.
@@ -164,7 +177,7 @@ class Record:
     device: str
     family: str
     config: str
-    outcome: str
+    outcome: Outcome
     deterministic: bool
     check: Check | None = None
     measurement: Measurement | None = None
@@ -180,7 +193,7 @@ class Record:
     @property
     def is_right(self) -> bool:
         """Whether the config may win."""
-        return self.outcome == "correct" and self.measurement is not None
+        return self.outcome == Outcome.CORRECT and self.measurement is not None
 
     @property
     def worst(self) -> float | None:

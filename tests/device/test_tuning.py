@@ -110,5 +110,5 @@ def test_compiling_for_a_gpu_needs_none() -> None:
     with Worker(job) as worker:
         assert worker.device == for_architecture("sm_90")
         good = worker.compile(Config.parse("reference:v=1"))
-        assert (good.outcome, good.reason) == ("", "")
+        assert (good.outcome, good.reason) == (None, "")
         assert worker.compile(Config.parse("reference:v=2")).outcome == "constraints"

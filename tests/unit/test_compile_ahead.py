@@ -33,7 +33,7 @@ class SlowToStart:
 
     def compile(self, config: Config) -> Compiled:
         with self._alone():
-            return Compiled("", "")
+            return Compiled(None, "")
 
     def retire(self) -> None:
         """Nothing to end."""
@@ -54,7 +54,7 @@ def test_nobody_is_asked_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> Non
     pool.start()
     futures = pool.submit([Config.parse("reference:v=1")] * 12)
     for future in futures:
-        assert future.result(10).outcome == ""
+        assert future.result(10).outcome is None
     pool.close()
     assert SlowToStart.disturbed == []
     assert all(worker.started for worker in SlowToStart.made)

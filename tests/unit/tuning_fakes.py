@@ -156,7 +156,7 @@ class FakeAhead:
     @staticmethod
     def _done(future: object, config: Config) -> object:
         bad = config["i"] == 13
-        future.set_result(Compiled("compile", "spilled", 0.2) if bad else Compiled("", "", 0.1))
+        future.set_result(Compiled("compile", "spilled", 0.2) if bad else Compiled(None, "", 0.1))
         return future
 
 

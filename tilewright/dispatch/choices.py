@@ -15,7 +15,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.plans.provenance import UNSAID, Origin, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal, usable
 from tilewright.store import Store
@@ -115,7 +115,7 @@ def _stored(
             if record is None:
                 return
             _remember(store, record)
-            if record.outcome == "correct" and record.deterministic >= request.deterministic:
+            if record.outcome == Outcome.CORRECT and record.deterministic >= request.deterministic:
                 yield config, Provenance(origin)
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")

@@ -19,7 +19,7 @@ from tilewright.errors import ConfigError, ProblemError, StoreError, shown, warn
 from tilewright.fields import LINE, Fields
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import OUTCOMES, Check, Measurement, Record, Search, Standing, Versions
+from tilewright.record import Check, Measurement, Outcome, Record, Search, Standing, Versions
 
 FORMAT = "tilewright-tuned"
 SCHEMA = 1
@@ -94,9 +94,8 @@ def record_from_dict(data: object) -> Record:
     """Build a Record from its plain dictionary, every field checked."""
     f = Fields(data, "record")
     f.only("context", *(name for name in Record.__dataclass_fields__ if name not in _SAID))
-    outcome = f.text("outcome")
-    if outcome not in OUTCOMES:
-        raise f.bad("outcome", "one of " + ", ".join(OUTCOMES))
+    if (outcome := f.text("outcome")) not in list(Outcome):
+        raise f.bad("outcome", "one of " + ", ".join(Outcome))
     context = f.data.get("context", {})
     if not isinstance(context, dict) or not all(isinstance(v, str) for v in context.values()):
         raise f.bad("context", "an object of strings")
@@ -109,7 +108,7 @@ def record_from_dict(data: object) -> Record:
         raise f.bad("reason", "a string")
     return Record(
         problem=f.text("problem"), device=f.text("device", 400), family=f.text("family"),
-        config=f.text("config", 2000), outcome=outcome, deterministic=f.boolean("deterministic"),
+        config=f.text("config", 2000), outcome=Outcome(outcome), deterministic=f.boolean("deterministic"),
         check=_check(f.data.get("check")), measurement=_measurement(f.data.get("measurement")),
         reason=reason, registers=f.integer("registers", 0, 1 << 40),
         workspace_bytes=f.integer("workspace_bytes", 0, 1 << 62),
@@ -155,7 +154,7 @@ def export_text(records: Iterable[Record]) -> str:
     """Write winners as a shareable JSON file: typed parameters and figures only."""
     rows = []
     for record in records:
-        if record.outcome == "correct" and record.measurement and record.check:
+        if record.is_right and record.check:
             try:
                 rows.append(_shared(record))
             except ConfigError as error:  # made by hand, or by another version
@@ -262,7 +261,7 @@ def read_row(row: object, path: str, families: Sequence[Family], devices: Sequen
     provenance.only(*PROVENANCE)
     versions = Versions.of({name: provenance.text(name) for name in provenance.data})
     return Record(
-        problem=str(problem), device=key, family=family.name, config=str(config), outcome="correct",
+        problem=str(problem), device=key, family=family.name, config=str(config), outcome=Outcome.CORRECT,
         deterministic=f.boolean("deterministic"), measurement=_time(f),
         versions=versions, shared_worst=f.number("worst", 0.0, 1.0),
     )  # fmt: skip

@@ -66,7 +66,7 @@ class CompileAhead:
             try:
                 done = worker.compile(config)
             except Exception as error:  # a compiler that cannot start: the trial compiles for itself
-                done = Compiled("", str(error), time.perf_counter() - start)
+                done = Compiled(None, str(error), time.perf_counter() - start)
         if self.closed:
             raise CancelledError  # what was killed did not fail
         return done

@@ -12,7 +12,7 @@ from tilewright.kernels import FAMILIES
 from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
-from tilewright.record import PASSING, Record
+from tilewright.record import PASSING, Outcome, Record
 from tilewright.search.space import usable
 from tilewright.store import Store
 from tilewright.store.rows import Found, Sources, ranked
@@ -146,7 +146,7 @@ def _kin(store: Store, problem: Problem | str, device_key: str) -> list[str]:
 
 def _failing(newest: Iterable[Found], wanted: Sources) -> set[str]:
     """Return configs that this very source was tried with, and that fail whenever they are tried."""
-    lasting = [one for one in newest if one.record.outcome not in ("correct", *PASSING)]
+    lasting = [one for one in newest if one.record.outcome not in (Outcome.CORRECT, *PASSING)]
     return {one.record.config for one in lasting if one.is_of(wanted)}
 
 

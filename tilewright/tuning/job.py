@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilewright.record import Check, Measurement
+from tilewright.record import Check, Measurement, Outcome
 from tilewright.tuning.channel import Json
 
 Stage = Callable[[str], None]  # told what comes next, so that a deadline can be set for it
@@ -27,9 +27,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What became of compiling one config ahead of its trial; ``outcome`` is empty if all went well."""
+    """What became of compiling one config ahead of its trial; ``outcome`` is None if all went well."""
 
-    outcome: str
+    outcome: Outcome | None
     reason: str = ""
     compile_s: float = 0.0
 

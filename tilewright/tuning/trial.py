@@ -16,7 +16,7 @@ from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Bluep
 from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record, Versions
+from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.runtime import Built, Runtime, open_runtime
 from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits, measure, ranking
@@ -57,7 +57,7 @@ class Trials:
         """Make a Record of a config; the flag says that the device is no longer to be trusted."""
         record = Record(
             problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
-            outcome="runtime", deterministic=False, versions=self.versions,
+            outcome=Outcome.RUNTIME, deterministic=False, versions=self.versions,
         )  # fmt: skip
         try:
             self.prepare()
@@ -70,13 +70,13 @@ class Trials:
             )  # fmt: skip
             return self._judge(record, candidate, best_us, full), self._spoilt()
         except ConfigError as error:
-            return replace(record, outcome="constraints", reason=_line(error)), False
+            return replace(record, outcome=Outcome.CONSTRAINTS, reason=_line(error)), False
         except CompileError as error:
-            return replace(record, outcome="compile", reason=_line(error)), False
+            return replace(record, outcome=Outcome.COMPILE, reason=_line(error)), False
         except OutOfMemory as error:
             return replace(record, reason=_line(error)), False
         except TooSlow as error:
-            return replace(record, outcome="timeout", reason=_line(error)), self._spoilt()
+            return replace(record, outcome=Outcome.TIMEOUT, reason=_line(error)), self._spoilt()
         except Exception as error:
             return replace(record, reason=_line(error)), not _HARMLESS.search(str(error))
 
@@ -93,12 +93,12 @@ class Trials:
                 packer = pack(self.problem, self.device, blueprint)
                 self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
-            return Compiled("constraints", _line(error))
+            return Compiled(Outcome.CONSTRAINTS, _line(error))
         except CompileError as error:
-            return Compiled("compile", _line(error))
+            return Compiled(Outcome.COMPILE, _line(error))
         except TilewrightError as error:
-            return Compiled("runtime", _line(error))
-        return Compiled("", "", time.perf_counter() - start)
+            return Compiled(Outcome.RUNTIME, _line(error))
+        return Compiled(None, "", time.perf_counter() - start)
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
         """Measure configs against each other, then verify in full from the fastest on until one is right.
@@ -130,12 +130,12 @@ class Trials:
         """Verify, then time, a candidate that compiled."""
         check = self._check(candidate, full, max(HOPELESS * best_us, _LEAST_SLOW_US))
         if not check.ok:
-            return replace(record, outcome="correctness", check=check, reason=check.reason)
+            return replace(record, outcome=Outcome.WRONG, check=check, reason=check.reason)
         self._stage("time")
         deterministic = record.deterministic and check.repeatable
         figure = self._time(candidate, best_us)
         return replace(
-            record, outcome="correct", check=check, measurement=figure, deterministic=deterministic
+            record, outcome=Outcome.CORRECT, check=check, measurement=figure, deterministic=deterministic
         )
 
     def _check(self, candidate: Candidate, full: bool, slow_us: float) -> Check:

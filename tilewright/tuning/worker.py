@@ -16,7 +16,7 @@ from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record, Versions
+from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.store.exchange import record_from_dict
 from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Lost, Refused, python_child
 from tilewright.tuning.job import Compiled, Final, Job
@@ -94,7 +94,7 @@ class Worker:
         try:
             answer = self._ask(request)
         except (Lost, Refused) as error:
-            outcome = "timeout" if isinstance(error, Hung) else "runtime"
+            outcome = Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.RUNTIME
             return self._failed(config, outcome, str(error))
         record = record_from_dict(answer["record"])
         if answer["spoilt"]:
@@ -107,10 +107,10 @@ class Worker:
             return Compiled(**self._ask({"do": "compile", "config": str(config)}))
         except Lost as error:
             if error.stage == "run":  # it compiles; the trial will tell the rest
-                return Compiled("", str(error))
-            return Compiled("timeout" if isinstance(error, Hung) else "compile", str(error))
+                return Compiled(None, str(error))
+            return Compiled(Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.COMPILE, str(error))
         except Refused as error:
-            return Compiled("", str(error))
+            return Compiled(None, str(error))
 
     def prepare(self) -> None:
         """Make the inputs and compute the references now, rather than at the first trial.
@@ -168,7 +168,7 @@ class Worker:
         job = self.job
         return (str(job.kind), str(job.index), str(job.facts), *(self._command or ()))
 
-    def _failed(self, config: Config, outcome: str, reason: str) -> Record:
+    def _failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
         facts = self._facts
         return Record(
             problem=self.job.problem,
