@@ -60,7 +60,7 @@ ORDER = (
     ("store.shipped", "store.sources"),
     ("store.rows",),
     ("store",),
-    ("tuning.channel", "checking.fence"),
+    ("tuning.channel", "checking.fence", "checking.room"),
     ("tuning.worker_pool",),
     ("tuning.job", "checking.reference", "checking.launcher"),
     ("checking.device_inputs", "checking.compare"),
@@ -156,6 +156,12 @@ def test_imports_point_one_way() -> None:
             if rank is not None and theirs is not None and theirs > rank:
                 wrong.append(f"{module} imports {other}")
     assert not wrong, "; ".join(wrong)
+
+
+def test_what_specs_have_from_one_place_others_have_from_where_it_is() -> None:
+    for module, path in _modules().items():
+        found = re.search(r"kernels\.(family import .*\bConfig|tile import .*\bceil_div)\b", path.read_text())
+        assert module.startswith("kernels") or not found, module
 
 
 def test_model_and_search_see_no_backend_and_no_clock() -> None:

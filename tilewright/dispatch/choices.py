@@ -11,7 +11,8 @@ from dataclasses import replace
 from tilewright.device import Device
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
 from tilewright.kernels import FAMILIES, pick
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.plans.provenance import UNSAID, Origin, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem

@@ -17,7 +17,8 @@ from tilewright.device import Device, for_architecture
 from tilewright.device.architectures import ARCHITECTURES, capability
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown, warn_once
 from tilewright.fields import LINE, Fields
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Outcome, Record, Search, Standing, Versions
 
