@@ -15,8 +15,8 @@ from tilewright.device import Device
 from tilewright.kernels.family import Config
 from tilewright.runtime import list_devices
 from tilewright.tuning.finals import compare
-from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.protocol import Job
 from tilewright.tuning.worker import Worker
 
 FOLDER = Path(__file__).parent / "faults"

@@ -19,8 +19,8 @@ from tilewright.problem import Problem
 from tilewright.runtime import list_devices, open_runtime
 from tilewright.store import Store
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.job import Job
 from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.protocol import Job
 from tilewright.tuning.tuner import tune
 from tilewright.tuning.worker import Worker
 
@@ -65,11 +65,11 @@ def test_seconds_are_kept(backend: str) -> None:
 
 
 _SCRIPT = """
-from tilewright.tuning.budget import Budget
-from tilewright.tuning.tuner import tune
-from tilewright.tuning.options import TuneOptions
 from tilewright.problem import Problem
 from tilewright.store import Store
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.tuner import tune
 tune(Problem.parse("{problem}"), "{backend}", TuneOptions(Budget(seconds=60), "random"),
      store=Store(r"{path}", shipped=False), progress=lambda event: print(type(event).__name__, flush=True))
 """

@@ -11,7 +11,7 @@ import pytest
 from tilewright.kernels.family import Config
 from tilewright.tuning import compile_ahead
 from tilewright.tuning.compile_ahead import CompileAhead
-from tilewright.tuning.job import Compiled, Job
+from tilewright.tuning.protocol import Compiled, Job
 from tilewright.tuning.worker_pool import WorkerPool
 
 

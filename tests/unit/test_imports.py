@@ -62,7 +62,7 @@ ORDER = (
     ("store",),
     ("tuning.channel", "checking.fence", "checking.room"),
     ("tuning.worker_pool",),
-    ("tuning.job", "checking.reference", "checking.launcher"),
+    ("tuning.protocol", "checking.reference", "checking.launcher"),
     ("checking.device_inputs", "checking.compare"),
     ("checking.verify",),
     ("tuning.trial",),

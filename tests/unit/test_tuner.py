@@ -20,8 +20,8 @@ from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
-from tilewright.tuning.job import Final
 from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.protocol import Final
 from tilewright.tuning.tuner import tune
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import sys
@@ -18,13 +20,39 @@ from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, signal_name
 from tilewright.tuning.child import RequestHandler
-from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.protocol import (
+    Compare,
+    Compile,
+    Job,
+    Prepare,
+    Request,
+    Rest,
+    Stage,
+    Try,
+    decode,
+    encode,
+)
 from tilewright.tuning.worker import ALLOWANCES_S, Worker, _advice, _allowances_s
 from tilewright.tuning.worker_pool import WorkerPool
 
 CONFIG = Config.parse("reference:v=1")
 PROBLEM = "n1c1h2w2k1r1s1-f32"
+
+REQUESTS = (
+    Job(PROBLEM, "cuda", 1, 2, {"backend": "cuda"}), Rest(), Prepare(), Compile(CONFIG),
+    Try(CONFIG, math.inf, True), Compare((CONFIG, CONFIG), Limits(max_rounds=3)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.do)
+def test_a_request_is_read_as_it_was_meant(request_: Request) -> None:
+    assert decode(json.loads(json.dumps(encode(request_)))) == request_
+
+
+def test_every_stage_has_a_deadline() -> None:
+    assert ALLOWANCES_S.keys() == set(Stage)
+
 
 # A child that answers by the book, except where the config's number tells it to misbehave.
 CHILD = """
@@ -60,7 +88,7 @@ for line in sys.stdin:
         say(stage="compile")
         sys.stderr.write("not in stage 'run'\\n"); sys.stderr.flush(); os._exit(7)
     if kind == 4: say(error="ValueError", text="a bug")
-    elif request["do"] == "compile": say(result=dict(outcome="", reason="", compile_s=0.5))
+    elif request["do"] == "compile": say(result=dict(outcome=None, reason="", compile_s=0.5))
     else: say(result=dict(record=record, spoilt=kind == 5))
 """
 
@@ -71,8 +99,6 @@ def config(kind: int) -> Config:
 
 @pytest.fixture
 def worker() -> Worker:
-    import json
-
     facts = json.dumps(asdict(for_architecture("sm_90")))
     return Worker(Job(PROBLEM, "cuda"), {"run": 0.5}, [sys.executable, "-c", CHILD, facts])
 
@@ -342,7 +368,7 @@ def _pid(worker: Worker) -> int:
 def test_a_request_has_no_modules_imported() -> None:
     job = {**asdict(Job(PROBLEM, "numpy")), "families": "no_such_module"}
     with pytest.raises(TypeError, match="families"):
-        RequestHandler(lambda stage: None).handle({"do": "open", **job})
+        RequestHandler(lambda stage: None).handle(decode({"do": "open", **job}))
 
 
 def test_refused_keeps_the_name() -> None:

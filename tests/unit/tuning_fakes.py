@@ -14,8 +14,8 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record, Versions
 from tilewright.store.rows import Found
 from tilewright.store.sources import source_keys
-from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.protocol import Compiled, Final, Job
 from tilewright.tuning.worker_pool import WorkerPool
 
 PROBLEM = Problem.parse("n1c2h4w4k3r1s1-f32")

@@ -172,7 +172,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
     Returns None if no worker could be started, or make the references: that says nothing of the config.
     """
-    from tilewright.tuning.job import Job
+    from tilewright.tuning.protocol import Job
     from tilewright.tuning.worker import Worker
 
     device = runtime.device

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from tilewright.kernels.config import Config
-from tilewright.tuning.job import Compiled, Job
+from tilewright.tuning.protocol import Compiled, Job
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 

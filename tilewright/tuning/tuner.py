@@ -34,9 +34,9 @@ from tilewright.tuning.budget_clock import BudgetClock
 from tilewright.tuning.compile_ahead import CompileAhead
 from tilewright.tuning.events import Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import decide
-from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.outcomes import Outcomes
+from tilewright.tuning.protocol import Compiled, Job, Stage
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -132,7 +132,7 @@ class _Run:
             raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
         self.gpu = self.device.is_gpu
         if self.gpu:
-            worker.allow("run", _GPU_RUN_S)
+            worker.allow(Stage.RUN, _GPU_RUN_S)
         self.budget = wanted.budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
         self.spending = BudgetClock(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)
