@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-OUTCOMES = ("correct", "correctness", "timeout", "compile", "runtime", "constraints")
-PASSING = ("timeout", "runtime")  # may have been the machine's: a later process tries again
 NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 STOLEN = 0.05  # of a CPU's time: where its host takes more, times are not to be relied on
 
 
+class Outcome(StrEnum):
+    """What became of a config; the values are what stores and files hold."""
+
+    CORRECT = "correct"
+    WRONG = "correctness"  # a wrong answer
+    TIMEOUT = "timeout"  # too slow, or it hung
+    COMPILE = "compile"  # refused by the compiler
+    RUNTIME = "runtime"  # it failed or crashed
+    CONSTRAINTS = "constraints"  # it breaks a rule of its family
+
+    __repr__ = str.__repr__  # to users it is a text
+
+
+PASSING = (Outcome.TIMEOUT, Outcome.RUNTIME)  # may have been the machine's: a later process tries again
+
+
 class Standing(StrEnum):
-    """How far a config came in its tuning; the values are what stores hold, as "stage" in the context."""
+    """How far a config came in its tuning; the values are what stores hold, as "stage"."""
 
     TRIAL = "trial"
     FINALIST = "finalist"
@@ -97,6 +111,46 @@ def is_noisy(cold_us: float, ci95_us: float, stolen: float = 0.0) -> bool:
 
 
 @dataclass(frozen=True)
+class Versions:
+    """What a record was made with; empty where that was not said.
+
+    Attributes:
+        compiler: part of the hash of its source.
+        driver: of the device.
+        others: libraries, clocks and what else a runtime says.
+    """
+
+    compiler: str = ""
+    driver: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, said: Mapping[str, str]) -> Versions:
+        """Sort what ``Runtime.versions`` said."""
+        others = {name: text for name, text in said.items() if name not in ("compiler", "driver")}
+        return cls(said.get("compiler", ""), said.get("driver", ""), others)
+
+    @property
+    def said(self) -> dict[str, str]:
+        """All by their names, as a runtime says them."""
+        named = {"compiler": self.compiler, "driver": self.driver}
+        return {**self.others, **{name: text for name, text in named.items() if text}}
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search that a record is of.
+
+    Attributes:
+        raced: the families that were searched together; None where that was not written down.
+        cut: where its budget ended it: how many seconds and trials those were, at least.
+    """
+
+    raced: tuple[str, ...] | None = None
+    cut: tuple[float, int] | None = None
+
+
+@dataclass(frozen=True)
 class Record:
     """One outcome of one config on one problem and device, kept for ever.
 
@@ -105,8 +159,7 @@ class Record:
         device: ``Device.key``.
         family: name of the kernel family.
         config: text of the ``Config``.
-        outcome: "correct"; "correctness": a wrong answer; "timeout": too slow, or it hung; "compile": refused
-            by the compiler; "runtime": it failed or crashed; "constraints": it breaks a rule of its family.
+        outcome: what became of it: "correct", "correctness", "timeout", "compile", "runtime", "constraints".
         deterministic: whether two runs give the same bits.
         check: how right it is; None where it never ran, or ran elsewhere (see ``worst``).
         measurement: how fast; None where it was not timed.
@@ -114,15 +167,17 @@ class Record:
         registers: most that a thread of any of its kernels takes; 0 where the compiler does not say.
         workspace_bytes: device memory beside the tensors and the packed filter.
         compile_s: seconds that the compiler took.
-        context: versions, clocks, what ``with_standing`` and ``among`` write; of a winner that was shared
-            also "worst", the only figure that such a file has of its check.
+        standing: how far it came in its tuning; None where it was in none.
+        search: the search that it is of.
+        versions: what it was made with.
+        shared_worst: ``worst`` of a winner that was shared, all that such a file has of its check.
     """
 
     problem: str
     device: str
     family: str
     config: str
-    outcome: str
+    outcome: Outcome
     deterministic: bool
     check: Check | None = None
     measurement: Measurement | None = None
@@ -130,55 +185,30 @@ class Record:
     registers: int = 0
     workspace_bytes: int = 0
     compile_s: float = 0.0
-    context: dict[str, str] = field(default_factory=dict)
+    standing: Standing | None = None
+    search: Search = Search()
+    versions: Versions = Versions()
+    shared_worst: float | None = None
 
     @property
     def is_right(self) -> bool:
         """Whether the config may win."""
-        return self.outcome == "correct" and self.measurement is not None
+        return self.outcome == Outcome.CORRECT and self.measurement is not None
 
     @property
     def worst(self) -> float | None:
         """The largest error over its bound, here or where a shared winner was checked; None: nobody says."""
-        if self.check is not None:
-            return self.check.worst
-        return float(self.context["worst"]) if "worst" in self.context else None
+        return self.check.worst if self.check else self.shared_worst
 
     @property
     def won(self) -> bool:
         """Whether it is the winner of a comparison of finalists."""
-        return self.context.get("stage") == Standing.WINNER
+        return self.standing is Standing.WINNER
 
     @property
     def compared(self) -> bool:
         """Whether its time is of a comparison of finalists, and no rough one of the search."""
-        return self.context.get("stage") in (Standing.WINNER, Standing.FINALIST)
-
-    @property
-    def raced(self) -> frozenset[str] | None:
-        """The families that were searched together; None where that was not written down."""
-        return frozenset(self.context["raced"].split()) if "raced" in self.context else None
-
-    @property
-    def cut(self) -> tuple[float, int] | None:
-        """Where its budget ended the search that it won: how many seconds and trials those were, at least."""
-        if not {"cut_s", "cut_trials"} <= self.context.keys():
-            return None
-        return float(self.context["cut_s"]), int(self.context["cut_trials"])
-
-    def cut_at(self, cut: tuple[float, int] | None) -> Record:
-        """Return the record with what its search was given, if that ended it; None: it came to its end."""
-        context = {name: text for name, text in self.context.items() if not name.startswith("cut_")}
-        said = {} if cut is None else {"cut_s": f"{cut[0]:.6g}", "cut_trials": str(cut[1])}
-        return replace(self, context=context | said)
-
-    def with_standing(self, standing: Standing) -> Record:
-        """Return the record with how far its config came."""
-        return replace(self, context={**self.context, "stage": standing.value})
-
-    def among(self, families: Iterable[str]) -> Record:
-        """Return the record with the families that were searched together."""
-        return replace(self, context={**self.context, "raced": " ".join(families)})
+        return self.standing in (Standing.WINNER, Standing.FINALIST)
 
     @property
     def cold_us(self) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from here import DEVICES, KERNELS
 
-from tilewright.bench.bound_plan import BoundPlan
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.reference import reference
@@ -17,6 +16,7 @@ from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
+from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
@@ -50,7 +50,7 @@ each_with_kernels = pytest.mark.parametrize("runtime", KERNELS, indirect=True)
 
 def _run(runtime: Runtime, problem: Problem, data: Inputs) -> Any:
     """Run the reference as a family; return y."""
-    return BoundPlan(runtime, Plan.make(runtime, problem, REFERENCE), data).once()
+    return BoundRun.of(Plan.make(runtime, problem, REFERENCE), data.given(problem)).once()
 
 
 @pytest.mark.parametrize("text", TEXTS)

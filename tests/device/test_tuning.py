@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,8 @@ from tilewright.problem import Problem
 from tilewright.runtime import list_devices, open_runtime
 from tilewright.store import Store
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.job import Job
 from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.protocol import Job
 from tilewright.tuning.tuner import tune
 from tilewright.tuning.worker import Worker
 
@@ -66,11 +65,11 @@ def test_seconds_are_kept(backend: str) -> None:
 
 
 _SCRIPT = """
-from tilewright.tuning.budget import Budget
-from tilewright.tuning.tuner import tune
-from tilewright.tuning.options import TuneOptions
 from tilewright.problem import Problem
 from tilewright.store import Store
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.tuner import tune
 tune(Problem.parse("{problem}"), "{backend}", TuneOptions(Budget(seconds=60), "random"),
      store=Store(r"{path}", shipped=False), progress=lambda event: print(type(event).__name__, flush=True))
 """
@@ -107,9 +106,9 @@ def test_compiling_for_a_gpu_needs_none() -> None:
         compiler()
     except DeviceError as error:
         pytest.skip(str(error))
-    job = Job(str(PROBLEM), "cuda", facts=asdict(for_architecture("sm_90")))
+    job = Job(str(PROBLEM), "cuda", facts=for_architecture("sm_90").facts)
     with Worker(job) as worker:
         assert worker.device == for_architecture("sm_90")
         good = worker.compile(Config.parse("reference:v=1"))
-        assert (good.outcome, good.reason) == ("", "")
+        assert (good.outcome, good.reason) == (None, "")
         assert worker.compile(Config.parse("reference:v=2")).outcome == "constraints"

@@ -14,6 +14,7 @@ from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store, shipped
+from tilewright.store.exchange import made_as
 from tilewright.store.sources import source_keys
 
 LAYER = "n1c64h56w56k128r3s3p1-f32"
@@ -43,7 +44,7 @@ class Tiles(Family):
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr("tilewright.store.hints.all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.tuning.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
 
 
@@ -55,6 +56,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def record(config: str = "tiles:t=1.u=0", us: float = 10.0, **changes: Any) -> Record:
+    """A record; "context" of the changes is as a store has it."""
+    made = made_as(changes.pop("context", {"compiler": "c1"}))
     base = Record(
         LAYER,
         H100,
@@ -64,7 +67,7 @@ def record(config: str = "tiles:t=1.u=0", us: float = 10.0, **changes: Any) -> R
         True,
         GOOD,
         Measurement(us, 0.1, 30),
-        context={"compiler": "c1"},
+        **made,
     )
     return replace(base, **changes)
 

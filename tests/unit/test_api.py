@@ -289,8 +289,8 @@ def test_words_that_are_equal_are_not_the_same() -> None:
 
 def test_layers_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     problems: dict[Any, Any] = {}
-    monkeypatch.setattr(arguments, "_problems", problems)
-    monkeypatch.setattr(arguments, "MOST_PROBLEMS", 2)
+    monkeypatch.setattr(arguments.layer, "_problems", problems)
+    monkeypatch.setattr(arguments.layer, "MOST_PROBLEMS", 2)
     for alpha in (1.0, 2.0, 3.0, 4.0):
         near(tw.conv2d(X, W, alpha=alpha), alpha * tw.conv2d(X, W))
         assert 0 < len(problems) <= 2
@@ -615,7 +615,7 @@ def test_cuda_arrays_are_used_on_their_stream(cupy: FakeCupy) -> None:
 
 
 def test_every_dtype_on_a_gpu(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    monkeypatch.setattr(arguments.layer, "open_runtime", cupy.runtime)
     for dtype in DTYPES:
         problem = Problem.parse(f"n2c4h7w9k6r3s2-{dtype}+bias+add")
         data = normal_inputs(problem, 4)
@@ -627,7 +627,7 @@ def test_every_dtype_on_a_gpu(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_gaps_on_a_gpu_are_refused_not_copied(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    monkeypatch.setattr(arguments.layer, "open_runtime", cupy.runtime)
     x, w = cupy.array(X), cupy.array(W)
     for wrong, words in (
         ((cupy.array(X[:, :, :, ::2]), w), r"x: strides .*; call cupy.ascontiguousarray\(x\)"),
@@ -640,7 +640,7 @@ def test_gaps_on_a_gpu_are_refused_not_copied(cupy: FakeCupy, monkeypatch: pytes
 
 
 def test_cuda_launches_go_to_the_callers_stream(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    monkeypatch.setattr(arguments.layer, "open_runtime", cupy.runtime)
     want = expected("n2c4h7w9k6r3s2-f32", X, W)
     for stream in (5, 6, 5):
         cupy.stream = stream
@@ -707,7 +707,7 @@ def packs_w(monkeypatch: pytest.MonkeyPatch, workspace: int) -> None:
 def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all streams, packed filters included; where that is too much, other layers are let go."""
     packs_w(monkeypatch, 1000)
-    monkeypatch.setattr(arguments, "open_runtime", cupy.runtime)
+    monkeypatch.setattr(arguments.layer, "open_runtime", cupy.runtime)
     texts = ("n2c4h7w9k6r3s2-f32", "n2c4h7w9k6r3s2-f32+relu")
     x, w, packed = cupy.array(X), cupy.array(W), W.nbytes
     held = []

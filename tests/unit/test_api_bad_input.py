@@ -414,13 +414,13 @@ def test_numpy_arrays_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(kind: str, index: int) -> None:
         raise DeviceError("no CUDA driver")
 
-    monkeypatch.setattr(arguments, "open_runtime", lambda kind, index: None)
+    monkeypatch.setattr(arguments.layer, "open_runtime", lambda kind, index: None)
     with pytest.raises(ArrayError, match=r"x: is on cpu, but device='cuda'; .*from_numpy\(x\)"):
         conv(device="cuda")()
     if torch := sys.modules.get("torch"):
         with pytest.raises(ArrayError, match=r"move it there first: x.cuda\(\)"):
             tw.conv2d(torch.from_numpy(X), torch.from_numpy(W), device="cuda")
-    monkeypatch.setattr(arguments, "open_runtime", missing)
+    monkeypatch.setattr(arguments.layer, "open_runtime", missing)
     with pytest.raises(DeviceError, match="no CUDA driver"):
         conv(device="cuda")()
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tilewright.bench.bench import Bench
-from tilewright.bench.bound_plan import BoundPlan
 from tilewright.bench.contest import Entered, deviation
 from tilewright.bench.environment import commit
 from tilewright.checking.inputs import Inputs, normal_inputs
@@ -21,6 +20,7 @@ from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ProblemError
 from tilewright.peers import Contestant, Offer, Peer, Setting
+from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
@@ -39,7 +39,7 @@ def answer(problem: Problem, inputs: Inputs) -> np.ndarray:
     from tilewright.dispatch.choices import REFERENCE
 
     runtime = open_runtime("numpy")
-    return np.array(BoundPlan(runtime, Plan.make(runtime, problem, REFERENCE), inputs).once())
+    return np.array(BoundRun.of(Plan.make(runtime, problem, REFERENCE), inputs.given(problem)).once())
 
 
 FAILS = range(0)  # which runs of a contestant whose name ends in "later" fail; a test says so

@@ -13,14 +13,14 @@ import pytest
 from tilewright import calibrate as calibration
 from tilewright import errors
 from tilewright.calibrate import calibrate
-from tilewright.device import Device, for_architecture
+from tilewright.device import Device, Kind, for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import DeviceError
 from tilewright.kernels.untuned import tools
 from tilewright.runtime import rates
 
 GPU = for_architecture("sm_90")
-CPU = replace(GPU, backend="opencl", units=4, lanes=16, max_cluster=1)
+CPU = replace(GPU, backend="opencl", kind=Kind.CPU, units=4, lanes=16, max_cluster=1)
 
 
 class Pretended:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tilewright
+from tilewright.checking import room
 from tilewright.errors import ProblemError
 from tilewright.problem import Problem
 from tilewright.runtime import capacity
@@ -63,29 +64,29 @@ def test_an_older_container_is_smaller_too(
 
 
 def test_inputs_twice_outputs_twice_and_three_of_f64(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "host_bytes", lambda: 1 << 40)
-    capacity.require_room(LAYER, runtime(False, 48 << 20))
+    monkeypatch.setattr(room, "host_bytes", lambda: 1 << 40)
+    room.require_room(LAYER, runtime(False, 48 << 20))
     with pytest.raises(ProblemError, match=r"x 4.0 MiB, w 4.0 MiB, y 4.0 MiB, .* 48.0 MiB; the device has"):
-        capacity.require_room(LAYER, runtime(False, (48 << 20) - 1))
+        room.require_room(LAYER, runtime(False, (48 << 20) - 1))
 
 
 def test_a_cpu_has_the_host_s_copies_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "host_bytes", lambda: 64 << 20)
-    capacity.require_room(LAYER, runtime(True, 0))
-    capacity.require_room(LAYER)
-    monkeypatch.setattr(capacity, "host_bytes", lambda: (64 << 20) - 1)
-    capacity.require_room(LAYER)
+    monkeypatch.setattr(room, "host_bytes", lambda: 64 << 20)
+    room.require_room(LAYER, runtime(True, 0))
+    room.require_room(LAYER)
+    monkeypatch.setattr(room, "host_bytes", lambda: (64 << 20) - 1)
+    room.require_room(LAYER)
     with pytest.raises(ProblemError, match="this machine has 64.0 MiB of memory"):
-        capacity.require_room(LAYER, runtime(True, 0))
+        room.require_room(LAYER, runtime(True, 0))
 
 
 def test_an_array_larger_than_a_device_takes_is_named() -> None:
     layer = Problem.parse("n1c16h64w64k8r1s1-f32")
     assert layer.operands["x"].nbytes == 256 << 10
-    capacity.require_room(layer, runtime(True, 0, 256 << 10))
+    room.require_room(layer, runtime(True, 0, 256 << 10))
     told = r"x of shape \(1, 16, 64, 64\) has 262,144 bytes; the device takes at most 262,143 in one array"
     with pytest.raises(ProblemError, match=told):
-        capacity.require_room(layer, runtime(True, 0, (256 << 10) - 1))
+        room.require_room(layer, runtime(True, 0, (256 << 10) - 1))
 
 
 @pytest.mark.usefixtures("own_cache")

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tilewright
-from tilewright import runtime
 from tilewright.cli import main, opened
 from tilewright.errors import DeviceError
+from tilewright.runtime import opening
 
 GOOD = "n1c4h5w5k4r3s3p1-f32"
 
@@ -274,7 +274,7 @@ def test_peers_and_the_file_to_resume_are_read_before_anything_is_measured(
 def test_missing_libraries(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runtime, "_opened", {})
+    monkeypatch.setattr(opening, "_opened", {})
     for name in ("pyopencl", "cuda", "cuda.core", "matplotlib"):
         monkeypatch.setitem(sys.modules, name, None)
     check(["tune", GOOD, "--device", "opencl:0"], capsys, "pip install")
@@ -320,8 +320,8 @@ def test_numpy_where_a_device_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     best = SimpleNamespace(device=SimpleNamespace(backend="opencl", name="EPYC"))
-    real = runtime.open_runtime
-    monkeypatch.setattr(runtime, "open_runtime", lambda *which: real(*which) if which else best)
+    real = opening.open_runtime
+    monkeypatch.setattr(opening, "open_runtime", lambda *which: real(*which) if which else best)
     check(
         ["run", GOOD, "--device", "numpy"], capsys, "NumPy has no kernels; leave out --device, EPYC would do"
     )

@@ -20,6 +20,7 @@ from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store
+from tilewright.store.exchange import made_as
 from tilewright.store.sources import source_key
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 from tilewright.tuning.options import TuneOptions
@@ -34,7 +35,7 @@ def winner(problem: Problem | str, stage: str = "final", raced: str = "") -> Rec
     context = {"compiler": "c", "stage": stage} | ({"raced": raced} if raced else {})
     return Record(
         str(problem), DEVICE.key, "direct", str(Config.make("direct", {"tk": 1})), "correct", True, check,
-        Measurement(12.5, 0.25, 50, 10.0), workspace_bytes=3 << 20, context=context,
+        Measurement(12.5, 0.25, 50, 10.0), workspace_bytes=3 << 20, **made_as(context),
     )  # fmt: skip
 
 

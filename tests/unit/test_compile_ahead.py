@@ -11,7 +11,7 @@ import pytest
 from tilewright.kernels.family import Config
 from tilewright.tuning import compile_ahead
 from tilewright.tuning.compile_ahead import CompileAhead
-from tilewright.tuning.job import Compiled, Job
+from tilewright.tuning.protocol import Compiled, Job
 from tilewright.tuning.worker_pool import WorkerPool
 
 
@@ -26,15 +26,14 @@ class SlowToStart:
         self.made.append(self)
 
     @property
-    def context(self) -> dict[str, str]:
+    def device(self) -> None:
         with self._alone():
             time.sleep(0.0 if self.number else 0.2)
             self.started = True
-        return {}
 
     def compile(self, config: Config) -> Compiled:
         with self._alone():
-            return Compiled("", "")
+            return Compiled(None, "")
 
     def retire(self) -> None:
         """Nothing to end."""
@@ -55,7 +54,7 @@ def test_nobody_is_asked_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> Non
     pool.start()
     futures = pool.submit([Config.parse("reference:v=1")] * 12)
     for future in futures:
-        assert future.result(10).outcome == ""
+        assert future.result(10).outcome is None
     pool.close()
     assert SlowToStart.disturbed == []
     assert all(worker.started for worker in SlowToStart.made)

@@ -28,6 +28,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
+from tilewright.store.exchange import made_as
 from tilewright.tuning.budget import Budget
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
@@ -81,7 +82,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "ranked_for", ranked)
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr("tilewright.store.hints.all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.tuning.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
     plan_cache.forget()
     yield
@@ -104,13 +105,13 @@ def tile(t: int) -> Config:
 def record(t: int, us: float = 10.0, **changes: Any) -> Record:
     base = Record(
         str(LAYER), DEVICE.key, "tiles", str(tile(t)), "correct", t % 2 == 0, GOOD, Measurement(us, 0.1, 30),
-        context={"compiler": "c1"},
+        **made_as(changes.pop("context", {"compiler": "c1"})),
     )  # fmt: skip
     return replace(base, **changes)
 
 
 def winner(t: int, us: float, **changes: Any) -> Record:
-    return record(t, us, **changes).with_standing(Standing.WINNER)
+    return record(t, us, standing=Standing.WINNER, **changes)
 
 
 def choose(
@@ -550,6 +551,9 @@ def test_an_empty_space_is_passed_over_with_its_reason(monkeypatch: pytest.Monke
     assert search.make("all", Tiles(), LAYER, DEVICE).propose(3) == []
 
 
+WON = {"compiler": "c1", "stage": "final", "raced": "tiles slabs"}
+
+
 class Slabs(Tiles):
     """Another family; of its own name alone."""
 
@@ -612,13 +616,13 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     assert not known("slabs")
     box.add(slab(6, 50.0, stage="final", raced="slabs"))
     assert known("slabs") and not known() and not known("tiles")
-    box.add(replace(record(4, 5.0), context={"compiler": "c1", "stage": "final", "raced": "tiles slabs"}))
+    box.add(record(4, 5.0, context=WON))
     assert known() and known("tiles")
     for faster in (slab(6, 1.0, stage="final", raced="slabs"), slab(4, 0.5, stage="final", raced="slabs")):
         box.add(faster)
         assert known() and known("tiles"), "all have raced, though one of them once more"
     assert choices.settled(Request(LAYER), RUNTIME, box) == faster
-    box.add(replace(slab(4, 0.5), outcome="correctness", context={"compiler": "c1"}))
+    box.add(replace(slab(4, 0.5), outcome="correctness"))
     assert choices.settled(Request(LAYER), RUNTIME, box).config == "slabs:t=6"
 
 
@@ -627,11 +631,10 @@ def test_a_search_that_its_budget_ended_settles_no_larger_one(box: Store, two: N
         given = budget if budget is None else Budget.parse(budget)
         return choices.settled(Request(LAYER), RUNTIME, box, given) is not None
 
-    won = replace(record(4, 5.0), context={"compiler": "c1", "stage": "final", "raced": "tiles slabs"})
-    box.add(won.cut_at((10.0, 7)))
+    box.add(record(4, 5.0, context=WON | {"cut_s": "10", "cut_trials": "7"}))
     assert all(map(known, (None, "10s", "3s", "7trials", "1trials")))
     assert not any(map(known, ("10.1s", "2m", "8trials", "all")))
-    box.add(won)
+    box.add(record(4, 5.0, context=WON))
     assert known("all") and known("8trials"), "that search came to its end"
 
 
@@ -639,9 +642,9 @@ def test_the_race_of_the_families(box: Store, two: None) -> None:
     assert race.raced(LAYER, RUNTIME, None) == {"tiles": "not tried", "slabs": "not tried"}
     for row in (record(2, 8.0), record(4, 7.0), record(4, 9.0), slab(2)):
         box.add(row)
-    box.add(replace(record(6, 1.0), context={"compiler": "c0"}))
+    box.add(record(6, 1.0, context={"compiler": "c0"}))
     box.add(record(8, 1.0), "imported")
     assert race.raced(LAYER, RUNTIME, box) == {"tiles": 8.0, "slabs": 10.0}  # 4 took 9 us when last tried
-    box.add(replace(slab(2), outcome="timeout", measurement=None, context={"compiler": "c1"}))
+    box.add(replace(slab(2), outcome="timeout", measurement=None))
     assert race.raced(LAYER, RUNTIME, box, ("slabs",)) == {"slabs": "none right: 1 timeout"}
     assert race.raced(Problem.parse("c2h4k2r1g2"), RUNTIME, box) == {}

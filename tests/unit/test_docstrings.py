@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.device import for_architecture
 from tilewright.errors import StoreError
 from tilewright.store import Store
 
@@ -19,7 +18,7 @@ VALUES = [
 ]  # whose sizes are told of in its formula
 FROM_A_STORE: dict[str, tuple[Any, ...]] = {
     "require_writable": (), "add": ("record",), "add_all": ([],), "clear": (), "best": ("c1h1k1r1", "device"),
-    "hints": ("c1h1k1r1", "device"), "alike": ("problem", "sm_90"), "records": (), "info": (),
+    "newest": ("c1h1k1r1", "device"), "same_sizes": ("c1h1k1r1",), "records": (), "info": (),
     "export_json": (), "import_json": ('{"format": "tilewright-tuned", "schema": 1, "records": []}',),
 }  # fmt: skip
 
@@ -44,8 +43,7 @@ def test_a_method_that_raises_says_so(name: str, tmp_path: Path) -> None:
     box = Store(tmp_path / "cache" / "records.sqlite", shipped=False)
     box.path.mkdir()
     record = tw.Record("c1h1k1r1", "cuda/x/sm_90/1", "direct", "direct:a=1", "compile", True)
-    known = {"record": record, "problem": tw.Problem.parse("c1h1k1r1"), "sm_90": for_architecture("sm_90")}
-    given = [known.get(one, one) if isinstance(one, str) else one for one in FROM_A_STORE[name]]
+    given = [record if one == "record" else one for one in FROM_A_STORE[name]]
     with pytest.raises(StoreError):
         list(getattr(box, name)(*given) or ())
     assert "StoreError:" in (inspect.getdoc(getattr(Store, name)) or "").partition("Raises:\n")[2]

@@ -15,6 +15,7 @@ from tilewright.device import for_architecture
 from tilewright.errors import StoreError
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import import_text
+from tilewright.tuning.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
 
@@ -54,12 +55,12 @@ def test_export_and_import(path: Path, tmp_path: Path) -> None:
     other = Store(tmp_path / "other" / "records.sqlite")
     assert other.import_json(text) == 2
     assert best(other) is None, "what is imported is not trusted"
-    hints = other.hints(LAYER, H100, source_key=KEYS)
-    assert [h.config for h in hints] == ["tiles:t=2.u=1", "tiles:t=1.u=0"]
-    assert hints[0].context["origin"] == "imported" and hints[1].context["driver"] == "5"
+    hints = likely(other, LAYER, H100, wanted=KEYS)
+    assert [h.record.config for h in hints] == ["tiles:t=2.u=1", "tiles:t=1.u=0"]
+    assert hints[0].origin == "imported" and hints[1].record.versions.driver == "5"
     assert other.import_json(text) == 0, "what was imported before is not kept twice"
-    assert len(other.hints(LAYER, H100, source_key=KEYS)) == 2
-    assert [h.config for h in other.hints(LAYER, H100, True, KEYS)] == ["tiles:t=1.u=0"]
+    assert len(likely(other, LAYER, H100, wanted=KEYS)) == 2
+    assert [h.record.config for h in likely(other, LAYER, H100, True, KEYS)] == ["tiles:t=1.u=0"]
     assert other.info().imported == 2
     assert json.loads(other.export_json())["records"] == [], "what was not verified here is not passed on"
     other.add(record("tiles:t=1.u=0", 20.0), "verified")
@@ -79,8 +80,8 @@ def test_a_winner_that_cannot_be_read_is_left_out_of_an_export(path: Path) -> No
 def test_of_a_check_made_elsewhere_only_the_worst_error_is_known(path: Path) -> None:
     box = Store(path, shipped=False)
     assert box.import_json(file_of(shared())) == 1
-    (found,) = box.hints(LAYER, H100, source_key=KEYS)
-    assert (found.check, found.worst, record().worst) == (None, 0.2, 0.1)
+    (found,) = likely(box, LAYER, H100, wanted=KEYS)
+    assert (found.record.check, found.record.worst, record().worst) == (None, 0.2, 0.1)
     assert replace(record(), check=None).worst is None
 
 
@@ -88,7 +89,7 @@ def test_a_failed_import_is_not_tried_again(path: Path) -> None:
     box = Store(path, shipped=False)
     box.import_json(file_of(shared()))
     box.add(record("tiles:t=2.u=0", outcome="correctness", measurement=None), "verified")
-    assert box.hints(LAYER, H100, source_key=KEYS) == []
+    assert likely(box, LAYER, H100, wanted=KEYS) == []
 
 
 BAD_ROWS: list[tuple[dict[str, Any], str]] = [
@@ -219,13 +220,14 @@ def test_shipped_winners_lie_below_the_users_own(path: Path, monkeypatch: pytest
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert box.info().shipped == 3
-            found = box.hints(LAYER, H100, source_key=KEYS)
-            assert [h.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
-            assert {h.context["origin"] for h in found} == {"shipped"}
+            found = likely(box, LAYER, H100, wanted=KEYS)
+            assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
+            assert {h.origin for h in found} == {"shipped"}
         assert len(caught) == 3
         box.import_json(file_of(shared(config={"t": 4, "u": 0}, cold_us=500.0)))
-        assert box.hints(LAYER, H100, source_key=KEYS)[0].config == "tiles:t=4.u=0", "the user's own first"
-        assert Store(path, shipped=False).hints(LAYER, H100, source_key=KEYS)[1:] == []
+        first, *_ = likely(box, LAYER, H100, wanted=KEYS)
+        assert first.record.config == "tiles:t=4.u=0", "the user's own first"
+        assert likely(Store(path, shipped=False), LAYER, H100, wanted=KEYS)[1:] == []
         assert best(box) is None
     finally:
         shipped.shipped_rows.cache_clear()
@@ -240,18 +242,18 @@ def test_winners_of_the_same_chip_are_hints(path: Path, monkeypatch: pytest.Monk
     shipped.shipped_rows.cache_clear()
     try:
         box = Store(path)
-        assert [h.config for h in box.hints(LAYER, h200)] == ["tiles:t=1.u=0", "tiles:t=2.u=0"]
-        assert [h.config for h in box.hints(LAYER, H100)] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
-        assert [h.config for h in box.hints(LAYER, pcie)] == ["tiles:t=1.u=1"]
+        assert [h.record.config for h in likely(box, LAYER, h200)] == ["tiles:t=1.u=0", "tiles:t=2.u=0"]
+        assert [h.record.config for h in likely(box, LAYER, H100)] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
+        assert [h.record.config for h in likely(box, LAYER, pcie)] == ["tiles:t=1.u=1"]
         box.add(record("tiles:t=4.u=0", 1.0))
         box.import_json(file_of(shared(config={"t": 4, "u": 1}, deterministic=False)))
         assert best(box) is not None and box.best(LAYER, h200) is None, "not to be run unverified"
-        hints = {h.config: h.context["origin"] for h in Store(path, shipped=False).hints(LAYER, h200)}
+        hints = {h.record.config: h.origin for h in likely(Store(path, shipped=False), LAYER, h200)}
         assert hints == {"tiles:t=4.u=0": "another device's", "tiles:t=4.u=1": "imported"}
-        assert Store(path, shipped=False).hints(LAYER, pcie) == []
-        first, *_ = box.hints(LAYER, h200)
-        assert (first.config, first.context["origin"]) == ("tiles:t=1.u=0", "shipped"), "its own before kin's"
-        assert len(box.hints(LAYER, h200)) == 4
+        assert likely(Store(path, shipped=False), LAYER, pcie) == []
+        first, *_ = likely(box, LAYER, h200)
+        assert (first.record.config, first.origin) == ("tiles:t=1.u=0", "shipped"), "its own before kin's"
+        assert len(likely(box, LAYER, h200)) == 4
     finally:
         shipped.shipped_rows.cache_clear()
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import runtime as runtimes
 from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
@@ -31,7 +30,7 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.problem import Problem
-from tilewright.runtime import Built, Memory, list_devices, open_runtime
+from tilewright.runtime import Built, Memory, list_devices, open_runtime, opening
 from tilewright.runtime.host import NumpyRuntime
 
 REFERENCE = Config.parse("reference:v=1")
@@ -371,8 +370,8 @@ def test_threads_that_open_a_device_at_once_get_the_same(monkeypatch: pytest.Mon
             raise DeviceError("in other use")
         return made[-1]
 
-    monkeypatch.setattr(runtimes, "_opened", {})
-    monkeypatch.setattr(runtimes, "_driven", slow)
+    monkeypatch.setattr(opening, "_opened", {})
+    monkeypatch.setattr(opening, "_driven", slow)
     with pytest.raises(DeviceError, match="in other use"):
         open_runtime("cuda")
     start = threading.Barrier(4)
@@ -390,8 +389,8 @@ def test_a_cpu_by_either_name_is_one_device(kinds: tuple[str, str], monkeypatch:
             raise DeviceError("cpu:1: no such OpenCL CPU")
         return SimpleNamespace(unified=index == 0)
 
-    monkeypatch.setattr(runtimes, "_opened", {})
-    monkeypatch.setattr(runtimes, "_driven", driven)
+    monkeypatch.setattr(opening, "_opened", {})
+    monkeypatch.setattr(opening, "_driven", driven)
     first, second = (open_runtime(kind) for kind in kinds)
     assert first is second
     assert open_runtime("opencl", 1) is not first

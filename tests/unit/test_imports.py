@@ -15,9 +15,9 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 
 # Rooms, from the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
 ROOMS = (
-    *("errors", "record", "files", "dtypes", "hashed", "arithmetic", "problem", "device", "floor", "kernels"),
-    *("search", "runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning", "dispatch"),
-    *("arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
+    *("errors", "record", "files", "fields", "dtypes", "hashed", "arithmetic", "problem", "device", "floor"),
+    *("kernels", "search", "runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning"),
+    *("dispatch", "arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
     *("__main__", "__init__"),
 )
 # Their modules: each part may import from parts of a lower rank, and from its own. A module that is not named
@@ -26,7 +26,7 @@ ORDER = (
     ("errors", "dtypes", "hashed", "arithmetic", "problem", "device", "floor", "record", "bench.rows"),
     (
         "problem.shapes",
-        "store.fields",
+        "fields",
         "files",
         "kernels.blueprint",
         "kernels.config",
@@ -55,19 +55,19 @@ ORDER = (
     ("search.replay",),
     ("runtime",),
     ("plans.execution", "calibrate"),
-    ("plans.plan_cache", "arrays"),
+    ("plans.plan_cache", "plans.bound", "arrays"),
     ("store.database", "store.exchange", "plans.binding"),
     ("store.shipped", "store.sources"),
     ("store.rows",),
-    ("store.hints",),
     ("store",),
-    ("tuning.channel", "checking.fence"),
+    ("tuning.channel", "checking.fence", "checking.room"),
     ("tuning.worker_pool",),
-    ("tuning.job", "checking.reference", "checking.launcher"),
+    ("tuning.protocol", "checking.reference", "checking.launcher"),
     ("checking.device_inputs", "checking.compare"),
     ("checking.verify",),
     ("tuning.trial",),
     ("tuning.child", "tuning.worker"),
+    ("tuning.hints",),
     ("tuning.compile_ahead", "tuning.outcomes", "tuning.budget_clock"),
     ("tuning.finals",),
     ("tuning.tuner",),
@@ -75,7 +75,7 @@ ORDER = (
     ("arguments", "dispatch.dispatch", "dispatch.once"),
     ("api", "export", "profiling"),
     ("peers",),
-    ("bench.contest", "bench.race", "bench.environment", "bench.bound_plan"),
+    ("bench.contest", "bench.race", "bench.environment"),
     ("bench",),
     ("studies",),
     ("report",),
@@ -158,6 +158,12 @@ def test_imports_point_one_way() -> None:
     assert not wrong, "; ".join(wrong)
 
 
+def test_what_specs_have_from_one_place_others_have_from_where_it_is() -> None:
+    for module, path in _modules().items():
+        found = re.search(r"kernels\.(family import .*\bConfig|tile import .*\bceil_div)\b", path.read_text())
+        assert module.startswith("kernels") or not found, module
+
+
 def test_model_and_search_see_no_backend_and_no_clock() -> None:
     for path in sorted((PACKAGE / "search").glob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -179,6 +185,14 @@ def test_import_is_quick_and_loads_no_gpu_library() -> None:
         assert not set(modules) & set(HEAVY)
         tries.append(took)
     assert min(tries) < 0.2
+
+
+def test_reports_are_made_of_values_alone() -> None:
+    """No peer, kernel or tuner is loaded for them."""
+    code = "import sys, tilewright.report.gather; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+    rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("tilewright.")}
+    assert "report" in rooms and not rooms & {"kernels", "runtime", "store", "tuning", "dispatch", "peers"}
 
 
 def test_threads_may_compile_first_at_once() -> None:

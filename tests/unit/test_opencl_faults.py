@@ -16,7 +16,7 @@ from tilewright.device import Device
 from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels import family
 from tilewright.problem import Problem
-from tilewright.runtime import opencl, opencl_cache, opencl_driver
+from tilewright.runtime import opencl, opencl_cache, opencl_driver, opening
 from tilewright.runtime.base import Built, Memory, Resources
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.pending import Pending
@@ -91,9 +91,9 @@ def test_a_broken_device_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatc
                 raise Error("clCreateContext: DEVICE_NOT_AVAILABLE\nmore")
             self.device = SimpleNamespace(backend="opencl", index=index)
 
-    monkeypatch.setattr(runtime, "_opened", {})
+    monkeypatch.setattr(opening, "_opened", {})
     monkeypatch.setattr(opencl, "OpenclRuntime", Second)
-    monkeypatch.setattr(runtime, "_count", lambda kind: {"opencl": 3, "numpy": 1}.get(kind, 0))
+    monkeypatch.setattr(opening, "_count", lambda kind: {"opencl": 3, "numpy": 1}.get(kind, 0))
     found = runtime.list_devices()
     assert [getattr(one, "index", None) for one in found if not isinstance(one, DeviceError)] == [0, 2, 0]
     told = [str(one) for one in found if isinstance(one, DeviceError)]

@@ -24,10 +24,10 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime.base import Blocking
 
 CPU = device.Device(
-    name="test CPU", backend="opencl", index=0, arch="cpu", units=2, lanes=8, max_threads=1024,
-    regs_per_thread=16, regs_per_unit=16, threads_per_unit=1024, blocks_per_unit=1, shared_per_block=32768,
-    shared_per_unit=32768, l2_bytes=1 << 20, clock_ghz=2.0, max_cluster=1, driver="none",
-    rates=device.Rates(10.0, 10.0, 0.1),
+    name="test CPU", backend="opencl", kind=device.Kind.CPU, index=0, arch="cpu", units=2, lanes=8,
+    max_threads=1024, regs_per_thread=16, regs_per_unit=16, threads_per_unit=1024, blocks_per_unit=1,
+    shared_per_block=32768, shared_per_unit=32768, l2_bytes=1 << 20, clock_ghz=2.0, max_cluster=1,
+    driver="none", rates=device.Rates(10.0, 10.0, 0.1),
 )  # fmt: skip
 H100 = device.for_architecture("sm_90")
 PEER = {peer.name: peer for peer in PEERS}

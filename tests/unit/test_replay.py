@@ -8,7 +8,7 @@ from tuning_fakes import PROBLEM, FakeWorker, Row, RowStrategy, row
 from tilewright.device import for_architecture
 from tilewright.record import Record
 from tilewright.search.replay import Replay, mean_shares, replay
-from tilewright.tuning.job import Job
+from tilewright.tuning.protocol import Job
 
 DEVICE = for_architecture("sm_90")
 

@@ -29,7 +29,7 @@ from tilewright.report.table import (
     short_table,
     time_text,
 )
-from tilewright.studies import engine
+from tilewright.studies.document import StudyResult, load
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -292,9 +292,9 @@ def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> N
     assert "fill: #ffffff" not in text.lower()
 
 
-def _ladder(*speedups: tuple[float | None, float | None]) -> engine.StudyResult:
+def _ladder(*speedups: tuple[float | None, float | None]) -> StudyResult:
     """Return a study of one ladder: of each step the speed-up here, and as published."""
-    sample = engine.load(Path(__file__).parent / "study_sample.json")
+    sample = load(Path(__file__).parent / "study_sample.json")
     part = next(part for part in sample.parts if part.kind == "ladder")
     rows = [
         {"layer": "L", "step": f"step {i}", "speedup": here, "published_speedup": there,
@@ -306,7 +306,7 @@ def _ladder(*speedups: tuple[float | None, float | None]) -> engine.StudyResult:
 
 def test_a_ladder_is_drawn_with_the_published_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    result = engine.load(Path(__file__).parent / "study_sample.json")
+    result = load(Path(__file__).parent / "study_sample.json")
     plot_study.draw_study(result, tmp_path / "ladder.svg")
     assert html.escape(result.title, quote=False) in (tmp_path / "ladder.svg").read_text()
     texts, bars = [], []

@@ -11,9 +11,11 @@ from store_samples import GOOD, H100, KEYS, LAYER, best, families, path, record
 
 from tilewright.device import for_architecture
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Record, Standing
+from tilewright.record import Measurement, Record, Search, Standing, Versions
 from tilewright.store import Store
 from tilewright.store.exchange import from_json, to_json
+from tilewright.tuning import hints
+from tilewright.tuning.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
 DEVICE = for_architecture("sm_90")
@@ -149,7 +151,7 @@ def test_driver_and_clocks_are_recorded_only(path: Path, name: str) -> None:
     box = Store(path)
     box.add(record(context={"compiler": "c1", name: "new"}))
     found = box.best(LAYER, H100, source_key=KEYS)
-    assert found is not None and found.context[name] == "new"
+    assert found is not None and found.versions.said[name] == "new"
 
 
 def test_another_source_is_a_hint_only(path: Path) -> None:
@@ -157,17 +159,18 @@ def test_another_source_is_a_hint_only(path: Path) -> None:
     box.add(record("tiles:t=1.u=0", 7.0, context={"compiler": "old"}))
     box.add(record("tiles:t=2.u=0", 6.0, context={"compiler": "old"}))
     assert best(box) is None
-    assert [h.config for h in box.hints(LAYER, H100, source_key=KEYS)] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
+    found = likely(box, LAYER, H100, wanted=KEYS)
+    assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
     box.add(record("tiles:t=2.u=0", outcome="correctness", measurement=None))
-    assert [h.config for h in box.hints(LAYER, H100, source_key=KEYS)] == ["tiles:t=1.u=0"]
+    assert [h.record.config for h in likely(box, LAYER, H100, wanted=KEYS)] == ["tiles:t=1.u=0"]
 
 
 def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
     box = Store(path)
     for config, us, compiler in (("t=1", 5.0, "old"), ("t=2", 7.0, "old"), ("t=1", 9.0, "older")):
         box.add(record(f"tiles:{config}.u=0", us, context={"compiler": compiler}))
-    hints = box.hints(LAYER, H100, source_key=KEYS)
-    assert [(h.config, h.measurement and h.measurement.cold_us) for h in hints] == [
+    found = [hint.record for hint in likely(box, LAYER, H100, wanted=KEYS)]
+    assert [(h.config, h.measurement and h.measurement.cold_us) for h in found] == [
         ("tiles:t=1.u=0", 5.0), ("tiles:t=2.u=0", 7.0)
     ]  # fmt: skip
 
@@ -179,7 +182,7 @@ def won(problem: str, t: int = 1, us: float = 9.0, **context: str) -> Record:
 
 
 def alike(box: Store, name: str) -> list[str]:
-    found = box.alike(Problem.parse(SIZES + name), DEVICE, source_key=KEYS)
+    found = hints.alike(box, Problem.parse(SIZES + name), DEVICE, wanted=KEYS)
     return [f"{one.problem.removeprefix(SIZES)} {one.config[6:]}" for one in found]
 
 
@@ -205,7 +208,8 @@ def test_images_of_a_pixel_lie_alike_in_both_layouts(path: Path) -> None:
     box = Store(path)
     box.add(won("n1c64h1w1k128r1s1-f16-nhwc"))
     for name, found in (("-f16+bias", 1), ("-bf16-nhwc2nchw", 1), ("-f32", 0)):
-        assert len([*box.alike(Problem.parse("n1c64h1w1k128r1s1" + name), DEVICE, source_key=KEYS)]) == found
+        asked = Problem.parse("n1c64h1w1k128r1s1" + name)
+        assert len([*hints.alike(box, asked, DEVICE, wanted=KEYS)]) == found
 
 
 def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
@@ -221,8 +225,8 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
     box.add(won(name + "+silu", 2, raced="others"))
     assert alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
     relu, h200 = Problem.parse(name + "+relu"), replace(DEVICE, name="NVIDIA H200")
-    assert len([*box.alike(relu, DEVICE, source_key={})]) == 2, "no family is wanted that did not race"
-    assert [one.problem for one in box.alike(relu, h200)] == [name], "of a device with the same chip"
+    assert len([*hints.alike(box, relu, DEVICE, wanted={})]) == 2, "no family is wanted that did not race"
+    assert [one.problem for one in hints.alike(box, relu, h200)] == [name], "of a device with the same chip"
     box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
     assert alike(box, "-f32+relu") == [], "what is wrong here"
     assert alike(box, "-f32+relu+maxpool2") == [] and alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
@@ -240,14 +244,19 @@ def test_clear_and_info(path: Path) -> None:
 
 def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
     """A store of an earlier version says the same to this one, and the other way round."""
-    trial = record().with_standing(Standing.TRIAL)
-    winner = record("tiles:t=2.u=0", 20.0).with_standing(Standing.WINNER).among(["tiles", "slabs"])
-    assert [r.context["stage"] for r in (trial, trial.with_standing(Standing.FINALIST), winner)] == [
-        "trial", "finalist", "final",
-    ]  # fmt: skip
-    assert '"context":{"compiler":"c1","raced":"tiles slabs","stage":"final"}' in to_json(winner)
-    assert [r.won for r in (record(), trial, from_json(to_json(winner)))] == [False, False, True]
-    assert (trial.raced, from_json(to_json(winner)).raced) == (None, {"tiles", "slabs"})
+    trial = record(standing=Standing.TRIAL)
+    winner = record("tiles:t=2.u=0", 20.0, standing=Standing.WINNER, search=Search(("tiles", "slabs")))
+    cut = replace(winner, search=Search(("tiles", "slabs"), (20.0, 45)), shared_worst=0.1)
+    finalist = replace(trial, standing=Standing.FINALIST, versions=Versions("c1", "5", {"clocks_sm": "1980"}))
+    for one, context in (
+        (trial, '"context":{"compiler":"c1","stage":"trial"}'),
+        (finalist, '"context":{"clocks_sm":"1980","compiler":"c1","driver":"5","stage":"finalist"}'),
+        (winner, '"context":{"compiler":"c1","raced":"tiles slabs","stage":"final"}'),
+        (cut, '"context":{"compiler":"c1","cut_s":"20","cut_trials":"45","raced":"tiles slabs",'
+              '"stage":"final","worst":"0.1"}'),
+    ):  # fmt: skip
+        assert context in to_json(one) and from_json(to_json(one)) == one
+    assert [r.won for r in (record(), trial, finalist, winner)] == [False, False, False, True]
     box = Store(path)
     box.add_all([winner, trial])
     assert best(box) == "tiles:t=2.u=0", "re-measured, though slower"

@@ -276,7 +276,8 @@ def test_a_record_with_wrong_types_is_refused() -> None:
     for name, wrong in [
         ("problem", 5), ("outcome", "fine"), ("deterministic", 1), ("check", []), ("check", {"ok": True}),
         ("measurement", {"cold_us": "5"}), ("registers", 1.5), ("registers", -1), ("compile_s", None),
-        ("context", {"a": 1}), ("reason", 5), ("surprise", 1), ("config", "x\ny"), ("family", None),
+        ("context", {"a": 1}), ("context", {"worst": "high"}), ("reason", 5), ("surprise", 1),
+        ("config", "x\ny"), ("family", None),
     ]:  # fmt: skip
         with pytest.raises(StoreError, match="record"):
             from_json(json.dumps(good | {name: wrong}))

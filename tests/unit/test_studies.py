@@ -24,6 +24,8 @@ from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space
 from tilewright.store import Store
 from tilewright.studies import engine
+from tilewright.studies.document import document as document_of
+from tilewright.studies.document import load, parse
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import formula_bytes
 from tilewright.studies.pinned import ranked
@@ -222,7 +224,7 @@ def test_a_study_from_end_to_end(
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
     assert main(["study", WHOLE, "--quick", "--device", "cpu", *outputs]) == 0
-    result, study = engine.load(files["json"]), engine.study(WHOLE)
+    result, study = load(files["json"]), engine.study(WHOLE)
     assert result.quick and result.name == study.name
     pairs = [*zip(study.parts, result.parts, strict=True)]
     assert sum(checked_rows(part, found) for part, found in pairs) == CHECKED[WHOLE]
@@ -313,8 +315,8 @@ def test_the_peers_of_a_layer_share_their_inputs(runtime: Runtime, monkeypatch: 
 
 def test_documents_round_trip(tmp_path: Path) -> None:
     sample = Path(__file__).parent / "study_sample.json"
-    result = engine.load(sample)
-    assert engine.parse(json.loads(json.dumps(engine.document(result)))) == result
+    result = load(sample)
+    assert parse(json.loads(json.dumps(document_of(result)))) == result
     assert "| TOY" in study_markdown(result)
     assert main(["report", str(sample), "--markdown", str(tmp_path / "x.md")]) == 0
 

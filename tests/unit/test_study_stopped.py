@@ -16,6 +16,8 @@ from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.studies import engine
+from tilewright.studies.document import document as document_of
+from tilewright.studies.document import load
 from tilewright.studies.lab import Lab
 from tilewright.studies.study import (
     Layer,
@@ -121,7 +123,7 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
     if left is None:
         assert not any(file.exists() for file in files.values())
         return
-    result = engine.load(files["json"])
+    result = load(files["json"])
     assert [part.left for part in result.parts] == left
     assert [{row["layer"] for row in part.rows} >= {"A"} for part in result.parts] == [True] * len(left)
     for kind in ("markdown", "html"):
@@ -138,7 +140,7 @@ def test_a_study_that_nobody_reads_ends_and_writes_what_is_done(
     monkeypatch.setattr("tilewright.cli.outputs.drop_stdout", lambda: None)
     document, text = tmp_path / "out.json", tmp_path / "out.md"
     assert run(monkeypatch, "--markdown", str(text), "--json", str(document)) == 141
-    assert [part.left for part in engine.load(document).parts] == [()]
+    assert [part.left for part in load(document).parts] == [()]
     assert "## steps" in text.read_text()
 
 
@@ -155,19 +157,19 @@ def test_a_killed_study_loses_the_layer_under_way_alone(
     monkeypatch.setattr("tilewright.cli.study.remark", dies)
     with pytest.raises(SystemError):
         main(["study", "lenet", "--quick", "--device", "cpu", "--json", str(file)])
-    assert [part.left for part in engine.load(file).parts] == [(), ("B",)]
+    assert [part.left for part in load(file).parts] == [(), ("B",)]
 
 
 @pytest.mark.parametrize("file", [SAMPLE, *COMMITTED], ids=lambda file: file.stem)
 def test_parts_of_older_files_are_whole(file: Path) -> None:
-    found = engine.load(file)
+    found = load(file)
     for part, written in zip(found.parts, json.loads(file.read_text())["parts"], strict=True):
         if "date" not in written:
             assert (part.left, part.date, part.commit) == ((), found.date, found.commit)
 
 
 def test_a_study_of_several_days_says_so() -> None:
-    found = engine.load(SAMPLE)
+    found = load(SAMPLE)
     assert f", {found.date[:10]}, quick" in heading(found)
     later = replace(found.parts[0], date="2027-02-03T04:05:06+00:00")
     found = replace(found, parts=(later, *found.parts[1:]))
@@ -189,11 +191,11 @@ def test_a_stopped_study_is_gone_on_with(
     resume = ("--json", str(file), "--resume")
     at("one", monkeypatch)
     assert run(monkeypatch, *resume, stop=stop) == 130  # where there is no file it begins
-    before = engine.load(file).parts if file.exists() else ()
+    before = load(file).parts if file.exists() else ()
     capsys.readouterr()
     at("two", monkeypatch)
     assert run(monkeypatch, *resume) == 0
-    said, found = capsys.readouterr().err, engine.load(file)
+    said, found = capsys.readouterr().err, load(file)
     steps, search, memory = found.parts
     assert [(part.title, part.left) for part in found.parts] == [(part.title, ()) for part in STUDY.parts]
     assert [row["layer"] for row in steps.rows] == ["A", "A", "B", "B", "sum", "sum"]
@@ -206,7 +208,7 @@ def test_a_stopped_study_is_gone_on_with(
     assert all(part.date for part in found.parts) and found.commit == "two"
     at("three", monkeypatch)
     assert run(monkeypatch, *resume) == 0  # nothing is left, nothing changes
-    assert engine.load(file) == found
+    assert load(file) == found
     shown = capsys.readouterr()
     assert "all parts asked for are done" in shown.err
     assert all(f"{n}. {title}\n" in shown.out for n, title in enumerate(("steps", "search", "memory"), 1))
@@ -215,18 +217,18 @@ def test_a_stopped_study_is_gone_on_with(
 def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.json"
     assert run(monkeypatch, "--json", str(file), "--part", "3,1", "--part", "1") == 0
-    found = engine.load(file)
+    found = load(file)
     assert [part.title for part in found.parts] == ["steps", "memory"]
     resume = ("--json", str(file), "--part", "2", "--resume")
     assert run(monkeypatch, *resume, stop="search: B") == 130
-    assert [(part.title, part.left) for part in engine.load(file).parts] == [
+    assert [(part.title, part.left) for part in load(file).parts] == [
         ("steps", ()), ("search", ("B",)), ("memory", ()),
     ]  # fmt: skip
     assert run(monkeypatch, *resume) == 0
-    steps, search, memory = engine.load(file).parts
+    steps, search, memory = load(file).parts
     assert (steps, memory) == found.parts and not search.left
     assert run(monkeypatch, "--json", str(file), "--part", "2") == 0
-    assert [part.title for part in engine.load(file).parts] == ["search"]
+    assert [part.title for part in load(file).parts] == ["search"]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_a_file_of_something_else_is_not_gone_on_with(
 ) -> None:  # fmt: skip
     file = tmp_path / "x.json"
     part = PartResult("steps", "ladder", "", (), (), left=tuple(changed.pop("left", ())))
-    document = engine.document(engine.result(STUDY, lab(runtime), [part])) | changed
+    document = document_of(engine.result(STUDY, lab(runtime), [part])) | changed
     file.write_text(text := json.dumps(document))
     assert run(monkeypatch, "--json", str(file), "--resume") == 2
     shown = capsys.readouterr().err
@@ -259,7 +261,7 @@ def test_a_file_of_something_else_is_not_gone_on_with(
 
 def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    file.write_text(json.dumps(engine.document(engine.result(STUDY, lab(runtime), ()))))
+    file.write_text(json.dumps(document_of(engine.result(STUDY, lab(runtime), ()))))
     with pytest.raises(StudyError, match="with --quick; give it, or name another file after --json"):
         earlier_result(file, STUDY, replace(lab(runtime), quick=False))
 

@@ -11,7 +11,7 @@ import pytest
 from test_verify import CONFIG, PROBLEM, Host
 
 from tilewright.tuning import trial
-from tilewright.tuning.job import Job
+from tilewright.tuning.protocol import Job
 from tilewright.tuning.trial import Trials
 
 LATE_S = 1.2 * trial._LEAST_SLOW_US / 1e6

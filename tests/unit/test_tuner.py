@@ -14,14 +14,14 @@ from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Record, Standing
+from tilewright.record import Measurement, Record, Standing, Versions
 from tilewright.search.proposals import Proposals
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
-from tilewright.tuning.job import Final
 from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.protocol import Final
 from tilewright.tuning.tuner import tune
 
 
@@ -93,17 +93,18 @@ def test_a_search_that_promises_nothing_ends(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_winner_says_what_ended_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    assert go("40trials", store=store).winner.cut is not None
+    assert go("40trials", store=store).winner.search.cut is not None
     result = go("5trials", store=store)
-    assert result.winner.cut == (pytest.approx(result.searched_s, abs=0.1), 45), "with those of the first"
+    cut = (pytest.approx(result.searched_s, abs=0.1), 45)
+    assert result.winner.search.cut == cut, "with those of the first"
     assert "the budget ended the search" in repr(result)
-    assert go("100trials", store=store).winner.cut is None, "all were tried"
+    assert go("100trials", store=store).winner.search.cut is None, "all were tried"
     ticks = iter(range(10_000))
     monkeypatch.setattr(tuner.time, "monotonic", lambda: next(ticks) * 0.1)
     result = go("20s")
-    assert result.winner.cut == (20.0, len(result.records))
+    assert result.winner.search.cut == (20.0, len(result.records))
     monkeypatch.setattr(RowStrategy, "gains", [0.2, *[0.0] * 30])
-    assert go("600s").winner.cut is None and "ended" not in repr(go())
+    assert go("600s").winner.search.cut is None and "ended" not in repr(go())
 
 
 def takes(worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
@@ -231,14 +232,15 @@ def test_what_may_fare_better_is_tried_again(worker: type[FakeWorker]) -> None:
 def test_other_sources_are_not_resumed() -> None:
     store = MemoryStore()
     go("10trials", store=store)
-    store.kept = [replace(r, context={**r.context, "compiler": "older"}) for r in store.kept]
+    store.kept = [replace(r, versions=Versions("older")) for r in store.kept]
     assert go("10trials", store=store).resumed == 0
 
 
 def test_what_won_elsewhere_or_for_layers_alike_is_tried_first(worker: type[FakeWorker]) -> None:
     done = MemoryStore()
     go("30trials", store=done)
-    elsewhere = [replace(done.kept[5], config=text) for text in (str(row(60)), "gone:i=1", str(row(61)))]
+    won = replace(done.kept[5], standing=Standing.WINNER)
+    elsewhere = [replace(won, config=text) for text in (str(row(60)), "gone:i=1", str(row(61)))]
     for store in (MemoryStore(elsewhere), MemoryStore(elsewhere[:2], elsewhere), MemoryStore([], elsewhere)):
         worker.runs.clear()
         go("10trials", store=store)
@@ -279,7 +281,7 @@ def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
 def test_only_the_winner_is_called_final() -> None:
     store = MemoryStore()
     result = go(store=store)
-    stages = [r.context["stage"] for r in store.kept]
+    stages = [r.standing for r in store.kept]
     assert stages.count("final") == 1
     assert stages.count("finalist") == len(result.finalists) - 1 > 0
     assert stages.count("trial") == 100
@@ -355,7 +357,7 @@ def test_deterministic_finalists_from_a_mixed_store() -> None:
 def test_finalists_are_few_and_near_the_best() -> None:
     store = MemoryStore()
     go(store=store)
-    chosen = choose([r for r in store.kept if r.context["stage"] == "trial"])
+    chosen = choose([r for r in store.kept if r.standing is Standing.TRIAL])
     assert [r.config for r in chosen][0] == str(row(60))
     assert 1 < len(chosen) <= 5
     assert all(r.measurement and r.measurement.cold_us <= 1.15 * time_us(60) for r in chosen)
@@ -366,7 +368,7 @@ def test_earlier_winners_take_part_and_their_old_times_rule_out_nobody() -> None
     store = MemoryStore()
     go("20trials", store=store)
     lucky = next(r for r in store.kept if r.config == str(row(1)))
-    timed = replace(lucky, measurement=Measurement(5.0, 0.1, 50, 5.0)).with_standing(Standing.WINNER)
+    timed = replace(lucky, measurement=Measurement(5.0, 0.1, 50, 5.0), standing=Standing.WINNER)
     store.kept.append(timed)
     result = go("15trials", store=store)
     assert {str(row(1)), str(row(19)), str(row(34))} <= {r.config for r in result.finalists}
@@ -442,7 +444,7 @@ def test_only_the_named_families_are_searched(
     monkeypatch.setattr(kernels, "FAMILIES", (Row(), Other()))
     store = MemoryStore()
     assert go("5trials", families=("row",), store=store).best
-    assert {r.context["raced"] for r in store.kept} == {"row"}
+    assert {r.search.raced for r in store.kept} == {("row",)}
     with pytest.raises(ProblemError, match="other: too odd"):
         go(families=("other",))
     with pytest.raises(ConfigError, match="family 'rwo': known are row, other"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import sys
@@ -18,13 +20,39 @@ from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, signal_name
 from tilewright.tuning.child import RequestHandler
-from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.protocol import (
+    Compare,
+    Compile,
+    Job,
+    Prepare,
+    Request,
+    Rest,
+    Stage,
+    Try,
+    decode,
+    encode,
+)
 from tilewright.tuning.worker import ALLOWANCES_S, Worker, _advice, _allowances_s
 from tilewright.tuning.worker_pool import WorkerPool
 
 CONFIG = Config.parse("reference:v=1")
 PROBLEM = "n1c1h2w2k1r1s1-f32"
+
+REQUESTS = (
+    Job(PROBLEM, "cuda", 1, 2, {"backend": "cuda"}), Rest(), Prepare(), Compile(CONFIG),
+    Try(CONFIG, math.inf, True), Compare((CONFIG, CONFIG), Limits(max_rounds=3)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.do)
+def test_a_request_is_read_as_it_was_meant(request_: Request) -> None:
+    assert decode(json.loads(json.dumps(encode(request_)))) == request_
+
+
+def test_every_stage_has_a_deadline() -> None:
+    assert ALLOWANCES_S.keys() == set(Stage)
+
 
 # A child that answers by the book, except where the config's number tells it to misbehave.
 CHILD = """
@@ -42,7 +70,7 @@ for line in sys.stdin:
         if request["index"] == 9:
             say(error="DeviceError", text="there is no such device")
         else:
-            say(result=dict(device=facts, context={"compiler": "none", "pid": str(os.getpid())}))
+            say(result=dict(device=facts, versions={"compiler": "none", "pid": str(os.getpid())}))
         continue
     if request["do"] == "rest":
         say(result=None)
@@ -60,7 +88,7 @@ for line in sys.stdin:
         say(stage="compile")
         sys.stderr.write("not in stage 'run'\\n"); sys.stderr.flush(); os._exit(7)
     if kind == 4: say(error="ValueError", text="a bug")
-    elif request["do"] == "compile": say(result=dict(outcome="", reason="", compile_s=0.5))
+    elif request["do"] == "compile": say(result=dict(outcome=None, reason="", compile_s=0.5))
     else: say(result=dict(record=record, spoilt=kind == 5))
 """
 
@@ -71,8 +99,6 @@ def config(kind: int) -> Config:
 
 @pytest.fixture
 def worker() -> Worker:
-    import json
-
     facts = json.dumps(asdict(for_architecture("sm_90")))
     return Worker(Job(PROBLEM, "cuda"), {"run": 0.5}, [sys.executable, "-c", CHILD, facts])
 
@@ -88,7 +114,7 @@ def test_the_good_case(worker: Worker) -> None:
 
 def test_one_process_serves_many(worker: Worker) -> None:
     with worker:
-        pids = {worker.context["pid"] for _ in range(3) if worker.run(config(0))}
+        pids = {worker.versions.others["pid"] for _ in range(3) if worker.run(config(0))}
         assert len(pids) == 1
         assert worker._restarts == 0
 
@@ -122,7 +148,7 @@ def test_a_spoilt_device_gets_a_new_process(worker: Worker) -> None:
 def test_compilers_that_misbehave(worker: Worker) -> None:
     with worker:
         for kind in (1, 2, 4):  # in the rehearsal: the trial will tell
-            assert worker.compile(config(kind)).outcome == ""
+            assert worker.compile(config(kind)).outcome is None
         crashed = worker.compile(config(7))
         assert (crashed.outcome, crashed.reason[-18:]) == ("compile", "not in stage 'run'")
 
@@ -256,7 +282,7 @@ def test_the_real_child_answers_in_spite_of_the_current_folder(
     monkeypatch.chdir(tmp_path)
     with Worker(Job(PROBLEM, "numpy")) as worker:
         assert worker.device.backend == "numpy"
-        assert worker.context["compiler"].startswith("numpy")
+        assert worker.versions.compiler.startswith("numpy")
 
 
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system has no priorities")
@@ -317,7 +343,7 @@ def test_only_a_child_that_is_well_rests(worker: Worker) -> None:
         for kind in (0, 2, 1, 5, 0):  # answers, crashes, hangs, spoils the device, answers
             command = worker._command
             with Worker(worker.job, {"run": 0.5}, command, children) as one:
-                pids.append(one.context["pid"])
+                pids.append(one.versions.others["pid"])
                 one.run(config(kind))
     assert pids[0] == pids[1]
     assert len(set(pids[1:])) == 4
@@ -342,7 +368,7 @@ def _pid(worker: Worker) -> int:
 def test_a_request_has_no_modules_imported() -> None:
     job = {**asdict(Job(PROBLEM, "numpy")), "families": "no_such_module"}
     with pytest.raises(TypeError, match="families"):
-        RequestHandler(lambda stage: None).handle({"do": "open", **job})
+        RequestHandler(lambda stage: None).handle(decode({"do": "open", **job}))
 
 
 def test_refused_keeps_the_name() -> None:

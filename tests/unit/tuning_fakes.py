@@ -11,10 +11,11 @@ from tilewright.device import Device, for_architecture
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record
+from tilewright.record import Check, Measurement, Record, Versions
+from tilewright.store.rows import Found
 from tilewright.store.sources import source_keys
-from tilewright.tuning.job import Compiled, Final, Job
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.protocol import Compiled, Final, Job
 from tilewright.tuning.worker_pool import WorkerPool
 
 PROBLEM = Problem.parse("n1c2h4w4k3r1s1-f32")
@@ -81,7 +82,7 @@ class FakeWorker:
     """Answers at once. Class attributes say what goes wrong; ``runs`` lists what was run."""
 
     device = for_architecture("sm_90")
-    context = {"compiler": "fake 1"}
+    versions = Versions("fake 1")
     outcomes: dict[int, str] = {}
     fail_full: set[int] = set()
     final_dies = False
@@ -116,7 +117,8 @@ class FakeWorker:
         right = outcome == "correct"
         return Record(
             str(PROBLEM), self.device.key, "row", str(config), outcome, i % 7 != 0,
-            GOOD if right else None, Measurement(time_us(i), 0.1, 6) if right else None, context=self.context,
+            GOOD if right else None, Measurement(time_us(i), 0.1, 6) if right else None,
+            versions=self.versions,
         )  # fmt: skip
 
     def final(self, configs: list[Config], limits: Limits) -> list[Final]:
@@ -154,12 +156,14 @@ class FakeAhead:
     @staticmethod
     def _done(future: object, config: Config) -> object:
         bad = config["i"] == 13
-        future.set_result(Compiled("compile", "spilled", 0.2) if bad else Compiled("", "", 0.1))
+        future.set_result(Compiled("compile", "spilled", 0.2) if bad else Compiled(None, "", 0.1))
         return future
 
 
 class MemoryStore:
-    """A list of records, and what won elsewhere and for layers alike."""
+    """A list of records, and what won, of an older source, for this layer and for one alike."""
+
+    uses_shipped = False
 
     def __init__(self, won_elsewhere: Sequence[Record] = (), alike: Sequence[Record] = ()) -> None:
         self.kept: list[Record] = []
@@ -174,17 +178,17 @@ class MemoryStore:
 
     @staticmethod
     def source(record: Record) -> str:
-        return source_keys([record.family], "cuda", record.context["compiler"])[record.family]
+        return source_keys([record.family], "cuda", record.versions.compiler)[record.family]
 
-    def hints(
-        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
-    ) -> list[Record]:
-        return self.won_elsewhere
+    def newest(self, problem: Problem | str, device_key: str, right: bool = False) -> list[Found]:
+        older = self.won_elsewhere if str(problem) == str(PROBLEM) else self.won_alike
+        return [Found(record, "an older one", "measured") for record in older]
 
-    def alike(
-        self, problem: Problem, device: Device, deterministic: bool, source_key: dict[str, str]
-    ) -> list[Record]:
-        return self.won_alike
+    def same_sizes(self, problem: Problem) -> set[tuple[str, str]]:
+        return {(f"{PROBLEM}+relu", FakeWorker.device.key)}
+
+    def best(self, *asked: object) -> None:
+        return None
 
 
 def outcome(config: Config, time_us: float | None, problem: Problem = PROBLEM) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tilewright.arguments import as_integer
+from tilewright.arguments.layer import as_integer
 from tilewright.errors import ConfigError, ProblemError, StoreError, a_kind, shown
 from tilewright.kernels import family
 from tilewright.kernels.config import Config

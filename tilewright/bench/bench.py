@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tilewright.bench.bound_plan import BoundPlan
 from tilewright.bench.contest import Entered, Lost, deviation, offered
 from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
@@ -22,6 +21,7 @@ from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
 from tilewright.peers import Peer, Setting, applicable, release
 from tilewright.peers.base import Array, Run
+from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
@@ -80,7 +80,7 @@ class Bench:
         self.progress(f"{layer.name}: tuning", 0.0)
         tune_s, untuned = self._tune(problem)
         self.progress(f"{layer.name}: peers", 0.6)
-        truth = BoundPlan(self.runtime, Plan.make(self.runtime, problem, REFERENCE), inputs).once()
+        truth = BoundRun.of(Plan.make(self.runtime, problem, REFERENCE), inputs.given(problem)).once()
         setting, peers = self.setting, self._applicable()
         offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in peers}
         self.progress(f"{layer.name}: measuring", 0.8)
@@ -135,12 +135,12 @@ class Bench:
             return []
         return [peer for peer in applicable(self.runtime.device) if peer in self.peers]
 
-    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundPlan | None]:
+    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundRun | None]:
         """Bind and check the plan that a user would get."""
         try:
             plan = dispatch(problem, self.runtime, self.store, self.deterministic, self.families)
             check = _check(self.runtime, plan, self.seed)
-            bound = BoundPlan(self.runtime, plan, inputs)
+            bound = BoundRun.of(plan, inputs.given(problem))
             reason = (check.reason if check else "") or deviation(bound.once(), truth).wrong(problem)
         except TilewrightError as error:
             return OurFigure(reason=str(error)), None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +13,7 @@ from tilewright.runtime.base import Runtime
 
 def device_of(runtime: Runtime) -> dict[str, Any]:
     """Return the facts of a device, its key, and the versions of what runs on it."""
-    return {**asdict(runtime.device), "key": runtime.device.key, **runtime.versions()}
+    return {**runtime.device.facts, "key": runtime.device.key, **runtime.versions()}
 
 
 def now() -> str:

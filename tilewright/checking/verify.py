@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tilewright.checking.compare import Figures, compare, differences
 from tilewright.checking.device_inputs import DeviceInputs, upload
@@ -20,6 +19,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.errors import count
 from tilewright.kernels.bound import bound
 from tilewright.kernels.config import Config
+from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
@@ -30,14 +30,12 @@ class TooSlow(Exception):
     """A candidate that is not worth checking further; the text says how slow it is."""
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
+class Candidate(BoundRun):
     """A config, compiled and loaded, with its guarded workspace; ``run`` is what is timed."""
 
-    plan: Plan
-    fence: Fence
-    packed: Memory
-    run: Callable[[], None]
+    def __init__(self, plan: Plan, memories: Mapping[str, Memory], fence: Fence) -> None:
+        super().__init__(plan, memories)
+        self.fence = fence
 
 
 class Verifier:
@@ -63,9 +61,7 @@ class Verifier:
         """
         fence = Fence(self.runtime)
         plan = Plan.make(fence.guarded, self.problem, config)
-        packed = plan.pack(self._normal.inputs["w"])
-        run = partial(plan.run, self._bound(self._normal, packed, self._y))
-        return Candidate(plan, fence, packed, run)
+        return Candidate(plan, {**self._normal.inputs, "y": self._y}, fence)
 
     def check(
         self,

@@ -67,13 +67,15 @@ def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -
     from tilewright.dispatch.choices import candidates
     from tilewright.plans.provenance import Origin, Provenance
     from tilewright.plans.request import Request
+    from tilewright.tuning.hints import likely
 
     device, store = for_architecture(arch), opened.store(remembers=False)
     if isinstance(given, Config):
         config, why = given, Provenance(Origin.NAMED)
     else:
         config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
-    return _subject(problem, device, config, why, store.hints(problem, device.key, deterministic))
+    known = [hint.record for hint in likely(store, problem, device.key, deterministic)]
+    return _subject(problem, device, config, why, known)
 
 
 def _subject(

@@ -53,7 +53,7 @@ def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
     Raises:
         ProblemError: a batch of 0, or arrays larger than the memory.
     """
-    from tilewright.runtime.capacity import require_room
+    from tilewright.checking.room import require_room
 
     for one in problems:
         some_images(one.problem, "compute")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilewright.problem import Problem
     from tilewright.runtime.base import Runtime
     from tilewright.store import Store
-    from tilewright.studies.engine import StudyResult
+    from tilewright.studies.document import StudyResult
     from tilewright.studies.lab import Lab
     from tilewright.studies.study import PartResult
     from tilewright.studies.study_run import StudyRun
@@ -74,6 +74,7 @@ def study(
     """
     from tilewright.report.plot import drawable
     from tilewright.studies import engine
+    from tilewright.studies.document import document as document_of
     from tilewright.studies.study_run import StudyRun, chosen, earlier_result
     from tilewright.tuning.worker_pool import WorkerPool
 
@@ -100,7 +101,7 @@ def study(
             for done in so_far.taken_over:
                 _print(done, so_far, quiet)
             for grown in so_far.run(lab):
-                outputs.keep(engine.document(so_far.result(lab)), json_file)
+                outputs.keep(document_of(so_far.result(lab)), json_file)
                 if not grown.left:
                     _print(grown, so_far, quiet)
         report()
@@ -157,9 +158,9 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     from tilewright.report.ladder import LADDERS
     from tilewright.report.plot_study import draw_study
     from tilewright.report.study import heading, study_markdown
-    from tilewright.studies import engine
+    from tilewright.studies.document import document as document_of
 
-    document = engine.document(result)
+    document = document_of(result)
     texts = {"--json": outputs.as_json(document), "--markdown": study_markdown(result)}
     if files["--html"] is not None:
         texts["--html"] = html(result.title, [of_document(result.name, document)])

@@ -11,16 +11,18 @@ from dataclasses import replace
 from tilewright.device import Device
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
 from tilewright.kernels import FAMILIES, pick
-from tilewright.kernels.family import Config, Family
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.plans.provenance import UNSAID, Origin, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal, usable
 from tilewright.store import Store
 from tilewright.store.sources import source_keys
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.hints import alike, likely
 
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
@@ -114,7 +116,7 @@ def _stored(
             if record is None:
                 return
             _remember(store, record)
-            if record.outcome == "correct" and record.deterministic >= request.deterministic:
+            if record.outcome == Outcome.CORRECT and record.deterministic >= request.deterministic:
                 yield config, Provenance(origin)
     except StoreError as error:
         warn_once(f"the store is not used: {error}", f"store {store.path}")
@@ -131,9 +133,9 @@ def _known(
     asked = request.problem, device.key, request.deterministic, _keys(families, device, compiler)
     if (best := store.best(*asked)) and (config := _config(best)):
         yield config, Origin.STORED
-    for hint in store.hints(*asked):
-        if config := legal(hint.config, families, request.problem, device):
-            yield config, Origin(hint.context["origin"])
+    for hint in likely(store, *asked):
+        if config := legal(hint.record.config, families, request.problem, device):
+            yield config, hint.origin
 
 
 def _alike(
@@ -143,7 +145,7 @@ def _alike(
     known = {family.name: family for family in families}
     asked = request.problem, device, request.deterministic, _keys(families, device, compiler)
     try:
-        for record in store.alike(*asked):
+        for record in alike(store, *asked):
             config = legal(record.config, families, request.problem, device)
             if config and known[config.family].deterministic(config) >= request.deterministic:
                 yield config, record.problem
@@ -170,7 +172,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
     Returns None if no worker could be started, or make the references: that says nothing of the config.
     """
-    from tilewright.tuning.job import Job
+    from tilewright.tuning.protocol import Job
     from tilewright.tuning.worker import Worker
 
     device = runtime.device
@@ -216,9 +218,10 @@ def settled(
         return None
     wanted = racing_keys(request, runtime)
     won = [r for r in store.records(request.problem, runtime.device.key, wanted) if r.won]
-    won = [r for r in won if budget is None or budget.within(r.cut)]
+    won = [r for r in won if budget is None or budget.within(r.search.cut)]
     may_answer = [r for r in won if r.deterministic >= request.deterministic]
-    return best if any(r.raced is None or r.raced >= wanted.keys() for r in may_answer) else None
+    raced = [r.search.raced for r in may_answer]
+    return best if any(names is None or wanted.keys() <= set(names) for names in raced) else None
 
 
 def racing_keys(request: Request, runtime: Runtime) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.checking.room import require_room
 from tilewright.dispatch.choices import settled
 from tilewright.plans.plan_cache import forget
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
-from tilewright.runtime.capacity import require_room
 from tilewright.store import Store
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
 from tilewright.tuning.options import TuneOptions

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from tilewright.kernels.config import Config
 from tilewright.problem import Problem
+
+if TYPE_CHECKING:
+    from tilewright.kernels.config import Config
 
 
 class Origin(StrEnum):
@@ -20,7 +23,7 @@ class Origin(StrEnum):
     KIN = "another device's"  # a winner of one with the same chip
     MODEL = "the model's choice"
     UNTUNED = "untuned: the model's choice"  # of a layer of which no winner is known
-    ALIKE = "untuned: a winner of a layer alike"  # of one that differs in its epilogue, say: Store.alike
+    ALIKE = "untuned: a winner of a layer alike"  # of one that differs in its epilogue, say: hints.alike
     ALIKE_THERE = "a winner of a layer alike"  # on a device that is not here, or where its own cannot be used
     REFERENCE = "slow: the reference kernel, since no other could be used"
     BY_HAND = "chosen by hand"

@@ -20,8 +20,8 @@ from tilewright.report.results import Results, checked
 from tilewright.report.results import parse as parse_results
 from tilewright.report.study import part_table, study_markdown
 from tilewright.report.table import Table, markdown, results_table
-from tilewright.studies.engine import StudyResult, is_study
-from tilewright.studies.engine import parse as parse_study
+from tilewright.studies.document import StudyResult, is_study
+from tilewright.studies.document import parse as parse_study
 from tilewright.studies.study import StudyError
 
 USUAL = ("benchmarks/*/*.json", "benchmarks/*/studies/*.json")

@@ -11,7 +11,7 @@ from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
 from tilewright.report.plot import COLOURS, INK, bare_axes, save
 from tilewright.report.study import duration
 from tilewright.report.table import NONE
-from tilewright.studies.engine import StudyResult
+from tilewright.studies.document import StudyResult
 
 
 def draw_study(result: StudyResult, path: Path) -> None:

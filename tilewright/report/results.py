@@ -15,9 +15,9 @@ from typing import Any
 from tilewright.arithmetic import geometric_mean
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import ProblemError, StoreError, shown
+from tilewright.fields import Fields
 from tilewright.files import read_json
 from tilewright.problem import Problem
-from tilewright.store.fields import Fields
 
 
 @dataclass(frozen=True)

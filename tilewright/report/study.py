@@ -18,7 +18,7 @@ from tilewright.report.table import (
     floor_text,
     markdown,
 )
-from tilewright.studies.engine import StudyResult
+from tilewright.studies.document import StudyResult
 from tilewright.studies.study import Column, PartResult, Value
 
 _BAR = 24  # characters of the longest bar

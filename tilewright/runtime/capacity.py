@@ -1,4 +1,4 @@
-"""What this process may use: cores and memory; and whether a problem's arrays find room there."""
+"""What this process may use: cores and memory; and the largest arrays that a device takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _CGROUP = Path("/sys/fs/cgroup")
 _LIMIT = _CGROUP / "memory.max"
 _OLDER_LIMIT = "memory/memory.limit_in_bytes"
 _QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
-_F64 = 8
 
 
 def cores() -> int:
@@ -47,25 +46,6 @@ def host_bytes() -> int:
     return min(found)
 
 
-def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
-    """Refuse a problem whose arrays, as they are checked, exceed the memory of the host or the device.
-
-    A check has two sets of inputs, two outputs and three arrays of f64 of the output's size. ``None``
-    for the runtime asks for what any device needs: the inputs on the host.
-
-    Raises:
-        ProblemError: says how much the arrays take and how much there is.
-    """
-    inputs = problem.bytes - problem.y_bytes
-    checked = 2 * problem.bytes + 3 * _F64 * problem.y_elements
-    unified = runtime is not None and runtime.unified
-    _compare(problem, 2 * inputs + checked * unified, "this machine", host_bytes())
-    if runtime is not None and not unified:
-        _compare(problem, checked, runtime.device.name, runtime.memory_bytes())
-    if runtime is not None:
-        require_arrays(problem, runtime)
-
-
 def require_arrays(problem: Problem, runtime: Runtime) -> None:
     """Refuse a problem of which an array is larger than a device takes: OpenCL devices limit each one.
 
@@ -79,17 +59,3 @@ def require_arrays(problem: Problem, runtime: Runtime) -> None:
                 f"bytes; {runtime.device.name} takes at most {runtime.array_bytes:,} in one array; "
                 "make the layer or its batch smaller"
             )
-
-
-def _compare(problem: Problem, wanted: int, where: str, there: int) -> None:
-    if wanted > there:
-        sizes = zip("xwy", (problem.x_bytes, problem.w_bytes, problem.y_bytes), strict=True)
-        arrays = ", ".join(f"{name} {_text(nbytes)}" for name, nbytes in sizes)
-        raise ProblemError(
-            f"{problem}: too large: {arrays}, with the copies to check it {_text(wanted)}; "
-            f"{where} has {_text(there)} of memory; make the layer or its batch smaller"
-        )
-
-
-def _text(nbytes: int) -> str:
-    return f"{nbytes / (1 << 30):,.1f} GiB" if nbytes >= 1 << 27 else f"{nbytes / (1 << 20):,.1f} MiB"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -31,30 +31,6 @@ class Strategy(Protocol):
 
     def gain(self) -> float:
         """Return by which share of the best time what it proposed last may be faster; infinity: anything."""
-        ...
-
-
-class Records(Protocol):
-    """The part of the store that the tuner uses."""
-
-    def add(self, record: Record) -> None:
-        """Keep an outcome for ever."""
-        ...
-
-    def records(self, problem: Problem, device_key: str, source_key: dict[str, str]) -> list[Record]:
-        """Return the outcomes of a problem on a device with this source and compiler, oldest first."""
-        ...
-
-    def hints(
-        self, problem: Problem, device_key: str, deterministic: bool, source_key: dict[str, str]
-    ) -> list[Record]:
-        """Return likely winners that this source and compiler have not verified: shipped, imported, older."""
-        ...
-
-    def alike(
-        self, problem: Problem, device: Device, deterministic: bool, source_key: dict[str, str]
-    ) -> Iterable[Record]:
-        """Return winners of layers alike, likeliest first."""
         ...
 
 

@@ -10,7 +10,6 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tilewright.device import Device
 from tilewright.errors import StoreError
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
-from tilewright.record import OUTCOMES, Measurement, Record
+from tilewright.record import Measurement, Outcome, Record
 
 FORMAT = "tilewright-trials"
 MAX_BYTES, MAX_LINE = 1 << 28, 1 << 16
@@ -32,7 +31,7 @@ def write(path: Path, device: Device, records: Iterable[Record]) -> int:
     Raises:
         StoreError: the file cannot be written.
     """
-    lines = [json.dumps({"format": FORMAT, "device": asdict(device)})]
+    lines = [json.dumps({"format": FORMAT, "device": device.facts})]
     for record in records:
         time = round(record.measurement.cold_us, 3) if record.measurement else None
         lines.append(json.dumps([record.problem, record.config, record.outcome, time]))
@@ -98,10 +97,8 @@ def _wrong(path: Path, line: int, error: Exception) -> StoreError:
 def _record(device: str, problem: str, config: str, outcome: str, time: float | None) -> Record:
     """Build a record of checked parts."""
     _parsed(problem)
-    if outcome not in OUTCOMES:
-        raise ValueError(f"outcome {outcome!r}")
     figure = Measurement(cold_us=float(time), ci95_us=0.0, runs=0) if time is not None else None
     return Record(
-        problem=problem, device=device, family=Config.parse(config).family, config=config, outcome=outcome,
-        deterministic=False, measurement=figure,
+        problem=problem, device=device, family=Config.parse(config).family, config=config,
+        outcome=Outcome(outcome), deterministic=False, measurement=figure,
     )  # fmt: skip

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from tilewright.device import Device, for_architecture
 from tilewright.device.architectures import ARCHITECTURES, capability
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown, warn_once
-from tilewright.kernels.family import Config, Family
+from tilewright.fields import LINE, Fields
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.record import OUTCOMES, Check, Measurement, Record
-from tilewright.store.fields import LINE, Fields
+from tilewright.record import Check, Measurement, Outcome, Record, Search, Standing, Versions
 
 FORMAT = "tilewright-tuned"
 SCHEMA = 1
@@ -27,6 +28,8 @@ MAX_FILE_BYTES = 64 << 20
 MAX_RECORDS = 200_000
 PROVENANCE = ("driver", "compiler", "clocks", "version")
 
+_SAID = ("standing", "search", "versions", "shared_worst")  # fields of a Record that "context" has as texts
+_TEXTS = ("stage", "raced", "worst", "cut_s", "cut_trials")  # of them, the versions aside
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _BACKENDS = ("cuda", "opencl", "numpy")
 
@@ -36,7 +39,7 @@ _BACKENDS = ("cuda", "opencl", "numpy")
 
 def to_json(record: Record) -> str:
     """Write a whole record, failures included, as one line of JSON."""
-    return json.dumps(asdict(record), sort_keys=True, separators=(",", ":"))
+    return json.dumps(record_to_dict(record), sort_keys=True, separators=(",", ":"))
 
 
 def from_json(text: str) -> Record:
@@ -52,26 +55,65 @@ def from_json(text: str) -> Record:
     return record_from_dict(data)
 
 
+def record_to_dict(record: Record) -> dict[str, Any]:
+    """Return a record as plain values; what is said of its making goes by name, as texts, in "context"."""
+    data = asdict(record)
+    for name in _SAID:
+        del data[name]
+    said, (raced, cut) = record.versions.said, (record.search.raced, record.search.cut)
+    if record.standing:
+        said["stage"] = record.standing.value
+    if raced is not None:
+        said["raced"] = " ".join(raced)
+    if cut:
+        said |= {"cut_s": f"{cut[0]:.6g}", "cut_trials": str(cut[1])}
+    if record.shared_worst is not None:
+        said["worst"] = repr(record.shared_worst)
+    return data | {"context": said}
+
+
+def made_as(said: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a Record that its "context" tells of.
+
+    Raises:
+        ValueError: a figure is none.
+    """
+    others = dict(said)
+    stage, raced, worst, seconds, trials = (others.pop(name, None) for name in _TEXTS)
+    return {
+        "standing": {one.value: one for one in Standing}.get(stage or ""),
+        "search": Search(
+            None if raced is None else tuple(raced.split()),
+            None if seconds is None or trials is None else (float(seconds), int(trials)),
+        ),
+        "versions": Versions.of(others),
+        "shared_worst": None if worst is None else float(worst),
+    }  # fmt: skip
+
+
 def record_from_dict(data: object) -> Record:
     """Build a Record from its plain dictionary, every field checked."""
     f = Fields(data, "record")
-    f.only(*Record.__dataclass_fields__)
-    outcome = f.text("outcome")
-    if outcome not in OUTCOMES:
-        raise f.bad("outcome", "one of " + ", ".join(OUTCOMES))
+    f.only("context", *(name for name in Record.__dataclass_fields__ if name not in _SAID))
+    if (outcome := f.text("outcome")) not in list(Outcome):
+        raise f.bad("outcome", "one of " + ", ".join(Outcome))
     context = f.data.get("context", {})
     if not isinstance(context, dict) or not all(isinstance(v, str) for v in context.values()):
         raise f.bad("context", "an object of strings")
+    try:
+        made = made_as(context)
+    except ValueError:
+        raise f.bad("context", "an object of strings, figures where they belong") from None
     reason = f.data.get("reason", "")
     if not isinstance(reason, str):
         raise f.bad("reason", "a string")
     return Record(
         problem=f.text("problem"), device=f.text("device", 400), family=f.text("family"),
-        config=f.text("config", 2000), outcome=outcome, deterministic=f.boolean("deterministic"),
+        config=f.text("config", 2000), outcome=Outcome(outcome), deterministic=f.boolean("deterministic"),
         check=_check(f.data.get("check")), measurement=_measurement(f.data.get("measurement")),
         reason=reason, registers=f.integer("registers", 0, 1 << 40),
         workspace_bytes=f.integer("workspace_bytes", 0, 1 << 62),
-        compile_s=f.number("compile_s"), context=dict(context),
+        compile_s=f.number("compile_s"), **made,
     )  # fmt: skip
 
 
@@ -113,7 +155,7 @@ def export_text(records: Iterable[Record]) -> str:
     """Write winners as a shareable JSON file: typed parameters and figures only."""
     rows = []
     for record in records:
-        if record.outcome == "correct" and record.measurement and record.check:
+        if record.is_right and record.check:
             try:
                 rows.append(_shared(record))
             except ConfigError as error:  # made by hand, or by another version
@@ -123,7 +165,7 @@ def export_text(records: Iterable[Record]) -> str:
 
 def _shared(record: Record) -> dict[str, Any]:
     assert record.measurement and record.check
-    time = record.measurement
+    time, said = record.measurement, record.versions.said
     return {
         "problem": record.problem,
         "device": record.device,
@@ -135,7 +177,7 @@ def _shared(record: Record) -> dict[str, Any]:
         "warm_us": time.warm_us,
         "runs": time.runs,
         "worst": record.check.worst if math.isfinite(record.check.worst) else 1.0,
-        "provenance": {k: _line(record.context[k]) for k in PROVENANCE if k in record.context},
+        "provenance": {k: _line(said[k]) for k in PROVENANCE if k in said},
     }
 
 
@@ -218,11 +260,11 @@ def read_row(row: object, path: str, families: Sequence[Family], devices: Sequen
         raise f.bad("cold_us", "more than 0")
     provenance = Fields(f.data.get("provenance", {}), f.path + ".provenance")
     provenance.only(*PROVENANCE)
-    context = {name: provenance.text(name) for name in provenance.data}
+    versions = Versions.of({name: provenance.text(name) for name in provenance.data})
     return Record(
-        problem=str(problem), device=key, family=family.name, config=str(config), outcome="correct",
+        problem=str(problem), device=key, family=family.name, config=str(config), outcome=Outcome.CORRECT,
         deterministic=f.boolean("deterministic"), measurement=_time(f),
-        context={**context, "worst": repr(f.number("worst", 0.0, 1.0))},
+        versions=versions, shared_worst=f.number("worst", 0.0, 1.0),
     )  # fmt: skip
 
 

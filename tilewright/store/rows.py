@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from tilewright.errors import StoreError, warn_once
 from tilewright.problem import Problem
@@ -16,7 +17,6 @@ from tilewright.store.exchange import from_json, to_json
 from tilewright.store.sources import source_key
 
 Sources = Mapping[str, str] | str | None
-Found = tuple[Record, str, str]  # with its source key and origin
 
 TABLES = (
     """CREATE TABLE IF NOT EXISTS records (
@@ -31,18 +31,28 @@ COLUMNS = (
     "body, digest"
 )
 READ = "id, problem, device, source, origin, body, digest"
-NEWEST = (
-    "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
-    "GROUP BY config, source, origin = 'imported'"
-)
 ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to be trusted yet
+
+
+class Found(NamedTuple):
+    """A record as it was stored: with its source key, and one of ORIGINS."""
+
+    record: Record
+    source: str
+    origin: str
+
+    def is_of(self, wanted: Sources) -> bool:
+        """Whether it is of the source that is wanted; None wants any."""
+        if wanted is None:
+            return True
+        return self.source == (wanted if isinstance(wanted, str) else wanted.get(self.record.family))
 
 
 def to_row(record: Record, origin: str) -> tuple[object, ...]:
     """Return what is stored of a record, in the order of COLUMNS."""
     if origin not in ORIGINS:
         raise StoreError(f"origin {origin!r}: must be one of {', '.join(ORIGINS)}")
-    source = source_key(record.family, record.device.partition("/")[0], record.context.get("compiler", ""))
+    source = source_key(record.family, record.device.partition("/")[0], record.versions.compiler)
     body = to_json(record)
     timed = record.measurement
     return (
@@ -60,41 +70,40 @@ def where(problem: Problem | str | None, device_key: str | None) -> tuple[str, l
     return " AND ".join(f"{name} = ?" for name, _ in given) or "1", [value for _, value in given]
 
 
-def same(record: Record, source: str, wanted: Sources) -> bool:
-    """Whether a record is of the source that is wanted; None wants any."""
-    if wanted is None:
-        return True
-    return source == (wanted if isinstance(wanted, str) else wanted.get(record.family))
-
-
-def ranked(
-    database: Database, problem: Problem | str, device_key: str, deterministic: bool, wanted: Sources = None
-) -> list[Found]:
-    """Return correct configs, best first, each by its newest record of each source: winners of comparisons,
-    others that were compared, then what a search has seen. A winner of other sources than ``wanted`` takes no
-    other's place.
-    """
-    query = (
-        f"SELECT {READ} FROM records WHERE id IN ({NEWEST}) AND outcome = 'correct' AND "
-        "high_us IS NOT NULL AND deterministic >= ? ORDER BY id DESC"
+def newest(database: Database, problem: Problem | str, device_key: str, right: bool) -> list[Found]:
+    """See ``Store.newest``."""
+    latest = (
+        "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
+        "GROUP BY config, source, origin = 'imported'"
     )
+    rightly = "AND outcome = 'correct' AND high_us IS NOT NULL" if right else ""
+    query = f"SELECT {READ} FROM records WHERE id IN ({latest}) {rightly} ORDER BY id DESC"
+    return select(database, query, [str(problem), device_key])
+
+
+def ranked(newest: Iterable[Found], deterministic: bool, wanted: Sources = None) -> list[Found]:
+    """Return the correct ones of ``Store.newest``, best first: winners of comparisons, others that were
+    compared, then what a search has seen. A winner of other sources than ``wanted`` takes no other's place.
+    """
     winners: list[Record] = []  # of comparisons, newest first
     placed: list[tuple[tuple[bool, bool, int, float], Found]] = []
-    for record, source, origin in select(database, query, [str(problem), device_key, int(deterministic)]):
-        if record.measurement is None or not _passed(record, origin):
+    for found in newest:
+        record, _, origin = found
+        right = record.is_right and _passed(record, origin)
+        if record.measurement is None or not right or record.deterministic < deterministic:
             continue
         wins = record.won and not any(_overtakes(winner, record) for winner in winners)
         rank = 0 if wins else 1 if record.compared else 2
         place = (origin == "imported", origin == "verified", rank, record.measurement.high_us)
-        placed.append((place, (record, source, origin)))
-        if record.won and origin != "imported" and same(record, source, wanted):
+        placed.append((place, found))
+        if record.won and origin != "imported" and found.is_of(wanted):
             winners.append(record)
-    return [found for _, found in sorted(placed, key=lambda item: item[0])]
+    return [one for _, one in sorted(placed, key=lambda item: item[0])]
 
 
 def _overtakes(winner: Record, older: Record) -> bool:
     """Whether a winner's comparison had a place for the config of an older record."""
-    return older.family in (winner.raced or ()) and older.deterministic >= winner.deterministic
+    return older.family in (winner.search.raced or ()) and older.deterministic >= winner.deterministic
 
 
 def _passed(record: Record, origin: str) -> bool:
@@ -111,7 +120,7 @@ def select(database: Database, query: str, values: Sequence[object]) -> list[Fou
         try:
             if digest != _digest(*stated, body):
                 raise StoreError("its digest does not match")
-            good.append((from_json(body), str(stated[2]), str(stated[3])))
+            good.append(Found(from_json(body), str(stated[2]), str(stated[3])))
         except StoreError as error:
             bad.append((number,))
             text = f"store {database.path}: a corrupt record is set aside ({error})"

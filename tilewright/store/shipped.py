@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
+from typing import Any
 
 from tilewright.device import chip
 from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.family import Family
-from tilewright.plans.provenance import Origin
 from tilewright.record import Record
 from tilewright.store.exchange import read_row, rows_of
 
@@ -35,14 +34,14 @@ def shipped_winners(problem: str, device_key: str) -> list[Record]:
             warn_once(f"a shipped winner is skipped: {error}", "shipped")
             continue
         if record.measurement:
-            found.append(replace(record, context={**record.context, "origin": Origin.SHIPPED}))
+            found.append(record)
     return sorted(found, key=lambda record: (record.device != device_key, record.cold_us))
 
 
 @lru_cache(maxsize=1)
-def shipped_rows() -> dict[tuple[str, str], list[tuple[str, object]]]:
+def shipped_rows() -> dict[tuple[str, str], list[tuple[str, dict[str, Any]]]]:
     """Index the shipped rows, not yet checked, by (problem, chip); each with its path."""
-    found: dict[tuple[str, str], list[tuple[str, object]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = {}
     for name, text in _files():
         try:
             rows = rows_of(text, name)

@@ -24,7 +24,7 @@ from tilewright.kernels.source import source_key as kernel_key
 from tilewright.store.exchange import SCHEMA
 
 _PACKAGE = Path(__file__).parents[1]
-_PACKING = "tilewright.kernels.untuned"
+_PACKING = "tilewright.kernels.untuned.packing"
 _ONLY_SAYS = "tilewright.errors"  # its words change no answer
 _COMPOSED_AND_BOUND = ("tilewright.kernels.source", "tilewright.plans.execution")
 _LAUNCHED = {

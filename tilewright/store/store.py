@@ -1,9 +1,9 @@
-"""The store as others see it: outcomes added, winners and hints asked for, winners shared."""
+"""The store as others see it: outcomes added, winners asked for, winners shared."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,8 @@ from tilewright.record import Record
 from tilewright.runtime.cache import folder
 from tilewright.store.database import Database
 from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
-from tilewright.store.hints import failing, layers_alike, likely, searched_well
-from tilewright.store.rows import COLUMNS, READ, TABLES, Sources, ranked, same, select, to_row, where
-from tilewright.store.shipped import all_families, shipped_rows, shipped_winners
+from tilewright.store.rows import COLUMNS, READ, TABLES, Found, Sources, newest, ranked, select, to_row, where
+from tilewright.store.shipped import all_families, shipped_rows
 
 
 @dataclass(frozen=True)
@@ -65,12 +64,12 @@ class Store:
         self.path = given.absolute()  # the same file whatever folder the process goes to
         probe = f"SELECT {COLUMNS} FROM records LIMIT 1"
         self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s, own=path is None)
-        self._use_shipped = shipped
+        self.uses_shipped = shipped
 
     @property
     def key(self) -> tuple[str, bool]:
         """What stores of the same answers have in common: the file, and whether shipped winners count."""
-        return str(self.path), self._use_shipped
+        return str(self.path), self.uses_shipped
 
     # ------------------------------------------------------------------------------- writing
 
@@ -86,7 +85,7 @@ class Store:
             raise StoreError(f"nothing tuned could be remembered: {error}") from None
 
     def add(self, record: Record, origin: str = "measured") -> None:
-        """Append one outcome. Its context may name "compiler". One that ``won``, a re-measured
+        """Append one outcome. One that ``won``, a re-measured
         finalist, ``best`` prefers to a time taken during the search.
 
         Args:
@@ -150,61 +149,36 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        for record, source, origin in ranked(self.database, problem, device_key, deterministic, source_key):
-            if origin != "imported" and same(record, source, source_key):
-                return record
+        for found in ranked(self.newest(problem, device_key, right=True), deterministic, source_key):
+            if found.origin != "imported" and found.is_of(source_key):
+                return found.record
         return None
 
-    def hints(
-        self,
-        problem: Problem | str,
-        device_key: str,
-        deterministic: bool = False,
-        source_key: Sources = None,
-    ) -> list[Record]:
-        """Return likely winners that must be checked and verified first, likeliest first.
-
-        They are those of another kernel source or compiler, imported ones, and shipped ones; then the same of
-        other devices with the same chip.
+    def newest(self, problem: Problem | str, device_key: str, right: bool = False) -> list[Found]:
+        """Return the newest record of each config and source, the newest of all first.
 
         Args:
-            problem, device_key, deterministic, source_key: as for ``best``.
+            problem, device_key: as for ``best``.
+            right: leave out those that failed.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        shipped = shipped_winners(str(problem), device_key) if self._use_shipped else []
-        return likely(self.database, shipped, problem, device_key, deterministic, source_key)
+        return newest(self.database, problem, device_key, right)
 
-    def alike(
-        self,
-        problem: Problem,
-        device: Device,
-        deterministic: bool = False,
-        source_key: Sources = None,
-    ) -> Iterator[Record]:
-        """Yield winners of layers alike, likeliest first: they differ from this one in the epilogue, but for
-        its pool, or between bf16 and f16 or i8 with and without ``+requant``.
-
-        They won searches of all families, of more than a few trials, or came from elsewhere. Nobody has
-        verified them for this layer; those that failed here are left out.
-
-        Args:
-            problem, deterministic, source_key: as for ``best``.
-            device: of which they are winners.
+    def same_sizes(self, problem: Problem | str) -> set[tuple[str, str]]:
+        """Name the layers with these sizes and the devices of which there are records, or shipped winners.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        shipped = shipped_rows() if self._use_shipped else {}
-        passed = failing(self.database, problem, device.key, source_key)  # over
-        for other in layers_alike(self.database, shipped, problem, device.key):
-            asked = other, device.key, deterministic, source_key
-            best = self.best(*asked)
-            for record in ([best] if best else []) + self.hints(*asked):
-                if record.config not in passed and searched_well(record, other, device, source_key):
-                    passed.add(record.config)
-                    yield record
+        sizes = str(problem).partition("-")[0] + "-"
+        query = "SELECT DISTINCT problem, device FROM records WHERE problem >= ? AND problem < ?"
+        ends = sizes, sizes[:-1] + "."  # the character behind "-"
+        found: set[tuple[str, str]] = set(self.database.use(lambda db: db.execute(query, ends).fetchall()))
+        for (name, _), rows in shipped_rows().items() if self.uses_shipped else ():
+            found |= {(name, str(row.get("device"))) for _, row in rows if name.startswith(sizes)}
+        return found
 
     def records(
         self,
@@ -220,8 +194,8 @@ class Store:
         condition, values = where(problem, device_key)
         query = f"SELECT {READ} FROM records WHERE {condition} ORDER BY id"
         return [
-            record for record, source, origin in select(self.database, query, values)
-            if source_key is None or (origin != "imported" and same(record, source, source_key))
+            found.record for found in select(self.database, query, values)
+            if source_key is None or (found.origin != "imported" and found.is_of(source_key))
         ]  # fmt: skip
 
     def info(self) -> Info:
@@ -240,7 +214,7 @@ class Store:
         return Info(
             path=str(self.path), nbytes=self.path.stat().st_size, records=records, correct=correct,
             imported=imported, problems=problems, devices=tuple(name for (name,) in devices),
-            shipped=sum(map(len, shipped_rows().values())) if self._use_shipped else 0,
+            shipped=sum(map(len, shipped_rows().values())) if self.uses_shipped else 0,
             set_aside=self.database.set_aside(),
         )  # fmt: skip
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import kernels
-from tilewright.bench.bound_plan import BoundPlan
 from tilewright.bench.contest import Entered, offered
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
@@ -19,6 +18,7 @@ from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.kernels.config import Config
 from tilewright.kernels.named import find
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
+from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
@@ -187,7 +187,7 @@ class Lab:
         key = (id(runtime), problem)
         if key not in self._truths:
             reference = Plan.make(runtime, problem, REFERENCE)
-            self._truths[key] = BoundPlan(runtime, reference, self.inputs(problem)).once()
+            self._truths[key] = BoundRun.of(reference, self.inputs(problem).given(problem)).once()
         return self._truths[key]
 
     def _setting(self, runtime: Runtime) -> Setting:

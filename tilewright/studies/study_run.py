@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tilewright.errors import count
 from tilewright.studies import engine
-from tilewright.studies.engine import StudyResult
+from tilewright.studies.document import StudyResult, load
 from tilewright.studies.lab import Lab
 from tilewright.studies.study import Part, PartResult, Study, StudyError, present
 
@@ -100,7 +100,7 @@ def earlier_result(file: Path, study: Study, lab: Lab) -> StudyResult | None:
     """
     if not file.exists():
         return None
-    found = engine.load(file)
+    found = load(file)
     if differs := _differs(found, study, lab):
         raise StudyError(f"--resume: {file} {differs}, or name another file after --json")
     return found

@@ -11,14 +11,23 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from tilewright.kernels.config import Config
-from tilewright.tuning.channel import Json
-from tilewright.tuning.job import Job, Stage
-from tilewright.tuning.measure import Limits
+from tilewright.tuning.protocol import (
+    Compare,
+    Compile,
+    Job,
+    Opened,
+    Prepare,
+    Request,
+    Rest,
+    Stage,
+    Try,
+    decode,
+)
 
 _COMPILER_NICE = 10  # whoever measures and thinks goes before those that compile
 
@@ -30,7 +39,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints goes to stderr, not into the protocol
     import json
 
-    def say(line: Json) -> None:
+    def say(line: dict[str, Any]) -> None:
         answers.write(json.dumps(line) + "\n")
 
     desk = RequestHandler(lambda stage: say({"stage": stage}))
@@ -38,7 +47,7 @@ def main() -> None:
     while True:
         request = json.loads(requests.get())
         try:
-            say({"result": desk.handle(request)})
+            say({"result": desk.handle(decode(request))})
         except Exception as error:
             say({"error": type(error).__name__, "text": str(error) or repr(error)})
 
@@ -59,41 +68,39 @@ def _requests() -> queue.SimpleQueue[str]:
 class RequestHandler:
     """Takes the child's requests: opens a job, answers for its configs, and rests until the next."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Callable[[Stage], None]) -> None:
         self._stage = stage
         self._trials: Any = None
 
-    def handle(self, request: Json) -> Any:
+    def handle(self, request: Request) -> Any:
         """Do what a request asks and return what can be said in JSON."""
-        do = request.pop("do")
-        if do == "open":
-            return self._open(**request)
-        if do == "rest":
-            self._trials = None  # with all its arrays and kernels
-            gc.collect()
-            return None
-        if do == "prepare":
-            return self._trials.prepare()
-        if do == "compile":
-            return asdict(self._trials.compile(Config.parse(request["config"])))
-        if do == "trial":
-            config = Config.parse(request["config"])
-            record, spoilt = self._trials.run(config, request["best_us"], request["full"])
-            return {"record": asdict(record), "spoilt": spoilt}
-        assert do == "final", do
-        configs = [Config.parse(text) for text in request["configs"]]
-        return [asdict(f) for f in self._trials.final(configs, Limits(**request["limits"]))]
+        match request:
+            case Job():
+                return self._open(request).said
+            case Rest():
+                self._trials = None
+                gc.collect()
+                return None
+            case Prepare():
+                return self._trials.prepare()
+            case Compile(config):
+                return asdict(self._trials.compile(config))
+            case Try(config, best_us, full):
+                return self._trials.run(config, best_us, full).said
+            case Compare(configs, limits):
+                return [asdict(one) for one in self._trials.final(configs, limits)]
+        raise AssertionError(request)
 
-    def _open(self, **job: Any) -> Json:
+    def _open(self, job: Job) -> Opened:
         from tilewright.tuning.trial import Trials  # loads a backend: only ever in the child
 
-        self._stage("open")
-        if job["facts"] is not None and hasattr(os, "setpriority"):
+        self._stage(Stage.OPEN)
+        if job.facts is not None and hasattr(os, "setpriority"):
             least = os.getpriority(os.PRIO_PROCESS, 0)  # only a superuser goes below
             with suppress(OSError):  # where a sandbox forbids it, compilers compete
                 os.setpriority(os.PRIO_PROCESS, 0, max(least, _COMPILER_NICE))
-        self._trials = Trials(Job(**job), self._stage)
-        return {"device": asdict(self._trials.device), "context": self._trials.context}
+        self._trials = Trials(job, self._stage)
+        return Opened(self._trials.device, self._trials.versions)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from tilewright.kernels.config import Config
-from tilewright.tuning.job import Compiled, Job
+from tilewright.tuning.protocol import Compiled, Job
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -58,7 +58,7 @@ class CompileAhead:
     def _start(self) -> None:
         """Start the compiler that was idle longest: like any request, this needs it for itself alone."""
         with self._alone() as worker:
-            _ = worker.context
+            _ = worker.device
 
     def _compile(self, config: Config) -> Compiled:
         start = time.perf_counter()
@@ -66,7 +66,7 @@ class CompileAhead:
             try:
                 done = worker.compile(config)
             except Exception as error:  # a compiler that cannot start: the trial compiles for itself
-                done = Compiled("", str(error), time.perf_counter() - start)
+                done = Compiled(None, str(error), time.perf_counter() - start)
         if self.closed:
             raise CancelledError  # what was killed did not fail
         return done

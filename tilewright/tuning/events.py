@@ -76,7 +76,7 @@ class TuneResult:
         if not (self.best and figure):
             return f"<tuned in vain: {self.failure}>"
         took = KNOWN if self.known else f"{len(self.records)} tried in {self.seconds:.1f} s"
-        took += "; the budget ended the search: a larger one goes on" if self.best.cut else ""
+        took += "; the budget ended the search: a larger one goes on" if self.best.search.cut else ""
         return f"<tuned {self.best.problem}: {self.best.config}, {figure.cold_us:.1f} us; {took}>"
 
     @property

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tilewright.errors import RunError
 from tilewright.kernels.config import Config
-from tilewright.record import Record, Standing
+from tilewright.record import Outcome, Record, Standing
 from tilewright.tuning.budget_clock import BudgetClock
 from tilewright.tuning.events import Comparing, Progress
-from tilewright.tuning.job import Final
 from tilewright.tuning.measure import FEWEST, Limits, ranking
 from tilewright.tuning.outcomes import Outcomes
+from tilewright.tuning.protocol import Final
 from tilewright.tuning.worker import Worker
 
 FINALISTS = 5
@@ -85,7 +85,7 @@ def _renewed(record: Record, row: Final) -> Record:
     best_known = max(figures, key=lambda figure: figure.runs >= FEWEST)  # the new one, if it says anything
     record = replace(record, measurement=best_known, check=row.check or record.check)
     if row.check and not row.check.ok:
-        record = replace(record, outcome="correctness", reason=row.check.reason)
+        record = replace(record, outcome=Outcome.WRONG, reason=row.check.reason)
     return _placed(record, row.check is not None and row.check.ok)
 
 
@@ -97,4 +97,4 @@ def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
 
 
 def _placed(record: Record, won: bool) -> Record:
-    return record.with_standing(Standing.WINNER if won else Standing.FINALIST)
+    return replace(record, standing=Standing.WINNER if won else Standing.FINALIST)

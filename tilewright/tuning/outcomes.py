@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 
 from tilewright.device import Device
@@ -12,10 +13,11 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.record import PASSING, Record
-from tilewright.search.proposals import Records
+from tilewright.record import PASSING, Record, Search
 from tilewright.search.space import legal
+from tilewright.store import Store
 from tilewright.store.sources import source_keys
+from tilewright.tuning.hints import alike, likely
 
 _PATIENCE_S = 60.0  # from one try to write to a store that cannot be written to the next
 MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
@@ -26,7 +28,7 @@ class Outcomes:
 
     def __init__(
         self, problem: Problem, device: Device, compiler: str, families: Mapping[str, Family],
-        deterministic: bool, store: Records | None,
+        deterministic: bool, store: Store | None,
     ) -> None:  # fmt: skip
         """Begin with none.
 
@@ -70,9 +72,9 @@ class Outcomes:
         if self._store is None:
             return []
         how = self._deterministic, self._keys()
-        hints = self._store.hints(self._problem, self._device.key, *how)
+        hints = [hint.record for hint in likely(self._store, self._problem, self._device.key, *how)]
         found: dict[str, Config] = {}
-        for record in chain(hints, self._store.alike(self._problem, self._device, *how)):
+        for record in chain(hints, alike(self._store, self._problem, self._device, *how)):
             if config := legal(record.config, self._families.values(), self._problem, self._device):
                 found.setdefault(str(config), config)
             if len(found) == MOST_HINTS:
@@ -91,7 +93,7 @@ class Outcomes:
         Raises:
             StoreError: the first one could not be stored. Later ones wait: a search goes on without.
         """
-        kept = record.among(self._families).cut_at(self.cut)
+        kept = replace(record, search=Search(tuple(self._families), self.cut))
         self._newest[kept.config] = kept
         self.tried.add(kept.config)
         self._unsaved.append(kept)

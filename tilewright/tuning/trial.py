@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tilewright import kernels
@@ -16,10 +16,10 @@ from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Bluep
 from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record
+from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.runtime import Built, Runtime, open_runtime
-from tilewright.tuning.job import Compiled, Final, Job, Stage
 from tilewright.tuning.measure import Limits, measure, ranking
+from tilewright.tuning.protocol import Compiled, Final, Job, Judged, Stage
 
 # A trial's timing is rough: the finalists are measured again.
 TRIAL = Limits(max_rounds=40, max_s=0.3, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)
@@ -31,7 +31,7 @@ _HARMLESS = re.compile(r"OUT_OF_RESOURCES|too many resources", re.IGNORECASE)
 class Trials:
     """The candidates of one problem on one device, in this process."""
 
-    def __init__(self, job: Job, stage: Stage) -> None:
+    def __init__(self, job: Job, stage: Callable[[Stage], None]) -> None:
         """Open the device; with ``job.facts`` only get ready to compile for it."""
         self.problem = Problem.parse(job.problem)
         self._job, self._stage = job, stage
@@ -40,49 +40,49 @@ class Trials:
         if job.facts is None or job.facts["backend"] != "cuda":
             self._runtime = open_runtime(job.kind, job.index)
             self.device = self._runtime.device
-            self.context = self._runtime.versions()
+            self.versions = Versions.of(self._runtime.versions())
         else:
             self.device = Device.of(job.facts)
-            self.context = {}
+            self.versions = Versions()
 
     def prepare(self) -> None:
         """Make the inputs and the references, and warm up what each trial uses."""
-        self._stage("reference")
+        self._stage(Stage.REFERENCE)
         assert self._runtime is not None
         if self._verifier is None:
             self._verifier = Verifier(self._runtime, self.problem, self._job.seed)
             self._runtime.timed(lambda: None, True)
 
-    def run(self, config: Config, best_us: float, full: bool) -> tuple[Record, bool]:
-        """Make a Record of a config; the flag says that the device is no longer to be trusted."""
+    def run(self, config: Config, best_us: float, full: bool) -> Judged:
+        """Make a Record of a config."""
         record = Record(
             problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
-            outcome="runtime", deterministic=False, context=self.context,
+            outcome=Outcome.RUNTIME, deterministic=False, versions=self.versions,
         )  # fmt: skip
         try:
             self.prepare()
-            self._stage("compile")
+            self._stage(Stage.COMPILE)
             candidate = self._candidate(config)
             plan = candidate.plan
             record = replace(
                 record, deterministic=plan.deterministic, registers=plan.registers,
                 workspace_bytes=plan.workspace_bytes, compile_s=plan.compile_s,
             )  # fmt: skip
-            return self._judge(record, candidate, best_us, full), self._spoilt()
+            return Judged(self._judge(record, candidate, best_us, full), self._spoilt())
         except ConfigError as error:
-            return replace(record, outcome="constraints", reason=_line(error)), False
+            return Judged(replace(record, outcome=Outcome.CONSTRAINTS, reason=_line(error)), False)
         except CompileError as error:
-            return replace(record, outcome="compile", reason=_line(error)), False
+            return Judged(replace(record, outcome=Outcome.COMPILE, reason=_line(error)), False)
         except OutOfMemory as error:
-            return replace(record, reason=_line(error)), False
+            return Judged(replace(record, reason=_line(error)), False)
         except TooSlow as error:
-            return replace(record, outcome="timeout", reason=_line(error)), self._spoilt()
+            return Judged(replace(record, outcome=Outcome.TIMEOUT, reason=_line(error)), self._spoilt())
         except Exception as error:
-            return replace(record, reason=_line(error)), not _HARMLESS.search(str(error))
+            return Judged(replace(record, reason=_line(error)), not _HARMLESS.search(str(error)))
 
     def compile(self, config: Config) -> Compiled:
         """Compile a config and its packing into the cache of binaries."""
-        self._stage("compile")
+        self._stage(Stage.COMPILE)
         start = time.perf_counter()
         try:
             family = kernels.family(config.family)
@@ -93,12 +93,12 @@ class Trials:
                 packer = pack(self.problem, self.device, blueprint)
                 self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
         except ConfigError as error:
-            return Compiled("constraints", _line(error))
+            return Compiled(Outcome.CONSTRAINTS, _line(error))
         except CompileError as error:
-            return Compiled("compile", _line(error))
+            return Compiled(Outcome.COMPILE, _line(error))
         except TilewrightError as error:
-            return Compiled("runtime", _line(error))
-        return Compiled("", "", time.perf_counter() - start)
+            return Compiled(Outcome.RUNTIME, _line(error))
+        return Compiled(None, "", time.perf_counter() - start)
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
         """Measure configs against each other, then verify in full from the fastest on until one is right.
@@ -110,12 +110,12 @@ class Trials:
         assert self._runtime is not None
         candidates = {}
         for config in configs:
-            self._stage("compile")
+            self._stage(Stage.COMPILE)
             candidates[str(config)] = self._candidate(config)
-            self._stage("run")  # once untimed: the first launch loads the machine code
+            self._stage(Stage.RUN)  # once untimed: the first launch loads the machine code
             candidates[str(config)].run()
             self._runtime.synchronize()
-        self._stage("time")
+        self._stage(Stage.TIME)
         figures = measure({name: c.run for name, c in candidates.items()}, self._runtime, limits)
         checks: dict[str, Check] = {}
         for name in ranking(figures):
@@ -130,17 +130,17 @@ class Trials:
         """Verify, then time, a candidate that compiled."""
         check = self._check(candidate, full, max(HOPELESS * best_us, _LEAST_SLOW_US))
         if not check.ok:
-            return replace(record, outcome="correctness", check=check, reason=check.reason)
-        self._stage("time")
+            return replace(record, outcome=Outcome.WRONG, check=check, reason=check.reason)
+        self._stage(Stage.TIME)
         deterministic = record.deterministic and check.repeatable
         figure = self._time(candidate, best_us)
         return replace(
-            record, outcome="correct", check=check, measurement=figure, deterministic=deterministic
+            record, outcome=Outcome.CORRECT, check=check, measurement=figure, deterministic=deterministic
         )
 
     def _check(self, candidate: Candidate, full: bool, slow_us: float) -> Check:
         assert self._verifier is not None
-        return self._verifier.check(candidate, full, self._stage, slow_us)
+        return self._verifier.check(candidate, full, lambda name: self._stage(Stage(name)), slow_us)
 
     def _time(self, candidate: Candidate, best_us: float) -> Measurement:
         assert self._runtime is not None
@@ -163,7 +163,7 @@ class Trials:
             return
         built = [self._runtime.compile(program) for program in blueprint.programs]
         if self._runtime.unified:
-            self._stage("run")
+            self._stage(Stage.RUN)
             _rehearse(self._runtime, blueprint, built, self.problem, packed_bytes)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
@@ -26,16 +26,17 @@ from tilewright.problem import Problem
 from tilewright.record import Record, Standing
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
-from tilewright.search.proposals import MakeStrategy, Proposals, Records, batch_size
+from tilewright.search.proposals import MakeStrategy, Proposals, batch_size
 from tilewright.search.space import usable
+from tilewright.store import Store
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.budget_clock import BudgetClock
 from tilewright.tuning.compile_ahead import CompileAhead
 from tilewright.tuning.events import Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import decide
-from tilewright.tuning.job import Compiled, Job
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.outcomes import Outcomes
+from tilewright.tuning.protocol import Compiled, Job, Stage
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -54,7 +55,7 @@ def tune(
     device: str | Runtime | None,
     wanted: TuneOptions,
     *,
-    store: Records | None = None,
+    store: Store | None = None,
     progress: Progress | None = None,
     make: MakeStrategy | None = None,
     children: WorkerPool | None = None,
@@ -121,7 +122,7 @@ class _Run:
 
     def __init__(
         self, problem: Problem, worker: Worker, wanted: TuneOptions, named: Sequence[Family],
-        store: Records | None, progress: Progress | None, children: WorkerPool | None,
+        store: Store | None, progress: Progress | None, children: WorkerPool | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
         self.problem, self.worker, self.wanted, self.children = problem, worker, wanted, children
@@ -131,7 +132,7 @@ class _Run:
             raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
         self.gpu = self.device.is_gpu
         if self.gpu:
-            worker.allow("run", _GPU_RUN_S)
+            worker.allow(Stage.RUN, _GPU_RUN_S)
         self.budget = wanted.budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
         self.spending = BudgetClock(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)
@@ -139,14 +140,8 @@ class _Run:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
             raise ProblemError(f"{problem}: no kernel family takes it on {self.device.name} ({why})")
         self.families = {family.name: family for family in families}
-        self.outcomes = Outcomes(
-            problem,
-            self.device,
-            worker.context.get("compiler", ""),
-            self.families,
-            wanted.deterministic,
-            store,
-        )
+        compiler = worker.versions.compiler
+        self.outcomes = Outcomes(problem, self.device, compiler, self.families, wanted.deterministic, store)
         self.records: list[Record] = []
         self.idle = 0  # proposals on end that promised nothing
         self.stopped = ""
@@ -155,7 +150,7 @@ class _Run:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
         here = cores()
-        job = replace(self.worker.job, facts=asdict(self.device))
+        job = replace(self.worker.job, facts=self.device.facts)
         most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
         self.ahead = CompileAhead(job, min(most, max(1, here - self.gpu)), self.children)
         self.ahead.start()
@@ -180,7 +175,7 @@ class _Run:
         spent, searched_s = self.spending, self.spending.elapsed_s
         if self.stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut = given_s, len(self.records) + len(known)
+            self.outcomes.cut = float(f"{given_s:.6g}"), len(self.records) + len(known)  # as it is stored
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
@@ -262,7 +257,7 @@ class _Run:
             start = time.monotonic()
             tried = self._try(config, compiled)
             self.spending.trial_s = time.monotonic() - start
-            record = self.outcomes.keep(tried.with_standing(Standing.TRIAL))
+            record = self.outcomes.keep(replace(tried, standing=Standing.TRIAL))
             self.records.append(record)
             proposals.tell(record)
             best = self.outcomes.best_us if self.outcomes.found else None
@@ -289,6 +284,6 @@ class _Run:
             return Record(
                 problem=str(self.problem), device=self.device.key, family=config.family, config=str(config),
                 outcome=compiled.outcome, deterministic=False, reason=compiled.reason,
-                compile_s=compiled.compile_s, context=self.worker.context,
+                compile_s=compiled.compile_s, versions=self.worker.versions,
             )  # fmt: skip
         return replace(self.worker.run(config, self.outcomes.best_us), compile_s=compiled.compile_s)

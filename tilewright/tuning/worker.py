@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
@@ -16,15 +15,31 @@ from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record
-from tilewright.store.exchange import record_from_dict
-from tilewright.tuning.channel import Channel, Crashed, Hung, Json, Lost, Refused, python_child
-from tilewright.tuning.job import Compiled, Final, Job
+from tilewright.record import Outcome, Record, Versions
+from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child
 from tilewright.tuning.measure import Limits
+from tilewright.tuning.protocol import (
+    Compare,
+    Compile,
+    Compiled,
+    Final,
+    Job,
+    Judged,
+    Opened,
+    Prepare,
+    Request,
+    Rest,
+    Stage,
+    Try,
+    encode,
+)
 from tilewright.tuning.worker_pool import WorkerPool
 
 # Seconds that each stage of a request may take.
-ALLOWANCES_S = {"start": 60.0, "open": 120.0, "reference": 120.0, "compile": 60.0, "run": 30.0, "time": 30.0}
+ALLOWANCES_S: dict[str, float] = {
+    Stage.START: 60.0, Stage.OPEN: 120.0, Stage.REFERENCE: 120.0, Stage.COMPILE: 60.0, Stage.RUN: 30.0,
+    Stage.TIME: 30.0,
+}  # fmt: skip
 _REFERENCE_FLOPS = 5e7  # of the problem, a second, at the very least: one core does 3e8 where C is 1
 
 
@@ -51,7 +66,7 @@ class Worker:
         self._allowances_s = {**_allowances_s(Problem.parse(job.problem)), **(allowances_s or {})}
         self._command, self._children = command, children
         self._channel: Channel | None = None
-        self._facts: Json = {}
+        self._opened: Opened | None = None
 
     def __enter__(self) -> Worker:
         return self
@@ -64,18 +79,14 @@ class Worker:
     @property
     def device(self) -> Device:
         """The device's facts, as the child sees them."""
-        if not self._facts:
-            self._open()
-        return Device.of(self._facts["device"])
+        return self._known().device
 
     @property
-    def context(self) -> dict[str, str]:
+    def versions(self) -> Versions:
         """Versions and clocks, as the child sees them."""
-        if not self._facts:
-            self._open()
-        return dict(self._facts["context"])
+        return self._known().versions
 
-    def allow(self, stage: str, seconds: float) -> None:
+    def allow(self, stage: Stage, seconds: float) -> None:
         """Change how long a stage may take before the child counts as hung."""
         self._allowances_s[stage] = seconds
 
@@ -90,27 +101,25 @@ class Worker:
         Raises:
             RunError: if the child cannot even start.
         """
-        request = {"do": "trial", "config": str(config), "best_us": best_us, "full": full}
         try:
-            answer = self._ask(request)
+            judged = Judged.of(self._ask(Try(config, best_us, full)))
         except (Lost, Refused) as error:
-            outcome = "timeout" if isinstance(error, Hung) else "runtime"
+            outcome = Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.RUNTIME
             return self._failed(config, outcome, str(error))
-        record = record_from_dict(answer["record"])
-        if answer["spoilt"]:
+        if judged.spoilt:
             self.close()
-        return record
+        return judged.record
 
     def compile(self, config: Config) -> Compiled:
         """Compile one config into the caches, so that its trial need not."""
         try:
-            return Compiled(**self._ask({"do": "compile", "config": str(config)}))
+            return Compiled.of(self._ask(Compile(config)))
         except Lost as error:
-            if error.stage == "run":  # it compiles; the trial will tell the rest
-                return Compiled("", str(error))
-            return Compiled("timeout" if isinstance(error, Hung) else "compile", str(error))
+            if error.stage == Stage.RUN:  # it compiles; the trial will tell the rest
+                return Compiled(None, str(error))
+            return Compiled(Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.COMPILE, str(error))
         except Refused as error:
-            return Compiled("", str(error))
+            return Compiled(None, str(error))
 
     def prepare(self) -> None:
         """Make the inputs and compute the references now, rather than at the first trial.
@@ -119,7 +128,7 @@ class Worker:
             RunError: if that fails.
         """
         try:
-            self._ask({"do": "prepare"})
+            self._ask(Prepare())
         except (Lost, Refused) as error:
             self.close()
             raise RunError(
@@ -132,15 +141,11 @@ class Worker:
         Raises:
             RunError: if the child hangs or dies over it, or a config brings the device or the inputs down.
         """
-        request = {"do": "final", "configs": [str(c) for c in configs], "limits": asdict(limits)}
         try:
-            answer = self._ask(request)
+            return list(map(Final.of, self._ask(Compare(tuple(configs), limits))))
         except (Lost, Refused) as error:
             self.close()  # its device may be of no more use
             raise RunError(f"the last comparison failed: {error}") from error
-        return [
-            Final(row["config"], Measurement(**row["measurement"]), _check(row["check"])) for row in answer
-        ]
 
     def close(self) -> None:
         """End the child; the next request starts a new one."""
@@ -156,7 +161,7 @@ class Worker:
             return
         self._channel = None
         try:
-            channel.ask({"do": "rest"}, self._allowances_s)
+            channel.ask(encode(Rest()), self._allowances_s)
         except (Lost, Refused):
             channel.kill()
         else:
@@ -168,24 +173,25 @@ class Worker:
         job = self.job
         return (str(job.kind), str(job.index), str(job.facts), *(self._command or ()))
 
-    def _failed(self, config: Config, outcome: str, reason: str) -> Record:
-        facts = self._facts
+    def _failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
+        known = self._opened
         return Record(
-            problem=self.job.problem,
-            device=self.device.key if facts else "",
-            family=config.family,
-            config=str(config),
-            outcome=outcome,
-            deterministic=False,
-            reason=reason,
-            context=dict(facts.get("context", {})),
-        )
+            problem=self.job.problem, device=known.device.key if known else "", family=config.family,
+            config=str(config), outcome=outcome, deterministic=False, reason=reason,
+            versions=known.versions if known else Versions(),
+        )  # fmt: skip
 
-    def _ask(self, request: Json) -> Any:
+    def _known(self) -> Opened:
+        if self._opened is None:
+            self._open()
+        assert self._opened
+        return self._opened
+
+    def _ask(self, request: Request) -> Any:
         self._open()
         assert self._channel is not None
         try:
-            return self._channel.ask(request, self._allowances_s)
+            return self._channel.ask(encode(request), self._allowances_s)
         except Lost:
             self._channel = None
             raise
@@ -194,11 +200,11 @@ class Worker:
         """Take a child that rests, or start one, and give it the job, unless that is done."""
         if self._channel is not None and self._channel.alive:
             return
-        self._restarts += bool(self._facts)
+        self._restarts += self._opened is not None
         resting = self._children.take(self._pool_key) if self._children else None
         self._channel = resting or self._start()
         try:
-            self._facts = self._channel.ask({"do": "open", **asdict(self.job)}, self._allowances_s)
+            self._opened = Opened.of(self._channel.ask(encode(self.job), self._allowances_s))
         except Refused as error:
             self.close()
             raise _error(error.name)(str(error)) from None
@@ -214,7 +220,7 @@ class Worker:
 def _allowances_s(problem: Problem) -> dict[str, float]:
     """Return what each stage may take; the reference of a large layer takes its time."""
     large_s = problem.flops / _REFERENCE_FLOPS
-    return {**ALLOWANCES_S, "reference": max(ALLOWANCES_S["reference"], large_s)}
+    return {**ALLOWANCES_S, Stage.REFERENCE: max(ALLOWANCES_S[Stage.REFERENCE], large_s)}
 
 
 def _advice(error: Lost | Refused) -> str:
@@ -231,7 +237,3 @@ def _error(name: str) -> type[TilewrightError]:
     """Find one of our error classes by its name."""
     found = getattr(errors, name, RunError)
     return found if isinstance(found, type) and issubclass(found, TilewrightError) else RunError
-
-
-def _check(data: Json | None) -> Check | None:
-    return None if data is None else Check(**data)

@@ -13,7 +13,7 @@ from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
 from tilewright.report.study import cell, duration
 from tilewright.report.study import heading as title_of
 from tilewright.report.study import notes as remarks
-from tilewright.studies.engine import StudyResult
+from tilewright.studies.document import StudyResult
 from tilewright.studies.study import Column, PartResult, Value, time_us
 
 

@@ -1,0 +1,233 @@
+"""Arrays and what goes with them, read into a Problem and a device."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import NoneType
+
+import numpy as np
+
+from tilewright.arithmetic import ceil_div
+from tilewright.arrays.use import same_home, typed
+from tilewright.arrays.view import ArrayView
+from tilewright.device import parse_selector
+from tilewright.dtypes import FULL
+from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
+from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
+from tilewright.problem.epilogue import Epilogue, Pool, finite
+from tilewright.runtime import Runtime, open_runtime
+
+ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
+POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
+_WORDS = ("relu", "leaky", "silu", "clamp", "maxpool", "avgpool")
+PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "valid"'
+
+Pad = tuple[int, int, int, int]
+Pair = tuple[int, int]
+_IMMUTABLE = frozenset(  # nothing that could change, or hold memory
+    (int, float, bool, str, NoneType, Pool, np.int32, np.int64, np.float32, np.float64)
+)
+_IMMUTABLE_OR_ROW = _IMMUTABLE | {tuple, list}
+MOST_PROBLEMS = 1024  # that are remembered
+_problems: dict[tuple[object, ...], Problem] = {}
+
+
+def as_integer(value: object) -> int | None:
+    """Return an integer of Python or NumPy as an int; None for anything else, True and False too."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def as_flag(name: str, value: object) -> bool:
+    """Take True or False, of Python or NumPy: that a text such as "no" is not empty says nothing.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name}={shown(value)}: must be True or False")
+    return bool(value)
+
+
+def _integers(value: object) -> list[int] | None:
+    """Return one integer, or a tuple or list of them, as a list."""
+    items = list(value) if isinstance(value, (tuple, list)) else [value]
+    numbers = [as_integer(item) for item in items]
+    return None if None in numbers else [n for n in numbers if n is not None]
+
+
+def pair(name: str, value: object) -> Pair:
+    """Read a stride or dilation.
+
+    Raises:
+        ProblemError: it is neither an integer nor a pair of integers, or less than 1.
+    """
+    numbers = _integers(value)
+    expected = 2 if isinstance(value, (tuple, list)) else 1
+    if not numbers or len(numbers) != expected or min(numbers) < 1:
+        want = "an integer or a pair (height, width), each 1 or more"
+        raise ProblemError(f"{name}={shown(value)}: must be {want}")
+    return numbers[0], numbers[-1]
+
+
+def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) -> Pad:
+    """Read a padding: "same" gives ceil(extent / stride) outputs, the odd row or column at the end.
+
+    Raises:
+        ProblemError: it is none of the forms of ``PADDINGS``, or negative.
+    """
+    if isinstance(value, str) and value == "valid":
+        return 0, 0, 0, 0
+    if isinstance(value, str) and value == "same":
+        total = [
+            max((ceil_div(e, u) - 1) * u + d * (t - 1) + 1 - e, 0)
+            for e, t, u, d in zip(extent, taps, stride, dilation, strict=True)
+        ]
+        return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
+    numbers = None if isinstance(value, str) else _integers(value)
+    if not numbers or len(numbers) not in (1, 2, 4) or min(numbers) < 0:
+        raise ProblemError(f"padding={shown(value)}: must be {PADDINGS}, without negative numbers")
+    if len(numbers) == 4:
+        return numbers[0], numbers[1], numbers[2], numbers[3]
+    return numbers[0], numbers[0], numbers[-1], numbers[-1]
+
+
+def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **words: object) -> Problem:
+    """Read a layer from its arrays (``beside``: bias, z, out, scale) and the arguments of ``conv2d``.
+
+    The result is remembered, so that a later call with the same kinds of arguments skips the checks.
+
+    Raises:
+        ProblemError: an argument is malformed, or the output would be empty.
+        ArrayError: shapes, dtypes, libraries or devices of the arrays do not match.
+    """
+    types = tuple(map(type, words.values()))
+    given = tuple(tuple(word) if type(word) is list else word for word in words.values())
+    inner = [part for word in given if type(word) is tuple for part in word]
+    if not (_IMMUTABLE_OR_ROW.issuperset(types) and _IMMUTABLE.issuperset(map(type, inner))):
+        return _read(x, w, beside, **words)  # an array as a factor, say, may change in place
+    specs = (*beside, *(seen.spec for seen in (x, w, *beside.values())))
+    key = (specs, given, types, *map(type, inner))  # 1, 1.0 and True are equal
+    found = _problems.get(key)
+    if found is None:
+        found = _read(x, w, beside, **words)
+        if len(_problems) >= MOST_PROBLEMS:
+            _problems.clear()
+        _problems[key] = found
+    return found
+
+
+def _read(
+    x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], *, alpha: object, beta: object,
+    activation: object, pool: object, stride: object, padding: object, dilation: object, groups: object,
+    layout: object, math: object,
+) -> Problem:  # fmt: skip
+    same_home(x, w, *beside.values())
+    bias, z, scale = (name in beside for name in ("bias", "z", "scale"))
+    epilogue = _epilogue(bias, z, alpha, beta, activation, pool)
+    return _layer(x, w, epilogue, stride, padding, dilation, groups, layout, math, scale)
+
+
+def _epilogue(bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object) -> Epilogue:
+    """Read the arguments that make up the epilogue."""
+    factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
+    if not z and factors.beta != 1.0:
+        raise ProblemError(f"beta={shown(beta)}: scales z, but no z was given")
+    if z and not factors.add:
+        raise ProblemError(f"beta={shown(beta)}: would discard z; leave z out instead")
+    act = Epilogue() if activation is None else _word("activation", activation, ACTIVATIONS_TAKEN)
+    if pool is not None and not isinstance(pool, Pool):
+        pool = _word("pool", pool, POOLS_TAKEN).pool
+    return replace(act, alpha=factors.alpha, bias=bias, beta=factors.beta if z else 0.0, pool=pool)
+
+
+def _word(name: str, value: object, taken: str) -> Epilogue:
+    """Read one word of the epilogue's grammar; in a tuple its numbers follow it."""
+    wrong = ProblemError(f"{name}={shown(value)}: must be {taken}")
+    head, *numbers = value if isinstance(value, (tuple, list)) and value else (value,)
+    if not isinstance(head, str):
+        raise wrong
+    try:
+        found = Epilogue.parse([head + ":".join(f"{finite(name, n)!r}".replace("e+", "e") for n in numbers)])
+    except ProblemError as error:
+        why = f"; {error}" if head.startswith(_WORDS) else ""
+        raise ProblemError(f"{wrong}{why}") from None
+    act = Epilogue(act=found.act, low=found.low, high=found.high)
+    if not found or found != (Epilogue(pool=found.pool) if name == "pool" else act):
+        raise wrong
+    return found
+
+
+def _layer(
+    x: ArrayView, w: ArrayView, epilogue: Epilogue, stride: object, padding: object, dilation: object,
+    groups: object, layout: object, math: object, requantised: bool,
+) -> Problem:  # fmt: skip
+    """Read the layer itself."""
+    _one_of("layout", layout, LAYOUTS)
+    count = as_integer(groups)
+    if count is None or count < 1:
+        raise ProblemError(f"groups={shown(groups)}: must be an integer of 1 or more")
+    _one_of("math", math, MATHS)
+    if requantised and x.dtype != "i8":
+        raise ArrayError(f"scale: is for int8 layers only, but x is {FULL[x.dtype]}; leave scale out")
+    if x.dtype not in STORED:
+        known = ", ".join(FULL[short] for short in STORED)
+        raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}")
+    typed(w, x.dtype, ", as x is")
+    axes = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
+    n, a, b, c = _four(x, axes)
+    channels, extent = (a, (b, c)) if layout == "nchw" else (c, (a, b))
+    k, cg, r, s = _four(w, "(K, C / groups, R, S)")
+    if channels % count or k % count:
+        raise ProblemError(f"groups={count}: must divide C={channels} of x and K={k} of w")
+    if cg * count != channels:
+        want = f"C / groups = {channels} / {count} = {channels // count}"
+        raise ArrayError(
+            f"w: shape {w.shape} was given; its second size must be {want}, as x has shape {x.shape}"
+        )
+    steps, spread = pair("stride", stride), pair("dilation", dilation)
+    lies = "nhwc" if layout == "nhwc" or x.channels_last else "nchw"
+    return Problem(
+        n=n, c=channels, h=extent[0], w=extent[1], k=k, r=r, s=s, groups=count, stride=steps, dilation=spread,
+        pad=pads(padding, extent, (r, s), steps, spread), dtype="q8" if requantised else x.dtype,
+        layout_in=lies, layout_out=lies, epilogue=epilogue, math=str(math),
+    )  # fmt: skip
+
+
+def _one_of(name: str, value: object, known: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in known:  # of an array no two elements can be asked at once
+        raise ProblemError(f"{name}={shown(value)}: must be one of {', '.join(known)}")
+
+
+def _four(seen: ArrayView, meaning: str) -> tuple[int, int, int, int]:
+    if len(seen.shape) != 4:
+        raise ArrayError(f"{seen.name}: shape {seen.shape} was given; must have 4 dimensions, {meaning}")
+    a, b, c, d = seen.shape
+    return a, b, c, d
+
+
+def runtime_for(x: ArrayView, device: object) -> Runtime:
+    """Open the chosen device, or by default the one that the array is on.
+
+    Raises:
+        ArrayError: the array cannot be used on the chosen device.
+        DeviceError: there is no such device.
+    """
+    kind, index = parse_selector(device)
+    if x.device == "cpu":
+        if kind == "cuda":
+            open_runtime(kind, index)  # is there one to move it to?
+            hint = f"torch.from_numpy({x.name}).cuda()" if x.library == "numpy" else f"{x.name}.cuda()"
+            raise ArrayError(f"{x.name}: is on cpu, but device={device!r}; move it there first: {hint}")
+        return open_runtime(kind or "cpu", index)
+    if kind not in (None, "cuda") or (":" in str(device) and index != x.index):
+        raise ArrayError(
+            f"{x.name}: is on {x.device}, but device={device!r}; leave device out, or move the array"
+        )
+    return open_runtime("cuda", x.index)

@@ -1,0 +1,43 @@
+"""Whether a problem's arrays find room, as they are checked."""
+
+from __future__ import annotations
+
+from tilewright.errors import ProblemError
+from tilewright.problem import Problem
+from tilewright.runtime.base import Runtime
+from tilewright.runtime.capacity import host_bytes, require_arrays
+
+_F64 = 8
+
+
+def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
+    """Refuse a problem whose arrays, as they are checked, exceed the memory of the host or the device.
+
+    A check has two sets of inputs, two outputs and three arrays of f64 of the output's size. ``None``
+    for the runtime asks for what any device needs: the inputs on the host.
+
+    Raises:
+        ProblemError: says how much the arrays take and how much there is.
+    """
+    inputs = problem.bytes - problem.y_bytes
+    checked = 2 * problem.bytes + 3 * _F64 * problem.y_elements
+    unified = runtime is not None and runtime.unified
+    _compare(problem, 2 * inputs + checked * unified, "this machine", host_bytes())
+    if runtime is not None and not unified:
+        _compare(problem, checked, runtime.device.name, runtime.memory_bytes())
+    if runtime is not None:
+        require_arrays(problem, runtime)
+
+
+def _compare(problem: Problem, wanted: int, where: str, there: int) -> None:
+    if wanted > there:
+        sizes = zip("xwy", (problem.x_bytes, problem.w_bytes, problem.y_bytes), strict=True)
+        arrays = ", ".join(f"{name} {_text(nbytes)}" for name, nbytes in sizes)
+        raise ProblemError(
+            f"{problem}: too large: {arrays}, with the copies to check it {_text(wanted)}; "
+            f"{where} has {_text(there)} of memory; make the layer or its batch smaller"
+        )
+
+
+def _text(nbytes: int) -> str:
+    return f"{nbytes / (1 << 30):,.1f} GiB" if nbytes >= 1 << 27 else f"{nbytes / (1 << 20):,.1f} MiB"

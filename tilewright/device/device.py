@@ -1,0 +1,216 @@
+"""Device facts and calibrated rates: plain values that the model may read, no backend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from tilewright.device.architectures import (
+    ARCHITECTURES,
+    MAX_THREADS,
+    REGS_PER_THREAD,
+    REGS_PER_UNIT,
+    WARP,
+    capability,
+    max_cluster,
+    tensor_macs,
+)
+from tilewright.errors import DeviceError, shown
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Speeds of one device; ``tilewright calibrate`` measures them.
+
+    Attributes:
+        empty_us: device-event time of a kernel that does nothing.
+        read_gbs: cold read bandwidth of main memory, 1e9 bytes/s.
+        f32_tflops: peak of independent f32 multiply-adds, 1e12 flops/s, 2 each.
+        source: "datasheet", "calibrated", or "default": a guess.
+    """
+
+    empty_us: float
+    read_gbs: float
+    f32_tflops: float
+    source: str = "datasheet"
+
+
+class Kind(StrEnum):
+    """What a device is, whatever its backend."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class Device:
+    """What is known of one device without touching it.
+
+    Of a CPU a unit is a core, a lane an f32 element of a vector, and the registers of a thread are the
+    elements of all vector registers.
+
+    Attributes:
+        name: the vendor's name of it.
+        backend: "cuda", "opencl" or "numpy".
+        kind: whether lanes are threads of a warp, or elements of a CPU's vectors.
+        index: number of the device within its backend.
+        arch: "sm_90" for CUDA; the OpenCL C target otherwise.
+        units: multiprocessors, or CPU cores.
+        lanes: threads of a warp; f32 elements of a vector on a CPU.
+        max_threads: most threads of a block.
+        regs_per_thread: most 32-bit registers of a thread.
+        regs_per_unit: 32-bit registers of a unit.
+        threads_per_unit: most resident threads of a unit.
+        blocks_per_unit: most resident blocks of a unit.
+        shared_per_block: most bytes of shared memory of a block.
+        shared_per_unit: bytes of shared memory of a unit.
+        l2_bytes: the last cache before main memory.
+        clock_ghz: highest clock of the units.
+        max_cluster: most blocks of a portable cluster (1: no clusters).
+        driver: version of the driver or platform.
+        rates: measured speeds.
+        tensor_macs: f16 multiply-accumulates a cycle of the tensor cores of a unit, by ``mma.sync``; of i8
+            twice as many. 0: there are none, or not with the instructions of sm_80.
+        byte_dots: whether a CPU's vectors add products of bytes, four to a sum of 32 bits (AVX-512 VNNI).
+    """
+
+    name: str
+    backend: str
+    kind: Kind
+    index: int
+    arch: str
+    units: int
+    lanes: int
+    max_threads: int
+    regs_per_thread: int
+    regs_per_unit: int
+    threads_per_unit: int
+    blocks_per_unit: int
+    shared_per_block: int
+    shared_per_unit: int
+    l2_bytes: int
+    clock_ghz: float
+    max_cluster: int
+    driver: str
+    rates: Rates
+    tensor_macs: int = 0
+    byte_dots: bool = False
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Device:
+        """Build it from what ``facts`` of one returned.
+
+        Raises:
+            KeyError: there are no "rates", or no "lanes".
+            TypeError: a field is missing or unknown.
+        """
+        kind = Kind(facts["kind"]) if "kind" in facts else _usual(facts["lanes"])
+        return cls(**{**facts, "kind": kind, "rates": Rates(**facts["rates"])})
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values, as files have them: its kind only where that is not what lanes make one expect."""
+        found = asdict(self)
+        if self.kind is _usual(self.lanes):
+            del found["kind"]
+        return found
+
+    @property
+    def key(self) -> str:
+        """What identifies the device in the store: name, architecture, unit count."""
+        return f"{self.backend}/{self.name}/{self.arch}/{self.units}"
+
+    @property
+    def chip(self) -> str:
+        """What it shares with devices that differ in memory and clock alone."""
+        return chip(self.key)
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether lanes are threads of a warp; else they are elements of a CPU's vectors."""
+        return self.kind is Kind.GPU
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether kernels are CUDA C++; else OpenCL C, or NumPy stands in for them."""
+        return self.backend == "cuda"
+
+    @property
+    def has_shuffles(self) -> bool:
+        """Whether lanes of a warp read each other's registers: OpenCL C 1.2 has no word for it."""
+        return self.is_cuda
+
+    @property
+    def orders_blocks(self) -> bool:
+        """Whether a block sees what another of the same launch wrote before it counted itself in.
+
+        CUDA's fences see to it, and the caches of CPU cores are coherent. OpenCL C 1.2 promises it to nobody:
+        its ``mem_fence`` orders the memory of one work-item, its atomics order nothing, and the first caches
+        of many GPUs are not coherent.
+        """
+        return self.is_cuda or not self.is_gpu
+
+    @property
+    def capability(self) -> int:
+        """The compute capability of a CUDA device, times ten: 90 of sm_90; 0 of all others."""
+        return capability(self.arch) if self.is_cuda else 0
+
+
+def _usual(lanes: int) -> Kind:
+    """The kind of a device with so many lanes, of which nothing else is said."""
+    return Kind.GPU if lanes == WARP else Kind.CPU
+
+
+def chip(key: str) -> str:
+    """Return the chip that a ``Device.key`` names: of CUDA the key without the device's name, else all of it.
+
+    GPUs of one architecture and as many units are one chip, with this or that memory and clock (H100 SXM,
+    H200, GH200). What wins on one is likely on another: a hint, to be verified there.
+    """
+    backend, _, rest = key.partition("/")
+    if backend != "cuda":
+        return key
+    return "/".join((backend, *rest.rsplit("/", 2)[1:]))
+
+
+_KB = 1024
+_SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::(\d{1,4}))?")
+
+
+def for_architecture(arch: str) -> Device:
+    """Return a datasheet Device for ``arch``, one of ARCHITECTURES, with no GPU present."""
+    if arch not in ARCHITECTURES:
+        raise DeviceError(f"architecture {arch!r}: known are {', '.join(ARCHITECTURES)}")
+    gpu, number = ARCHITECTURES[arch], capability(arch)
+    return Device(
+        name=gpu.name, backend="cuda", kind=Kind.GPU, index=0, arch=arch, units=gpu.units,
+        lanes=WARP, max_threads=MAX_THREADS, regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT,
+        threads_per_unit=gpu.threads_per_unit, blocks_per_unit=gpu.blocks_per_unit,
+        shared_per_block=gpu.shared_per_block_kb * _KB, shared_per_unit=gpu.shared_per_unit_kb * _KB,
+        l2_bytes=gpu.l2_mb * _KB * _KB, clock_ghz=gpu.clock_ghz, max_cluster=max_cluster(number),
+        driver="none", rates=Rates(empty_us=3.3, read_gbs=gpu.read_gbs, f32_tflops=gpu.f32_tflops),
+        tensor_macs=tensor_macs(number),
+    )  # fmt: skip
+
+
+def parse_selector(text: object) -> tuple[str | None, int]:
+    """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into (kind, index).
+
+    None is (None, 0), which leaves the choice to the runtime. A ``torch.device`` is taken by its text.
+
+    Raises:
+        DeviceError: it is no selector.
+    """
+    if text is None:
+        return None, 0
+    if type(text).__module__ == "torch" and type(text).__name__ == "device":
+        text = str(text)
+    if not isinstance(text, str):
+        raise DeviceError(f"device={shown(text)}: must be text: cpu, cuda, cuda:N, opencl:N or numpy")
+    match = _SELECTOR.fullmatch(text.strip())
+    if not match:
+        raise DeviceError(f"device {text!r}: must be cpu, cuda, cuda:N, opencl:N or numpy")
+    return match[1], int(match[2] or 0)

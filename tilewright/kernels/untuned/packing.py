@@ -1,0 +1,62 @@
+"""What kernels that nobody tunes are given: a problem's sizes, a plain geometry; and the packing of filters.
+
+Families launch such kernels too: their results depend on what this module names (``sources.py``).
+"""
+
+from __future__ import annotations
+
+from tilewright.arithmetic import ceil_div
+from tilewright.device import Device
+from tilewright.kernels.blueprint import Blueprint, Launch
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.word import dtype_code
+from tilewright.problem import Problem
+
+_LARGE = 1 << 31
+
+IN_ORDER, COLUMNS, PAIRS = range(3)  # PACK_ORDER: of the output channels in a packed tile (filter.h)
+
+
+def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
+    """Return how many blocks an untuned kernel gets, and the defines of ``loop.h``."""
+    cpu = not device.is_gpu
+    threads = 1 if cpu else 256
+    blocks = max(1, min(device.units * (8 if cpu else 16), ceil_div(items, threads)))
+    return blocks, dict(MAX_THREADS=threads, MIN_BLOCKS=1, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
+
+
+def filter_sizes(problem: Problem) -> dict[str, int]:
+    """Return the defines that spell out a filter: all that a packer knows, so it serves any batch."""
+    pr = problem
+    return dict(
+        SIZE_R=pr.r, SIZE_S=pr.s, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups, DTYPE=dtype_code(pr)
+    )
+
+
+def sizes(problem: Problem) -> dict[str, int]:
+    """Return the defines that spell out a problem to the untuned kernels."""
+    pr = problem
+    return dict(
+        SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_P=pr.p, SIZE_Q=pr.q,
+        Y_P=pr.y_p, Y_Q=pr.y_q,
+        PAD_TOP=pr.pad[0], PAD_BOTTOM=pr.pad[1], PAD_LEFT=pr.pad[2], PAD_RIGHT=pr.pad[3],
+        STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
+        DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
+        X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
+        **pr.epilogue.defines(pr.dtype),
+        OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE), **filter_sizes(pr),
+        **requant_defines(pr),
+    )  # fmt: skip
+
+
+def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
+    """Return the launch that packs a kcrs filter for a kernel: buffers w, packed."""
+    nbytes = kernel.packed_bytes
+    blocks, defines = spread(device, nbytes // (8 if problem.dtype == "f64" else 4))
+    big = dict(OFFSET64=int(nbytes >= 1 << 31))
+    return Blueprint(
+        source=kernel.packer,
+        defines=tuple((filter_sizes(problem.portable) | dict(kernel.pack or ()) | defines | big).items()),
+        launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
+        packed_bytes=0,
+    )

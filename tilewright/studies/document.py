@@ -1,0 +1,96 @@
+"""The results file of a study, written and read back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import StoreError
+from tilewright.fields import Fields
+from tilewright.files import read_json
+from tilewright.studies.study import Column, PartResult, StudyError, Value
+
+FORMAT = "tilewright-study"
+MOST = sys.float_info.max
+_TEXTS = ("name", "title", "source", "published_on", "date", "commit")
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What came of a study, as its document has it; ``date`` and ``commit`` are of its last run."""
+
+    name: str
+    title: str
+    source: str
+    published_on: str
+    quick: bool
+    device: Mapping[str, Any]
+    date: str
+    commit: str
+    parts: tuple[PartResult, ...]
+
+
+def document(result: StudyResult) -> dict[str, Any]:
+    """Return the results file of a study."""
+    return {"format": FORMAT, "schema": 1, **asdict(result)}
+
+
+def is_study(found: Any) -> bool:
+    """Whether a document is one of a study."""
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def load(path: Path) -> StudyResult:
+    """Read a results file of a study.
+
+    Raises:
+        StudyError: the file cannot be read, or is no result of a study; names what is wrong.
+    """
+    try:
+        return parse(read_json(path))
+    except OSError as error:
+        raise StudyError(f"study file {path}: {error.strerror or error}") from None
+    except ValueError:
+        raise StudyError(f"study file {path}: not JSON; want one written by 'study --json'") from None
+    except StudyError as error:
+        raise StudyError(f"study file {path}: {error}") from None
+
+
+def parse(found: Any) -> StudyResult:
+    """Turn a document into values. The parts of an older one are whole, of its own date and commit.
+
+    Raises:
+        StudyError: names what is missing or of the wrong type.
+    """
+    if not is_study(found):
+        raise StudyError(f"not a results document of a study: 'format' must be {FORMAT!r}")
+    try:
+        f = Fields(found)
+        texts = {name: f.string(name) for name in _TEXTS}
+        parts = tuple(_part(part, texts["date"], texts["commit"]) for part in f.sections("parts"))
+        return StudyResult(**texts, quick=f.boolean("quick"), device=f.section("device").data, parts=parts)
+    except StoreError as error:
+        raise StudyError(f"a damaged results document of a study: {error}") from None
+
+
+def _part(f: Fields, date: str, commit: str) -> PartResult:
+    return PartResult(
+        f.string("title"), f.string("kind"), f.string("note"),
+        columns=tuple(column.build(Column) for column in f.sections("columns")),
+        rows=tuple(map(_cells, f.sections("rows"))),
+        left=tuple(map(str, f.elements("left") if "left" in f.data else ())),
+        date=f.string("date", date), commit=f.string("commit", commit),
+    )  # fmt: skip
+
+
+def _cells(f: Fields) -> dict[str, Value]:
+    """Read a row: texts, numbers and what is not there."""
+    for name, value in f.data.items():
+        if not isinstance(value, str | int | float | None):
+            raise f.bad(name, "a text or a number")
+        if isinstance(value, int | float) and not abs(value) <= MOST:
+            raise f.bad(name, "a finite number")
+    return f.data

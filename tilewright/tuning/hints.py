@@ -1,0 +1,157 @@
+"""Hints: winners that must be checked and verified before they may run; and winners of layers alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tilewright.device import Device, chip
+from tilewright.errors import ProblemError
+from tilewright.kernels import FAMILIES
+from tilewright.plans.provenance import Origin
+from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
+from tilewright.record import PASSING, Outcome, Record
+from tilewright.search.space import usable
+from tilewright.store import Store
+from tilewright.store.rows import Found, Sources, ranked
+from tilewright.store.shipped import shipped_winners
+
+MOST_OF_KIN = 3  # hints of the records of another device: it may have hundreds, the best first
+ENOUGH_TRIALS = 8  # of a search that its budget ended: so many find 96% of the best speed (docs/search.md)
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A winner, and where it comes from."""
+
+    record: Record
+    origin: Origin
+
+
+def likely(
+    store: Store, problem: Problem | str, device_key: str, deterministic: bool = False, wanted: Sources = None
+) -> list[Hint]:
+    """Return likely winners that must be checked and verified first, likeliest first.
+
+    They are those of another kernel source or compiler, imported ones, and shipped ones; then the same of
+    other devices with the same chip. What failed here is left out.
+
+    Args:
+        store: where they are kept.
+        problem, device_key, deterministic: as for ``Store.best``; ``wanted`` as its ``source_key``.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    newest = store.newest(problem, device_key)
+    shipped = shipped_winners(str(problem), device_key) if store.uses_shipped else []
+    hints: list[Hint] = []
+    for key in (device_key, *_kin(store, problem, device_key)):
+        own = key == device_key
+        found = [
+            Hint(one.record, _origin(one, own))
+            for one in ranked(newest if own else store.newest(problem, key, right=True), deterministic)
+            if not own or one.origin == "imported" or not one.is_of(wanted)
+        ]
+        hints += found if own else found[:MOST_OF_KIN]
+        theirs = [r for r in shipped if r.device == key and r.deterministic >= deterministic]
+        hints += [Hint(record, Origin.SHIPPED) for record in theirs]
+    failed = _failing(newest, wanted)
+    first: dict[str, Hint] = {}
+    for hint in hints:
+        if hint.record.config not in failed:
+            first.setdefault(hint.record.config, hint)
+    return list(first.values())
+
+
+def alike(
+    store: Store, problem: Problem, device: Device, deterministic: bool = False, wanted: Sources = None
+) -> Iterator[Record]:
+    """Yield winners of layers alike, likeliest first: they differ from this one in the epilogue, but for
+    its pool, or between bf16 and f16 or i8 with and without ``+requant``.
+
+    They won searches of all families, of more than a few trials, or came from elsewhere. Nobody has
+    verified them for this layer; those that failed here are left out.
+
+    Args:
+        store, problem, deterministic, wanted: as for ``likely``.
+        device: of which they are winners.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    passed = _failing(store.newest(problem, device.key), wanted)  # over
+    for other in _layers_alike(store, problem, device.chip):
+        asked = other, device.key, deterministic, wanted
+        best = store.best(*asked)
+        for hint in ([Hint(best, Origin.STORED)] if best else []) + likely(store, *asked):
+            if hint.record.config not in passed and _searched_well(hint, other, device, wanted):
+                passed.add(hint.record.config)
+                yield hint.record
+
+
+def _layers_alike(store: Store, problem: Problem, its_chip: str) -> list[Problem]:
+    """Return layers that have records here or shipped winners, and that the same configs should suit: all but
+    the epilogue is the same, and so are the pool and ``Problem.timed_as``. The most alike come first.
+    """
+    names = {name for name, key in store.same_sizes(problem) if chip(key) == its_chip}
+    others = [other for other in map(_problem, names - {str(problem)}) if other]
+    alike = [other for other in others if _bare(other) == _bare(problem)]
+    return sorted(alike, key=lambda other: (_apart(problem, other), str(other)))
+
+
+def _problem(text: str) -> Problem | None:
+    with suppress(ProblemError):
+        return Problem.parse(text)
+    return None
+
+
+def _bare(problem: Problem) -> Problem:
+    """The layer as what it is timed as: its kind, no epilogue but its pool, images of one pixel in nchw."""
+    bare = Epilogue(pool=problem.epilogue.pool)
+    found = replace(problem, dtype=problem.timed_as, math="strict", epilogue=bare)
+    return found.with_layout("nchw") if problem.h * problem.w * problem.p * problem.q == 1 else found
+
+
+def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
+    """In what two layers differ, what matters most first."""
+    one, two = problem.epilogue, other.epilogue
+    return (
+        one.add != two.add, problem.kind != other.kind, one.act != two.act, one.bias != two.bias, one != two
+    )  # fmt: skip
+
+
+def _searched_well(hint: Hint, problem: Problem, device: Device, wanted: Sources) -> bool:
+    """Whether a winner of a problem won a search of all families that are wanted, and of enough trials;
+    whoever shares one is believed."""
+    won, search = hint.record.won, hint.record.search
+    if hint.origin in (Origin.SHIPPED, Origin.IMPORTED):
+        return True
+    if not won or (search.cut is not None and search.cut[1] < ENOUGH_TRIALS):
+        return False
+    if search.raced is None:
+        return True
+    missed = [family for family in FAMILIES if family.name not in search.raced]
+    named = wanted if isinstance(wanted, Mapping) else [family.name for family in missed if family.races]
+    return not usable([family for family in missed if family.name in named], problem, device)[0]
+
+
+def _kin(store: Store, problem: Problem | str, device_key: str) -> list[str]:
+    """Name the other devices with the same chip of which the problem has records, here or shipped."""
+    others = {key for name, key in store.same_sizes(problem) if name == str(problem)} - {device_key}
+    return sorted(key for key in others if chip(key) == chip(device_key))
+
+
+def _failing(newest: Iterable[Found], wanted: Sources) -> set[str]:
+    """Return configs that this very source was tried with, and that fail whenever they are tried."""
+    lasting = [one for one in newest if one.record.outcome not in (Outcome.CORRECT, *PASSING)]
+    return {one.record.config for one in lasting if one.is_of(wanted)}
+
+
+def _origin(found: Found, own: bool) -> Origin:
+    """Say in the words of ``Provenance`` where a hint comes from, of this device or of another."""
+    if found.origin == "imported":
+        return Origin.IMPORTED
+    return Origin.OLDER if own else Origin.KIN

@@ -1,0 +1,182 @@
+"""What a worker and its child say to each other: requests, answers, and both as lines of JSON have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple
+
+from tilewright.device import Device
+from tilewright.kernels.config import Config
+from tilewright.record import Check, Measurement, Outcome, Record, Versions
+from tilewright.store.exchange import record_from_dict, record_to_dict
+from tilewright.tuning.measure import Limits
+
+
+class Stage(StrEnum):
+    """What a child does next, told so that a deadline can be set for it."""
+
+    START = "start"
+    OPEN = "open"
+    REFERENCE = "reference"
+    COMPILE = "compile"
+    RUN = "run"
+    TIME = "time"
+
+
+# ------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a child is asked; ``do`` is its name on the line."""
+
+    do: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class Job(Request):
+    """What a worker is for: one problem on one device.
+
+    ``facts`` of a device make a worker that only compiles for it, and opens no CUDA device.
+    """
+
+    do = "open"
+    problem: str
+    kind: str | None = None
+    index: int = 0
+    seed: int = 0
+    facts: Mapping[str, Any] | None = None
+
+
+class Rest(Request):
+    """Forget the job, with all its arrays and kernels."""
+
+    do = "rest"
+
+
+class Prepare(Request):
+    """Make the inputs and the references."""
+
+    do = "prepare"
+
+
+@dataclass(frozen=True)
+class Compile(Request):
+    """Compile a config into the caches."""
+
+    do = "compile"
+    config: Config
+
+
+@dataclass(frozen=True)
+class Try(Request):
+    """Run, verify and time a config; see ``Worker.run``."""
+
+    do = "trial"
+    config: Config
+    best_us: float
+    full: bool
+
+
+@dataclass(frozen=True)
+class Compare(Request):
+    """Measure configs against each other."""
+
+    do = "final"
+    configs: tuple[Config, ...]
+    limits: Limits
+
+
+_KINDS: dict[str, type[Request]] = {kind.do: kind for kind in (Job, Rest, Prepare, Compile, Try, Compare)}
+_WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "config": str, "configs": lambda configs: list(map(str, configs)), "limits": asdict,
+}  # fmt: skip
+_READ: dict[str, Callable[[Any], Any]] = {
+    "config": Config.parse, "configs": lambda texts: tuple(map(Config.parse, texts)),
+    "limits": lambda limits: Limits(**limits),
+}  # fmt: skip
+
+
+def encode(request: Request) -> dict[str, Any]:
+    """Return what ``decode`` reads."""
+    values = {one.name: getattr(request, one.name) for one in fields(request)}
+    return {"do": request.do, **{name: _WRITTEN.get(name, _as_it_is)(one) for name, one in values.items()}}
+
+
+def decode(line: Mapping[str, Any]) -> Request:
+    """Return the request of a line."""
+    values = {name: _READ.get(name, _as_it_is)(one) for name, one in line.items() if name != "do"}
+    return _KINDS[line["do"]](**values)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+# -------------------------------------------------------------------------------- answers
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The device of a job, as the child sees it."""
+
+    device: Device
+    versions: Versions
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What ``of`` reads."""
+        return {"device": self.device.facts, "versions": self.versions.said}
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Opened:
+        """Read an answer."""
+        return cls(Device.of(said["device"]), Versions.of(said["versions"]))
+
+
+class Judged(NamedTuple):
+    """The record of a config; ``spoilt``: the child's device is no longer to be trusted."""
+
+    record: Record
+    spoilt: bool
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What ``of`` reads."""
+        return {"record": record_to_dict(self.record), "spoilt": self.spoilt}
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Judged:
+        """Read an answer."""
+        return cls(record_from_dict(said["record"]), said["spoilt"])
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of compiling one config ahead of its trial; ``outcome`` is None if all went well."""
+
+    outcome: Outcome | None
+    reason: str = ""
+    compile_s: float = 0.0
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Compiled:
+        """Read an answer: what ``asdict`` made of one."""
+        return cls(**{**said, "outcome": said["outcome"] and Outcome(said["outcome"])})
+
+
+@dataclass(frozen=True)
+class Final:
+    """One contestant of the last comparison; ``check`` is there if it was verified in full."""
+
+    config: str
+    measurement: Measurement
+    check: Check | None = None
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Final:
+        """Read an answer: what ``asdict`` made of one."""
+        check = said["check"] and Check(**said["check"])
+        return cls(said["config"], Measurement(**said["measurement"]), check)
