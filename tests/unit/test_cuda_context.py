@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tilewright.errors import OutOfMemory, RunError
+from tilewright.errors import DeviceError, OutOfMemory, RunError
+from tilewright.runtime import forked
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.cuda_context import Context, Owned, in_context
@@ -118,3 +120,12 @@ def test_every_method_of_the_runtime_that_touches_the_driver_does_so() -> None:
     methods -= set(Runtime.__annotations__)
     assert methods >= {"load", "alloc", "launch", "timed"}
     assert [name for name in methods if not hasattr(vars(CudaRuntime)[name], "__wrapped__")] == []
+
+
+def test_a_forked_child_is_refused_whatever_it_asks_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(NONE)
+    device = Device(opened(driver), driver)
+    monkeypatch.setattr(forked, "_opened_in", os.getppid())
+    with pytest.raises(DeviceError, match="spawn"):
+        device.where()
+    assert driver.sets == 0

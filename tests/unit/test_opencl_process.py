@@ -117,6 +117,41 @@ os._exit(0)
     )
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_during_a_call_of_another_thread_is_refused_too(tmp_path: Path) -> None:
+    """That thread holds the plan's lock, and no thread of the child ever gives it back."""
+    run(
+        """
+import signal, sys, threading
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+w, x = np.ones((3, 2, 3, 3), "f"), np.ones((1, 2, 5, 5), "f")
+packed = plan.pack(w)
+held, over = threading.Event(), threading.Event()
+
+def hold():
+    with plan._lock:
+        held.set()
+        over.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+if child := os.fork():
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    over.set()
+    sys.exit(status)
+signal.alarm(20)
+for use in (lambda: plan(x, packed), lambda: plan.pack(w)):
+    try:
+        use()
+    except tw.DeviceError:
+        continue
+    os._exit(1)
+os._exit(0)
+""",
+        tmp_path,
+    )
+
+
 def test_what_another_thread_enqueues_while_one_waits_is_kept(
     cpu: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

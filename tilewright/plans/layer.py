@@ -19,7 +19,7 @@ from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.plans.streams import DEFAULT, stream_key
 from tilewright.problem import Problem
-from tilewright.runtime import open_runtime
+from tilewright.runtime import forked, open_runtime
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
 
@@ -161,9 +161,11 @@ class LayerPlan:
         Raises:
             ArrayError: wrong dtype, shape, device or strides.
             OutOfMemory: there is no room for the packed filter.
+            DeviceError: this process was forked from the one that opened the device.
         """
         seen = look("w", w)
         array = self._binding.filter(seen)
+        self._refuse_forked()
         with self._lock:
             given = self.plan.runtime.wrap(array), current_stream(seen)
             memory = with_room(self.plan.runtime, self.plan, self.plan.pack, *given)
@@ -201,6 +203,7 @@ class LayerPlan:
             CompileError, OutOfMemory: the first call on a stream may need a workspace, and the first with
                 arrays that are not 16-byte aligned a kernel of its own. Or there is no room for the output.
             RunError: the device failed.
+            DeviceError: this process was forked from the one that opened the device.
         """
         if not isinstance(packed_w, Packed):
             raise ArrayError(
@@ -237,6 +240,7 @@ class LayerPlan:
     def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:
         """Run the kernel on a stream; on a CPU wait for it, however the call ends: it has callers' arrays."""
         runtime = self.plan.runtime
+        self._refuse_forked()
         with self._lock:
             lane = self._lane(stream)
             try:
@@ -254,6 +258,11 @@ class LayerPlan:
             before, lane.counted_bytes = lane.counted_bytes, lane.allocated_bytes
         if lane.counted_bytes > before and not runtime.is_recording(stream):  # a graph may use what is let go
             let_go_oldest(runtime, self.plan)
+
+    def _refuse_forked(self) -> None:
+        """Refuse a forked child before it waits for a lock: the thread that held it is in the parent only."""
+        if self.device.backend != "numpy":
+            forked.refuse()
 
     def _lane(self, stream: int | None) -> _Lane:
         """Return what a stream has of its own; the default stream takes what was made with the plan.

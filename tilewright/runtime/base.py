@@ -164,7 +164,7 @@ class Runtime(Protocol):
 
         Raises:
             RunError: refused by the device.
-            DeviceError: OpenCL, in a process forked from the one that opened the device.
+            DeviceError: in a process forked from the one that opened the device.
         """
 
     def is_recording(self, stream: int | None) -> bool:
