@@ -26,11 +26,12 @@ assert conv(1) == [18.0] * 3
 """
 
 
-def run(code: str, tmp_path: Path) -> None:
+def run(code: str, tmp_path: Path, cache: str = "cache") -> None:
     """Run code after a layer was computed, in a process with a cache of its own."""
     pytest.importorskip("pyopencl")
     environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
-    environment["TILEWRIGHT_CACHE"] = str(tmp_path / "cache")
+    environment["TILEWRIGHT_CACHE"] = str(tmp_path / cache)
+    environment["TMPDIR"] = str(tmp_path)
     command = [sys.executable, "-W", "ignore", "-c", USED + code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -74,6 +75,42 @@ assert os.listdir(os.environ["POCL_CACHE_DIR"])
 assert os.stat(os.environ["TILEWRIGHT_CACHE"]).st_mode & 0o777 == 0o700
 """,
         tmp_path,
+    )
+
+
+NO_CACHE = "file/below"  # below a file: the process has its scratch folder only
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_childs_end_leaves_the_scratch_folder_of_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    run(
+        """
+import sys
+from tilewright.runtime import cache
+if not (child := os.fork()):
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert cache.scratch().is_dir() and os.listdir(os.environ["POCL_CACHE_DIR"])
+assert conv(2) == [18.0] * 3
+""",
+        tmp_path,
+        NO_CACHE,
+    )
+    assert not list(tmp_path.glob("tilewright-*")), "its own process has removed it"
+
+
+def test_the_scratch_folder_may_be_removed_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    run(
+        """
+from tilewright.runtime import cache
+shutil.rmtree(cache.scratch())
+assert conv(2) == [18.0] * 3
+assert cache.scratch().stat().st_mode & 0o777 == 0o700
+""",
+        tmp_path,
+        NO_CACHE,
     )
 
 
