@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from tilewright.checking import reference
+from tilewright.checking.compare import compare
 from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
 from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
+from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Blueprint, Config, Launch
 from tilewright.kernels.untuned.reference import numpy_conv, numpy_pool
 from tilewright.problem import DTYPES, Problem
-from tilewright.runtime.base import Built, Loaded, Memory, Resources
+from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 from tilewright.runtime.host import NumpyRuntime
 
 PROBLEM = Problem.parse("n1c3h5w6k4r3s3p1-f32-nhwc+bias")
@@ -76,7 +78,8 @@ def _check(y: Any, ref: Memory, size: Memory, limits: Memory, found: Memory) -> 
         rows[0, 4] = (y != want.astype(y.dtype))[finite].sum()
     overflown = np.isinf(got) & (np.sign(got) == np.sign(want)) & (np.abs(want) + bound >= overflow)
     rows[0, 5:7] = np.isnan(got[finite]).sum(), (np.isinf(got) & ~overflown)[finite].sum()
-    rows[0, 7] = (good & ~finite).sum()
+    unlike = (np.isnan(got) != np.isnan(want)) | (np.isinf(want) & (got != want))
+    rows[0, 7] = ((good | unlike) & ~finite).sum()
 
 
 def _same(a: Memory, b: Memory, found: Memory) -> None:
@@ -283,6 +286,18 @@ def test_nan_must_stay_where_the_reference_has_it() -> None:
         assert "NaN and infinity in x" in check(fault, full=True)[0].reason
 
 
+def test_an_infinity_must_keep_its_sign_and_not_be_nan() -> None:
+    def turns(run: int, y: Any, x: Any) -> None:
+        y[:] = np.where(np.isinf(y), -y, y)
+
+    def spoils(run: int, y: Any, x: Any) -> None:
+        y[:] = np.where(np.isinf(y), np.float32(np.nan), y)
+
+    for fault in (turns, spoils):
+        assert check(fault)[0].ok
+        assert "NaN and infinity in x" in check(fault, full=True)[0].reason
+
+
 def test_writing_past_what_holds_the_nan_spoils_too() -> None:
     def fault(run: int, y: Any, x: Any) -> None:
         if run == 3:
@@ -440,3 +455,20 @@ def test_with_nonfinite(size: int) -> None:
     assert np.isnan(changed).sum() == 1
     assert np.isinf(changed).sum() == min(size - 1, 1)
     assert np.isfinite(array).all() and math.prod(changed.shape) == size
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("kind", "unlike"), [("f32", 5), ("f16", 5), ("f64", 5), ("f32-tf32", 1), ("f32-accurate", 1)]
+)
+def test_what_is_not_finite_is_compared_by_its_kind_in_strict(kind: str, unlike: int, cpu: Runtime) -> None:
+    """By the kernel itself; three answers are right, and one is a number, which is wrong in any math."""
+    problem = Problem.parse(f"n1c1h1w9k1r1s1-{kind}")
+    y = np.array([INF, -INF, NAN, -INF, INF, NAN, INF, 1.0, 0.0], numpy_dtype(problem.dtype_out))
+    ref = np.array([INF, -INF, NAN, INF, -INF, INF, NAN, 1.0, INF])
+    launcher = Launcher(cpu)
+    given = launcher.put(y), launcher.put(ref), launcher.put(np.ones(9))
+    figures = compare(launcher, problem, *given, bound(problem, 1))
+    assert (figures.missed, figures.nan, figures.inf, figures.unequal) == (unlike, 0, 0, 0)

@@ -157,7 +157,7 @@ class Verifier:
         figures = self._figures(candidate, data, candidate.plan.pack(data.inputs["w"]))
         if figures.misplaced:
             wrong = count(figures.misplaced, "output")
-            return f"NaN and infinity in {where}: {wrong} finite where the reference is not, or the reverse"
+            return f"NaN and infinity in {where}: {wrong} not where, or not as, the reference has them"
         return ""
 
     def _outside(self, candidate: Candidate, thorough: bool) -> list[str]:
