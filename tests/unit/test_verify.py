@@ -12,6 +12,7 @@ import pytest
 
 from tilewright.checking import reference
 from tilewright.checking.compare import compare
+from tilewright.checking.device_inputs import DeviceInputs
 from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
 from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.checking.launcher import Launcher
@@ -329,7 +330,23 @@ def test_a_slow_candidate_that_changes_an_input_spoils() -> None:
 def test_each_run_is_announced() -> None:
     stages: list[str] = []
     check(full=True, stage=stages.append)
-    assert stages == ["run"] * 3 + ["reference", "run"] * 2
+    assert stages == ["run"] * 3 + ["reference", "run"] * 2 + ["inputs"]
+
+
+def test_the_host_looks_through_the_inputs_in_a_stage_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run has little time on a GPU; large inputs take a host seconds, whatever the candidate."""
+    stages, looked = ["none"], list[str]()
+    changed = DeviceInputs.changed
+
+    def seen(self: DeviceInputs, runtime: Runtime) -> str:
+        looked.append(stages[-1])
+        return changed(self, runtime)
+
+    monkeypatch.setattr(DeviceInputs, "changed", seen)
+    check(full=True, stage=stages.append)
+    with pytest.raises(TooSlow):
+        check(slow_us=1e-3, stage=stages.append)
+    assert looked == ["inputs"] * 4
 
 
 @pytest.mark.parametrize("nbytes", [4, 100, 128, 4096 + 12])

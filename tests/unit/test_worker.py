@@ -172,6 +172,13 @@ def test_a_large_reference_may_take_longer() -> None:
     assert large == {**ALLOWANCES_S, "reference": pytest.approx(502, abs=1)}
 
 
+def test_large_inputs_may_be_looked_through_for_longer() -> None:
+    """At the slowest that the host is believed to be, and whatever a run may take."""
+    small, large = (_allowances_s(Problem.parse(f"n{n}c64h256w256k4r1s1-f32")) for n in (1, 512))
+    assert small["inputs"] == ALLOWANCES_S["inputs"]
+    assert large["inputs"] > (512 * 64 * 256 * 256 * 4) / 1e8 and large["run"] == small["run"]
+
+
 def test_an_error_at_the_start_keeps_its_class(worker: Worker) -> None:
     worker.job = Job(PROBLEM, "cuda", 9)
     with worker, pytest.raises(DeviceError, match="no such device"):

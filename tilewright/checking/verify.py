@@ -80,8 +80,8 @@ class Verifier:
             candidate: what ``candidate`` made.
             full: beside exactness, bound, canaries, unwritten elements and repeatability check one NaN and
                 one infinity in x, then in w, and that the inputs are unchanged.
-            stage: is told "run" before each run and "reference" before one more of these is made, so that a
-                deadline can be set.
+            stage: is told "run" before each run, "reference" before one more of these is made and "inputs"
+                before the host looks through them, so that a deadline can be set.
             slow_us: give up on a candidate slower than this.
 
         Raises:
@@ -98,7 +98,7 @@ class Verifier:
         times.append(time.perf_counter())
         took_us = 1e6 * min(times[1] - times[0], times[2] - times[1])  # a host may be late, but not twice
         if took_us > slow_us:
-            self.spoilt = any(self._outside(candidate, thorough=True))
+            self.spoilt = any(self._outside(candidate, stage, thorough=True))
             raise TooSlow(f"a run took {took_us:.0f} us, too long after {slow_us:.0f} us")
         stage("run")
         self._answer(candidate, self._normal, candidate.packed, self._again)
@@ -110,7 +110,7 @@ class Verifier:
                 fence = Fence(self.runtime)
                 reasons.append(self._nonfinite(candidate, stage, where, fence))
                 outside.append(fence.damage())
-        outside += self._outside(candidate, thorough=full or any(reasons))
+        outside += self._outside(candidate, stage, thorough=full or any(reasons))
         self.spoilt = any(outside)
         reason = "; ".join(text for text in reasons + outside if text)
         return Check(
@@ -160,10 +160,11 @@ class Verifier:
             return f"NaN and infinity in {where}: {wrong} not where, or not as, the reference has them"
         return ""
 
-    def _outside(self, candidate: Candidate, thorough: bool) -> list[str]:
+    def _outside(self, candidate: Candidate, stage: Callable[[str], None], thorough: bool) -> list[str]:
         """Nothing but y and the workspace may be written; ``thorough``: look at the inputs in any case."""
         found = [candidate.fence.damage(), self._fence.damage()]
         if thorough or any(found):
+            stage("inputs")
             names = [data.changed(self.runtime) for data in (self._exact, self._normal)]
             found += [f"the kernel changed {name}" for name in names if name]
         return found

@@ -24,8 +24,12 @@ from tilewright.tuning.measure import Limits
 from tilewright.tuning.worker_pool import WorkerPool
 
 # Seconds that each stage of a request may take.
-ALLOWANCES_S = {"start": 60.0, "open": 120.0, "reference": 120.0, "compile": 60.0, "run": 30.0, "time": 30.0}
+ALLOWANCES_S = {
+    "start": 60.0, "open": 120.0, "reference": 120.0, "compile": 60.0, "run": 30.0, "inputs": 60.0,
+    "time": 30.0,
+}  # fmt: skip
 _REFERENCE_FLOPS = 5e7  # of the problem, a second, at the very least: one core does 3e8 where C is 1
+_INPUT_BYTES = 5e7  # of the problem, a second, that a host fetches twice and compares at the very least
 
 
 class Worker:
@@ -212,9 +216,9 @@ class Worker:
 
 
 def _allowances_s(problem: Problem) -> dict[str, float]:
-    """Return what each stage may take; the reference of a large layer takes its time."""
-    large_s = problem.flops / _REFERENCE_FLOPS
-    return {**ALLOWANCES_S, "reference": max(ALLOWANCES_S["reference"], large_s)}
+    """Return what each stage may take; the reference of a large layer takes its time, its inputs do too."""
+    large_s = {"reference": problem.flops / _REFERENCE_FLOPS, "inputs": problem.bytes / _INPUT_BYTES}
+    return {stage: max(usual_s, large_s.get(stage, 0.0)) for stage, usual_s in ALLOWANCES_S.items()}
 
 
 def _advice(error: Lost | Refused) -> str:
