@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import tilewright
 from tilewright.device import for_architecture
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, signal_name
+from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child, signal_name
 from tilewright.tuning.child import RequestHandler
 from tilewright.tuning.job import Job
 from tilewright.tuning.measure import Limits
@@ -266,6 +269,31 @@ def test_the_real_child_answers_in_spite_of_the_current_folder(
         assert worker.context["compiler"].startswith("numpy")
 
 
+def test_what_lies_beside_the_package_does_not_stand_in_for_the_standard_library(tmp_path: Path) -> None:
+    """As in a folder of all installed packages, some of which have names of old."""
+    shutil.copytree(Path(tilewright.__file__).parent, tmp_path / "tilewright")
+    (tmp_path / "selectors.py").write_text("raise SystemExit('no module of the standard library')")
+    program = (
+        f"import selectors, sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from tilewright.tuning.worker import Worker, Job\n"
+        f"with Worker(Job({PROBLEM!r}, 'numpy')) as worker: worker.device\n"
+        "import tilewright; print(tilewright.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path))
+
+
+def test_a_child_runs_the_package_of_its_parent(tmp_path: Path) -> None:
+    """And no other of its name, which comes first on its path."""
+    (tmp_path / "tilewright").mkdir()
+    (tmp_path / "tilewright" / "__init__.py").write_text("raise SystemExit('another')")
+    command, environment = python_child("tilewright.tuning.child")
+    with Worker(Job(PROBLEM, "numpy"), command=["env", f"PYTHONPATH={tmp_path}", *command]) as worker:
+        assert worker.device.backend == "numpy"
+    assert environment["PYTHONSAFEPATH"] == "1"
+
+
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system has no priorities")
 def test_a_child_that_only_compiles_makes_way_for_one_that_measures() -> None:
     facts = asdict(for_architecture("sm_90"))
@@ -283,8 +311,6 @@ def test_the_real_child_ends_with_its_parent() -> None:
         "print(worker._channel._child.pid, flush=True)\n"
         "import os; os._exit(0)"
     )
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     pid = int(done.stdout)
     for _ in range(100):
