@@ -19,6 +19,7 @@ from tilewright.device import for_architecture
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
+from tilewright.tuning import channel as channel_module
 from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child, signal_name
 from tilewright.tuning.child import RequestHandler
 from tilewright.tuning.job import Job
@@ -241,6 +242,20 @@ def test_several_threads_may_kill_at_once() -> None:
     assert pipe.closed == 4
     channel.kill()
     assert not channel.alive
+
+
+def test_nobody_waits_for_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that waits for a driver does not, whatever it is sent."""
+    monkeypatch.setattr(channel_module, "_END_S", 0.1)
+    channel = Channel([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
+    kill = channel._child.kill
+    monkeypatch.setattr(channel._child, "kill", lambda: None)
+    with ThreadPoolExecutor(1) as thread:
+        with pytest.raises(Crashed, match="does not end, in stage 'start'"):
+            thread.submit(channel.ask, {}, {"start": 30.0}).result(timeout=10)
+        thread.submit(channel.kill).result(timeout=10)
+    kill()
+    channel._child.wait()
 
 
 def test_a_question_to_a_killed_child_finds_it_crashed() -> None:

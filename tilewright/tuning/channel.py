@@ -22,6 +22,7 @@ from typing import IO, Any
 from tilewright.errors import shortened, shown
 
 Json = dict[str, Any]
+_END_S = 5.0  # until a child that was killed is left to itself
 
 
 class Lost(Exception):
@@ -109,10 +110,14 @@ class Channel:
         return self.alive and not self._asked
 
     def kill(self) -> None:
-        """End the child now; any thread may, also one that comes second."""
+        """End the child now; any thread may, also one that comes second.
+
+        One that a driver does not let go of ends when that does: nobody waits for it.
+        """
         with self._ending:
             self._child.kill()
-            self._child.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_END_S)
             for pipe in (self._child.stdin, self._stderr):
                 if pipe is not None:
                     with suppress(OSError, ValueError):  # bytes that the dead child never read
@@ -145,13 +150,13 @@ class Channel:
 
     def _bury(self, stage: str) -> str:
         """Reap the child and say how it ended."""
-        try:
-            code = self._child.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            code = self._child.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_END_S)
         said = self._last_words()
         self.kill()
+        code = self._child.returncode
+        if code is None:
+            return f"the process does not end, in stage '{stage}'" + (f": {said}" if said else "")
         how = signal_name(code) if code < 0 else f"exit status {code}"
         return f"the process ended with {how} in stage '{stage}'" + (f": {said}" if said else "")
 
