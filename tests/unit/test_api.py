@@ -503,6 +503,27 @@ def test_tensors() -> None:
     )
 
 
+def test_autograd_knows_that_an_output_is_written() -> None:
+    """What it saved for a backward pass must not be read as if nothing had happened."""
+    torch = pytest.importorskip("torch")
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    out = tw.conv2d(x, w)
+    grown = torch.ones_like(out, requires_grad=True) * out
+    assert tw.conv2d(x, w, out=out) is out and out._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        grown.sum().backward()
+    with torch.inference_mode():
+        near(tw.conv2d(x, w, out=torch.empty_like(out)).numpy(), out.numpy())
+
+
+def test_an_output_of_a_pytorch_that_cannot_be_told_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.delattr(torch.autograd.graph, "increment_version")
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    near(tw.conv2d(x, w, out=torch.empty(expected("n2c4h7w9k6r3s2-f32", X, W).shape)).numpy(),
+         expected("n2c4h7w9k6r3s2-f32", X, W))  # fmt: skip
+
+
 def test_tensors_of_f8_and_requantised_tensors() -> None:
     torch = pytest.importorskip("torch")
     x, w = (torch.from_numpy(a).to(torch.float8_e4m3fn) for a in (X, W))

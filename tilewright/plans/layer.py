@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 from tilewright.arrays.look import look, look_at
-from tilewright.arrays.use import current_stream, in_place
+from tilewright.arrays.use import current_stream, in_place, tell_written
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
 from tilewright.errors import ArrayError, a_kind
@@ -233,6 +233,8 @@ class LayerPlan:
     ) -> Array:
         filters = {"w": w} if isinstance(w, ArrayView) else {}
         arrays, result = self._binding.bind(x, {"x": x, **filters, **beside}, beside, layout)
+        if "out" in beside:
+            tell_written(beside["out"])
         if self.problem.n:
             self._launch(arrays, w, current_stream(x))
         return result
