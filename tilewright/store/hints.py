@@ -61,7 +61,7 @@ def layers_alike(
     names = {name for name, key in found if chip(key) == chip(device_key)}
     names |= {name for name, key in shipped if key == chip(device_key) and name.startswith(sizes)}
     others = [other for other in map(_problem, names - {str(problem)}) if other]
-    alike = [other for other in others if _bare(other) == _bare(problem)]
+    alike = [other for other in others if bare(other) == bare(problem)]
     return sorted(alike, key=lambda other: (_apart(problem, other), str(other)))
 
 
@@ -71,7 +71,7 @@ def _problem(text: str) -> Problem | None:
     return None
 
 
-def _bare(problem: Problem) -> Problem:
+def bare(problem: Problem) -> Problem:
     """The layer as what it is timed as: its kind, no epilogue but its pool, images of one pixel in nchw."""
     bare = Epilogue(pool=problem.epilogue.pool)
     found = replace(problem, dtype=problem.timed_as, math="strict", epilogue=bare)
