@@ -44,6 +44,7 @@ class Fence:
         inside = self._runtime.slice(allocation, GUARD_BYTES, nbytes)
         self._runtime.fill(allocation, CANARY)
         self._runtime.fill(inside, POISON)
+        self._runtime.synchronize()  # before who has it sets it to 0, in no order with what is enqueued here
         self._allocations.append(_GuardedAllocation(name, allocation, inside))
         return inside
 
