@@ -18,9 +18,11 @@ from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact,
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
+from tilewright.errors import OutOfMemory
 from tilewright.kernels.bound import bound
-from tilewright.kernels.family import Blueprint, Config, Launch
-from tilewright.kernels.untuned.reference import numpy_conv, numpy_pool
+from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
+from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool
+from tilewright.plans.execution import Plan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 from tilewright.runtime.host import NumpyRuntime
@@ -243,8 +245,6 @@ def test_two_runs_must_agree() -> None:
 
 
 def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.kernels.untuned.reference import Reference
-
     def fault(run: int, y: Any, x: Any) -> None:
         if run == 2:
             y[3] = np.nextafter(y[3], np.float32(np.inf))
@@ -256,8 +256,6 @@ def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_families_that_are_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.kernels.untuned.reference import Reference
-
     def fault(run: int, y: Any, x: Any) -> None:
         y[:] = np.nextafter(y, np.float32(np.inf))
 
@@ -330,7 +328,7 @@ def test_a_slow_candidate_that_changes_an_input_spoils() -> None:
 def test_each_run_is_announced() -> None:
     stages: list[str] = []
     check(full=True, stage=stages.append)
-    assert stages == ["run"] * 3 + ["reference", "run"] * 2 + ["inputs"]
+    assert stages == ["run"] * 3 + ["reference", "run"] * 2 + ["compile", "inputs"]
 
 
 def test_the_host_looks_through_the_inputs_in_a_stage_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,11 +347,64 @@ def test_the_host_looks_through_the_inputs_in_a_stage_of_its_own(monkeypatch: py
     assert looked == ["inputs"] * 4
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference kernel is another program where arrays are not aligned."""
+    plain = Reference.blueprint
+
+    def blueprint(family: Any, *given: Any, aligned: bool = True) -> Any:
+        found = plain(family, *given, aligned)
+        return found if aligned else replace(found, workspace=(*found.workspace, Buffer("copied", 64)))
+
+    monkeypatch.setattr(Reference, "blueprint", blueprint)
+
+
+def off(run: int, y: Any, x: Any) -> None:
+    """A fault where arrays are not aligned."""
+    if y.ctypes.data % 16:
+        assert y.ctypes.data % 16 == y.itemsize
+        y[2] += 1
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_what_runs_on_arrays_that_are_not_aligned_is_checked_too(text: str, apart: None) -> None:
+    problem, stages = Problem.parse(text), list[str]()
+    found, _ = check(full=True, problem=problem, stage=stages.append)
+    assert found.ok and stages[-4:] == ["compile", "inputs", "run", "inputs"], found.reason
+    assert check(off, problem=problem)[0].ok, "in a full check only"
+    found, verifier = check(off, full=True, problem=problem)
+    assert "arrays that are not aligned: 1 element not within the bound" in found.reason
+    assert not verifier.spoilt
+
+
+def test_it_may_not_write_beside_them(apart: None) -> None:
+    def fault(run: int, y: Any, x: Any) -> None:
+        if y.ctypes.data % 16:
+            whole = np.frombuffer(y.base, np.uint8)
+            whole[y.ctypes.data - whole.ctypes.data - 1] = 0
+
+    found, verifier = check(fault, full=True)
+    assert found.reason == "wrote 1 byte before the start of y" and verifier.spoilt
+
+
+def test_what_cannot_be_made_for_other_arrays_is_no_fault(
+    apart: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Plan, buffer: Buffer) -> Memory:
+        raise OutOfMemory("no room")
+
+    verifier = Verifier(Host(None, PROBLEM), PROBLEM, seed=1)
+    candidate = verifier.candidate(CONFIG)
+    monkeypatch.setattr(Plan, "_alloc", refuse)
+    assert verifier.check(candidate, full=True).ok
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4])
 @pytest.mark.parametrize("nbytes", [4, 100, 128, 4096 + 12])
-def test_fence_sees_both_sides(nbytes: int) -> None:
+def test_fence_sees_both_sides(nbytes: int, shift: int) -> None:
     runtime = NumpyRuntime()
     fence = Fence(runtime)
-    inside = fence.alloc(nbytes, "a thing")
+    inside = fence.alloc(nbytes, "a thing", shift)
     assert (inside.owner == 0xFF).all()
     assert fence.damage() == ""
     inside.owner[:] = 0  # the inside is nobody's business

@@ -179,6 +179,14 @@ class Plan:
             given = [bound[name] for name in launch.args]
             self.runtime.launch(variant.loaded[launch.kernel], launch, given, stream)
 
+    def make_unaligned(self) -> bool:
+        """Make now what runs on arrays that are not aligned; return whether that is another program.
+
+        Raises:
+            CompileError, OutOfMemory: it is, and cannot be made.
+        """
+        return self._unaligned_for(None) is not self._aligned
+
     def _unaligned_for(self, stream: int | None) -> _Variant:
         """Return what runs on arrays that are not aligned; what needs no other variant has none."""
         if self._recipe is None:
