@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from typing import Protocol
 from weakref import WeakSet
@@ -33,8 +34,9 @@ class _Thread:
         self.owners: WeakSet[Owner] = WeakSet()
 
     def __del__(self) -> None:
-        for owner in list(self.owners):
-            owner.let_go(self.key)
+        if not sys.is_finalizing():  # at the end of a process all goes anyway
+            for owner in list(self.owners):
+                owner.let_go(self.key)
 
 
 _own = threading.local()
