@@ -55,10 +55,10 @@ def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry
     found = entry_of((request, id(runtime), store.key if store else None))
     with found.lock:
         if found.plan is None:
-            found.saw(lambda: store and store.state)
+            found.saw(store and store.state)
             _keep(found, _first_that_works(request, runtime, store), runtime)
-        elif found.provisional and store is not None and _may_have_winner(found, store):
-            winner = _winner(request, runtime, store)
+        elif found.provisional and store is not None and found.may_change():
+            winner = _winner(request, runtime, store) if _may_have_winner(found, store) else None
             if winner is not None:
                 _keep(found, winner, runtime)
             found.tried()
@@ -80,7 +80,7 @@ def _had_no_room(plan: Plan) -> bool:
 def _may_have_winner(found: CacheEntry, store: Store) -> bool:
     """Whether there may be room by now for the winner, or a winner where there was none: tuned elsewhere."""
     assert found.plan is not None
-    return found.may_have_room() if _had_no_room(found.plan) else found.saw(lambda: store.state)
+    return found.saw(store.state) or _had_no_room(found.plan)
 
 
 def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -> Plan:

@@ -43,15 +43,12 @@ class CacheEntry:
         """Remember that it was looked just now for the plan that it should be."""
         self._tried = _let_go, time.monotonic()
 
-    def saw(self, state: Callable[[], object]) -> bool:
-        """Remember the state of the store; return whether it is another one, asked once in a while only."""
-        if time.monotonic() - self._tried[1] < RETRY_S:
-            return False
-        before, self._seen = self._seen, state()
-        self.tried()
-        return self._seen != before
+    def saw(self, state: object) -> bool:
+        """Remember the state of the store; return whether it is another one than before."""
+        before, self._seen = self._seen, state
+        return state != before
 
-    def may_have_room(self) -> bool:
+    def may_change(self) -> bool:
         """Whether plans were let go since, or enough time has gone by: to compile and load takes a while."""
         let_go, then_s = self._tried
         return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
