@@ -107,7 +107,7 @@ def conv2d(
         scale: (K,) float32, for int8 only: requantise the int32 result v to
             clamp(round(scale[k] * v), -128, 127), with ties to even; the output is then int8.
         family: use the fastest known kernel of this family, or of these; ``"plain"`` means those that
-            sum up the formula's own products, not Winograd, Strassen or Toeplitz; None: all families.
+            sum up the formula's own products, not Winograd, Strassen, toeplitz or grouped_mma; None: all.
 
     Returns:
         The output: (N, K, P, Q), or (N, P, Q, K) with ``layout="nhwc"``.
@@ -160,7 +160,7 @@ def plan(
         config: a kernel of your choice: a Config, its text ``"direct:..."``, or a name that
             ``tilewright configs`` lists; None: the fastest known.
         family: use the fastest known kernel of this family, or of these; ``"plain"`` means those that
-            sum up the formula's own products, not Winograd, Strassen or Toeplitz; None: all families.
+            sum up the formula's own products, not Winograd, Strassen, toeplitz or grouped_mma; None: all.
         store: where tuned winners are looked up; None: your own store and the winners that ship.
 
     Returns:
@@ -222,7 +222,7 @@ def tune(
         seed: seed of the search and of the random inputs.
         deterministic: use only kernels that give the same bits each time.
         family: search this family only, such as ``"direct"``, or these, ``["direct", "gemm"]``; ``"plain"``
-            means all but Winograd, Strassen and Toeplitz; None: all families that support the layer.
+            means all but Winograd, Strassen, toeplitz and grouped_mma; None: all that support the layer.
         store: where results are kept; None: your own store.
         progress: a function that is called with each event; see ``tilewright.tuning.events``.
         again: search again, even if the winner is already stored.

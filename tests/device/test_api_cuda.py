@@ -202,6 +202,102 @@ def test_memory_comes_and_goes_while_another_thread_records_a_graph(
     near(torch, y, want)
 
 
+def _with_a_workspace(text: str = "n1c512h7w7k512r3s3p1-f32") -> LayerPlan:
+    """A plan whose kernel has a workspace that is set to 0 when it is made."""
+    layer, direct, device = tw.Problem.parse(text), family("direct"), open_runtime("cuda").device
+    for config, _ in rank(layer, device, direct, 2000):
+        if any(buffer.zeroed for buffer in direct.blueprint(layer, device, config).workspace):
+            plan = _plan(layer, config)
+            if plan is not None:
+                return plan
+    pytest.skip("the model likes no config with a workspace that is set to 0")
+
+
+def _recorded(torch: Any, record: Callable[[Any], None], y: Any) -> None:
+    """Record, on a stream that nobody used before, and replay."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        record(y)
+    for _ in range(3):
+        y.zero_()
+        graph.replay()
+    torch.cuda.synchronize()
+
+
+def test_the_first_call_on_a_stream_can_be_recorded(torch: Any) -> None:
+    """Its workspace is made then, and that of a kernel for arrays that are not aligned."""
+    plan = _with_a_workspace()
+    x, w = (torch.randn(*shape, device="cuda") for shape in (plan.problem.x_shape, plan.problem.w_shape))
+    want = torch.nn.functional.conv2d(x.double(), w.double(), padding=1).float()
+    room = torch.empty(x.numel() + 1, device="cuda")
+    shifted = room[1:].view(x.shape)
+    shifted.copy_(x)
+    packed, y = plan.pack(w), torch.empty_like(want)
+    for given in (x, shifted):
+        _recorded(torch, lambda out, given=given: plan(given, packed, out=out), y)
+        torch.testing.assert_close(y, want, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(plan(x, packed), want, rtol=1e-3, atol=1e-3)
+
+
+def test_the_first_call_on_a_stream_can_be_recorded_with_constant_memory(torch: Any) -> None:
+    config = "small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10"
+    plan = tw.plan("n300c1h14w14k4r5s5-f32", "cuda", config=config)
+    x, w = (torch.randn(*shape, device="cuda") for shape in (plan.problem.x_shape, plan.problem.w_shape))
+    packed, y = plan.pack(w), torch.empty(plan.problem.y_shape, device="cuda")
+    _recorded(torch, lambda out: plan(x, packed, out=out), y)
+    torch.testing.assert_close(y, torch.nn.functional.conv2d(x, w), rtol=1e-3, atol=1e-3)
+
+
+def test_a_call_that_packs_the_filter_can_be_recorded_at_once(
+    torch: Any, layer: tuple[Any, Any, Any, Any]
+) -> None:
+    x, w, b, want = layer
+    y = torch.empty_like(want)
+    tw.conv2d(x, w, b, padding=1)
+    _recorded(torch, lambda out: tw.conv2d(x, w, b, padding=1, out=out), y)
+    near(torch, y, want)
+
+
+def test_a_layer_is_planned_while_another_thread_records_a_graph(
+    torch: Any, layer: tuple[Any, Any, Any, Any]
+) -> None:
+    x, w, b, want = layer
+    plan, config = tw.plan(LAYER + "+bias", "cuda"), _with_a_workspace().config
+    packed, y = plan.pack(w), torch.empty_like(want)
+    with ThreadPoolExecutor(1) as other:
+
+        def record(out: Any) -> None:
+            plan(x, packed, b, out=out)
+            other.submit(tw.plan, "n1c512h7w7k512r3s3p1-f32", "cuda", config=config).result(60)
+            plan(x, packed, b, out=out)
+
+        _recorded(torch, record, y)
+    near(torch, y, want)
+
+
+def test_what_a_threads_own_default_stream_had_goes_with_the_thread(torch: Any) -> None:
+    cupy = pytest.importorskip("cupy")
+    plan = _with_a_workspace()
+    x, w = (cupy.random.rand(*one, dtype="f") for one in (plan.problem.x_shape, plan.problem.w_shape))
+    packed = plan.pack(w)
+    want, before = plan(x, packed), plan.allocated_bytes
+    cupy.cuda.Device().synchronize()
+    answers: list[Any] = []
+
+    def call() -> None:
+        with cupy.cuda.Stream.ptds:
+            answers.append([plan(x, packed) for _ in range(20)][-1])  # under way at the thread's end
+
+    for _ in range(10):
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+    assert plan.allocated_bytes == before and not [key for key in plan._lanes if key[0] == 2]
+    cupy.cuda.Device().synchronize()
+    assert all(float(abs(y - want).max()) <= 1e-3 * float(abs(want).max()) for y in answers)
+
+
 def test_the_own_default_stream_of_each_thread_has_a_workspace_of_its_own(
     torch: Any, layer: tuple[Any, Any, Any, Any]
 ) -> None:

@@ -34,6 +34,7 @@ from tilewright.plans import plan_cache
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.request import Request
+from tilewright.plans.streams import PER_THREAD
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime import open_runtime
 from tilewright.store import own
@@ -503,6 +504,27 @@ def test_tensors() -> None:
     )
 
 
+def test_autograd_knows_that_an_output_is_written() -> None:
+    """What it saved for a backward pass must not be read as if nothing had happened."""
+    torch = pytest.importorskip("torch")
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    out = tw.conv2d(x, w)
+    grown = torch.ones_like(out, requires_grad=True) * out
+    assert tw.conv2d(x, w, out=out) is out and out._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        grown.sum().backward()
+    with torch.inference_mode():
+        near(tw.conv2d(x, w, out=torch.empty_like(out)).numpy(), out.numpy())
+
+
+def test_an_output_of_a_pytorch_that_cannot_be_told_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.delattr(torch.autograd.graph, "increment_version")
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    near(tw.conv2d(x, w, out=torch.empty(expected("n2c4h7w9k6r3s2-f32", X, W).shape)).numpy(),
+         expected("n2c4h7w9k6r3s2-f32", X, W))  # fmt: skip
+
+
 def test_tensors_of_f8_and_requantised_tensors() -> None:
     torch = pytest.importorskip("torch")
     x, w = (torch.from_numpy(a).to(torch.float8_e4m3fn) for a in (X, W))
@@ -686,6 +708,102 @@ def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
         layer(cupy.array(X), layer.pack(cupy.array(W)))
     assert len(layer._lanes) == 3
     assert len({id(lane.plan) for lane in layer._lanes.values()}) == 1
+
+
+def test_a_stream_that_records_is_got_ready_without_waiting_for_the_device(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To wait for all of it, or to set memory on the legacy stream, ends any recording with an error."""
+    plain, runtime = Reference.blueprint, cupy.runtime("cuda")
+    zeroed = (Buffer("partial", 64, zeroed=True),)
+    monkeypatch.setattr(
+        Reference, "blueprint", lambda *given, **more: replace(plain(*given, **more), workspace=zeroed)
+    )
+
+    def broken(*given: Any) -> None:
+        raise RunError("CUDA: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
+
+    layer = LayerPlan(Plan.make(runtime, Problem.parse("n2c4h7w9k6r3s2-f32"), Config.parse("reference:v=1")))
+    packed = layer.pack(cupy.array(W))
+    for name in ("synchronize", "fill"):
+        monkeypatch.setattr(runtime, name, broken)
+    monkeypatch.setattr(runtime, "zero", lambda memory: memory.owner.fill(0))
+    monkeypatch.setattr(runtime, "is_recording", lambda stream: True)
+    near(layer(cupy.array(X), packed).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+    assert len({id(lane.plan) for lane in layer._lanes.values()}) == 2
+    monkeypatch.setattr(runtime, "zero", broken)
+    cupy.stream += 1
+    with pytest.raises(RunError, match=r"recording a graph: CUDA: .*; call the plan once .*stream=s\)$"):
+        layer(cupy.array(X), packed)
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_what_a_threads_own_stream_had_goes_with_the_thread(
+    recording: bool, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its work is done; what a graph recorded there goes on to be used."""
+    packs_w(monkeypatch, 1000)
+    runtime, finished = cupy.runtime("cuda"), list[int]()
+    layer = LayerPlan(Plan.make(runtime, Problem.parse("n2c4h7w9k6r3s2-f32"), Config.parse("reference:v=1")))
+    x, packed, before = cupy.array(X), layer.pack(cupy.array(W)), layer.allocated_bytes
+    monkeypatch.setattr(runtime, "finish", finished.append)
+    monkeypatch.setattr(runtime, "is_recording", lambda stream: recording)
+    cupy.stream, held = PER_THREAD, list[int]()
+
+    def call() -> None:
+        near(layer(x, packed).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+        held.append(layer.allocated_bytes)
+
+    for _ in range(3):
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+    if recording:
+        assert held == [before + 1000 * (i + 1) for i in range(3)] and not finished
+        return
+    assert held == [before + 1000] * 3 and layer.allocated_bytes == before
+    assert finished == [PER_THREAD] * 3 and len(layer._lanes) == 1
+
+
+def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:
+    layer = LayerPlan(
+        Plan.make(cupy.runtime("cuda"), Problem.parse("n2c4h7w9k6r3s2-f32"), Config.parse("reference:v=1"))
+    )
+    cupy.stream, gone = PER_THREAD, weakref.ref(layer)
+    layer(cupy.array(X), layer.pack(cupy.array(W)))
+    assert len(layer._lanes) == 2
+    del layer
+    gc.collect()
+    assert gone() is None
+
+
+def test_so_does_what_it_needed_for_arrays_that_are_not_aligned(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Reference.blueprint
+
+    def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
+        blueprint = plain(family, *given, aligned)
+        return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
+
+    monkeypatch.setattr(Reference, "blueprint", copies)
+    problem = Problem.parse("n2c4h7w9k6r3s2-f32")
+    layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
+    packed = layer.pack(cupy.array(W))
+    room = np.empty(X.size + 4, F)
+    start = next(i for i in range(4) if (room.ctypes.data + 4 * i) % 16 == 4)
+    x = room[start : start + X.size].reshape(X.shape)
+    x[...] = X
+    cupy.stream, held = PER_THREAD, list[int]()
+
+    def call() -> None:
+        near(layer(cupy.array(x), packed).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+        held.append(layer.allocated_bytes)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert held == [64] and layer.allocated_bytes == 0 and not layer.plan._unaligned
 
 
 def packs_w(monkeypatch: pytest.MonkeyPatch, workspace: int) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tilewright.errors import OutOfMemory, RunError
-from tilewright.runtime.base import Runtime
+from tilewright.errors import DeviceError, OutOfMemory, RunError
+from tilewright.runtime import forked
+from tilewright.runtime.base import Memory, Runtime
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.cuda_context import Context, Owned, in_context
 
@@ -113,8 +115,32 @@ def test_too_little_memory_is_told_from_other_errors() -> None:
     assert runtime.alloc(0).address == 4100, "never nothing"
 
 
+def test_new_memory_is_set_to_0_while_another_thread_records() -> None:
+    """On a stream of its own, and nothing else is waited for."""
+    driver: Any = Driver(OURS)
+    done: list[tuple[object, ...]] = []
+    driver.cuMemsetD8Async = lambda *given: (done.append((*given, driver.capture_mode)), (0,))[1]
+    driver.cuStreamSynchronize = lambda stream: (done.append((stream, driver.capture_mode)), (0,))[1]
+    runtime: Any = object.__new__(CudaRuntime)
+    runtime.context, runtime._driver, runtime._stream = opened(driver), driver, 0
+    runtime._quiet = SimpleNamespace(handle=7)
+    runtime.zero(Memory(12, 64, 64))
+    assert done == [(64, 0, 12, 7, "relaxed"), (7, "relaxed")] and driver.capture_mode == "global"
+    runtime.finish(2)
+    assert done[2:] == [(2, "relaxed")] and driver.capture_mode == "global"
+
+
 def test_every_method_of_the_runtime_that_touches_the_driver_does_so() -> None:
     methods = {name for name in vars(Runtime) if not name.startswith("_")} - NO_DRIVER
     methods -= set(Runtime.__annotations__)
     assert methods >= {"load", "alloc", "launch", "timed"}
     assert [name for name in methods if not hasattr(vars(CudaRuntime)[name], "__wrapped__")] == []
+
+
+def test_a_forked_child_is_refused_whatever_it_asks_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(NONE)
+    device = Device(opened(driver), driver)
+    monkeypatch.setattr(forked, "_opened_in", os.getppid())
+    with pytest.raises(DeviceError, match="spawn"):
+        device.where()
+    assert driver.sets == 0

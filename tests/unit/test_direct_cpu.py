@@ -13,10 +13,12 @@ from tilewright.kernels import family
 from tilewright.kernels.direct import cpu_tile
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned import pack
-from tilewright.problem import Problem
+from tilewright.problem import MAX_EXTENT, Problem
+from tilewright.record import Check, Measurement, Record
 from tilewright.search import model
 from tilewright.search import strategies as search
 from tilewright.search.space import space
+from tilewright.store.exchange import export_text, import_text
 
 CORES = Device(
     name="CPU", backend="opencl", kind=Kind.CPU, index=0, arch="x86_64-v16", units=4, lanes=16,
@@ -141,3 +143,19 @@ def test_the_model_counts_taps_that_are_skipped() -> None:
         share = (1 - 2 * 12 / 99) * 7 / 9 if skips else 1.0  # of the taps of rows, and of columns
         assert work.multiply_adds == pytest.approx(share * 2 * nh * 64 * 9 * 2 * 11)
         assert dict(DIRECT.blueprint(problem, CORES, config).defines)["SKIP_PADDING"] == skips
+
+
+def test_the_configs_of_the_most_channels_can_be_read_again_and_shared() -> None:
+    problem = Problem.parse(f"n1c{MAX_EXTENT}h1w1k4r1s1-f32")
+    (most,) = [p.values[-1] for p in DIRECT.params(problem, CORES) if p.name == "cs"]
+    assert most == MAX_EXTENT
+    legal = space(DIRECT, problem, CORES)
+    config = next(c for c in map(legal.sample, map(random.Random, range(99))) if c["cs"] == most)
+    assert Config.parse(str(config)) == config
+    right = Check(True, 0.0, 1.0, 0.0, True, True)
+    won = Record(
+        str(problem), CORES.key, "direct", str(config), "correct", DIRECT.deterministic(config), right,
+        Measurement(1.0, 0.1, 9),
+    )  # fmt: skip
+    (read,) = import_text(export_text([won]), "friend.json", (DIRECT,), (CORES,))
+    assert Config.parse(read.config) == config

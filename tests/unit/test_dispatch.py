@@ -30,6 +30,7 @@ from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import made_as
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.hints import bare
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -253,6 +254,47 @@ def test_only_a_winner_without_room_is_asked_for_again(box: Store) -> None:
     assert instead.note.endswith(said)
     FakePlan.fails = {}
     assert dispatch.dispatch(LAYER, RUNTIME, box) is instead
+
+
+def test_a_guess_gives_way_to_a_winner_that_another_process_found(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    guess = dispatch.dispatch(LAYER, RUNTIME, box)
+    found = dispatch.entry(Request(LAYER), RUNTIME, box)
+    found.layer = object()
+    box.add(record(4))
+    clock[0] += 0.9 * plan_cache.RETRY_S
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is guess, "the store is not asked in each call"
+    clock[0] += 0.2 * plan_cache.RETRY_S
+    assert choose(box) == ("tiles:t=4", "") and found.layer is None
+    clock[0] += 2 * plan_cache.RETRY_S
+    box.add(record(6, 1.0))
+    assert choose(box) == ("tiles:t=4", ""), "what is no guess stays"
+
+
+def test_a_store_that_is_as_it_was_is_not_read_again(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, asked = [100.0], []
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    box.add(record(4, outcome="correctness"))
+    guess = dispatch.dispatch(LAYER, RUNTIME, box)
+    best = box.best
+    monkeypatch.setattr(box, "best", lambda *given: asked.append(given) or best(*given))
+    for changes in (0, 0, 1, 0):
+        box.add_all([record(4, problem="n1c1h1w1k1r1s1-f32")] * changes)
+        for _ in range(2):
+            clock[0] += 0.6 * plan_cache.RETRY_S
+            assert dispatch.dispatch(LAYER, RUNTIME, box) is guess
+    assert len(asked) == 1
+
+
+def test_what_was_tuned_is_forgotten_with_all_layers_alike() -> None:
+    texts = (f"{LAYER}+bias", f"{LAYER}+bias+relu", str(LAYER), f"{LAYER}+relu+maxpool2", "c1h1k1r1")
+    before = {text: dispatch.dispatch(Problem.parse(text), RUNTIME) for text in texts}
+    plan_cache.forget(Problem.parse(texts[0]), bare)
+    kept = [text for text in texts if dispatch.dispatch(Problem.parse(text), RUNTIME) is before[text]]
+    assert kept == list(texts[3:])
 
 
 def test_what_a_failed_plan_holds_is_let_go_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

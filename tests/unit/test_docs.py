@@ -6,14 +6,14 @@ import ast
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 from document_tables import documents
 
 import tilewright
-from tilewright.cli import app
+from tilewright.cli import app, options
 from tilewright.kernels import FAMILIES
 from tilewright.problem import Problem, shapes
 
@@ -89,3 +89,12 @@ def test_every_family_suite_and_command_is_told_of() -> None:
     top: Any = typer.main.get_command(app)
     for name in top.commands:
         assert f"tilewright {name}" in read["README.md"], name
+
+
+def test_what_plain_leaves_out_is_said_wherever_it_is_offered() -> None:
+    names = {re.sub(r"\d|_rows", "", one.name) for one in FAMILIES if not one.plain}
+    assert names == {"winograd", "strassen", "toeplitz", "grouped_mma"}
+    told = [str(one.__doc__) for one in (tilewright.conv2d, tilewright.plan, tilewright.tune)]
+    told += [(ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("families", "numerics")]
+    told.append(get_args(options.Families)[1].help)
+    assert all(name in text.lower() for text in told for name in names)

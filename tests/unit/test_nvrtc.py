@@ -19,7 +19,7 @@ from tilewright.problem import DTYPES, Problem
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
 
-from tilewright.runtime.nvrtc import compile_cuda, read_log  # noqa: E402
+from tilewright.runtime.nvrtc import _in_full, compile_cuda, compiler, read_log  # noqa: E402
 
 LAYER = Problem.parse("n1c20h9w9k18r3s3p1g2-f32-nhwc2nchw+bias+relu")
 SPILLS = """
@@ -43,6 +43,23 @@ def _text(source: str, **defines: int) -> Blueprint:
 def _packed(geometry: tuple[tuple[str, int], ...], nbytes: int) -> Blueprint:
     """A kernel of which only the packed filter counts."""
     return Blueprint(source="", defines=(), launches=(), packed_bytes=nbytes, pack=geometry)
+
+
+def test_the_compilers_patch_is_part_of_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a distribution of the same version says it: NVRTC itself has two numbers only."""
+    _, major, minor = nvrtc.nvrtcVersion()
+    installed = f"{major}.{minor}.12345"
+    for name in ("nvidia_cuda_nvrtc", f"nvidia_cuda_nvrtc_cu{major}"):
+        folder = tmp_path / f"{name}-{installed}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {installed}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    compiler.cache_clear()
+    try:
+        assert compiler() == f"nvrtc {installed}"
+    finally:
+        compiler.cache_clear()
+    assert _in_full(major, minor + 1) == f"{major}.{minor + 1}", "that of another version says nothing"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

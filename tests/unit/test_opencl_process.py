@@ -26,11 +26,12 @@ assert conv(1) == [18.0] * 3
 """
 
 
-def run(code: str, tmp_path: Path) -> None:
+def run(code: str, tmp_path: Path, cache: str = "cache") -> None:
     """Run code after a layer was computed, in a process with a cache of its own."""
     pytest.importorskip("pyopencl")
     environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
-    environment["TILEWRIGHT_CACHE"] = str(tmp_path / "cache")
+    environment["TILEWRIGHT_CACHE"] = str(tmp_path / cache)
+    environment["TMPDIR"] = str(tmp_path)
     command = [sys.executable, "-W", "ignore", "-c", USED + code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -77,6 +78,42 @@ assert os.stat(os.environ["TILEWRIGHT_CACHE"]).st_mode & 0o777 == 0o700
     )
 
 
+NO_CACHE = "file/below"  # below a file: the process has its scratch folder only
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_childs_end_leaves_the_scratch_folder_of_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    run(
+        """
+import sys
+from tilewright.runtime import cache
+if not (child := os.fork()):
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert cache.scratch().is_dir() and os.listdir(os.environ["POCL_CACHE_DIR"])
+assert conv(2) == [18.0] * 3
+""",
+        tmp_path,
+        NO_CACHE,
+    )
+    assert not list(tmp_path.glob("tilewright-*")), "its own process has removed it"
+
+
+def test_the_scratch_folder_may_be_removed_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    run(
+        """
+from tilewright.runtime import cache
+shutil.rmtree(cache.scratch())
+assert conv(2) == [18.0] * 3
+assert cache.scratch().stat().st_mode & 0o777 == 0o700
+""",
+        tmp_path,
+        NO_CACHE,
+    )
+
+
 @pytest.mark.parametrize(("kind", "nbytes"), [("bc", 0), ("bc", 1000), ("so", 0), ("so", 1000), ("so", 9000)])
 def test_what_pocl_keeps_may_be_cut_short(kind: str, nbytes: int, tmp_path: Path) -> None:
     """Its programs lack their kernels then, or libraries cannot be loaded; they are made again."""
@@ -110,6 +147,41 @@ try:
     assert tw.conv2d(x, np.ones((3, 2, 3, 3), "f"), device="numpy").max() == 18
 except BaseException:
     traceback.print_exc()
+    os._exit(1)
+os._exit(0)
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_during_a_call_of_another_thread_is_refused_too(tmp_path: Path) -> None:
+    """That thread holds the plan's lock, and no thread of the child ever gives it back."""
+    run(
+        """
+import signal, sys, threading
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+w, x = np.ones((3, 2, 3, 3), "f"), np.ones((1, 2, 5, 5), "f")
+packed = plan.pack(w)
+held, over = threading.Event(), threading.Event()
+
+def hold():
+    with plan._lock:
+        held.set()
+        over.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+if child := os.fork():
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    over.set()
+    sys.exit(status)
+signal.alarm(20)
+for use in (lambda: plan(x, packed), lambda: plan.pack(w)):
+    try:
+        use()
+    except tw.DeviceError:
+        continue
     os._exit(1)
 os._exit(0)
 """,

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.errors import ConfigError, ProblemError
+from tilewright.kernels.config import MAX_VALUE
 from tilewright.kernels.family import Config, Launch
 from tilewright.problem import DTYPE_BYTES, DTYPES, EXAMPLE, LAYOUTS, MAX_EXTENT, Problem
 from tilewright.problem.epilogue import ACTIVATIONS, Epilogue, Pool
@@ -284,7 +285,7 @@ def test_wrong_field_is_named(fields: dict[str, object], words: str) -> None:
 names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 
 
-@given(names, st.dictionaries(names, st.integers(0, 999_999), max_size=6))
+@given(names, st.dictionaries(names, st.integers(0, MAX_VALUE), max_size=6))
 def test_config_round_trip(family: str, values: dict[str, int]) -> None:
     config = Config.make(family, values)
     assert Config.parse(str(config)) == config
@@ -335,7 +336,7 @@ WRONG_CONFIGS = {
     "direct:bk=0x10": "cannot read 'bk=0x10'",
     "direct:bk=1e3": "cannot read 'bk=1e3'",
     "direct:bk=８": "cannot read 'bk=８'",
-    "direct:bk=1234567": "cannot read 'bk=1234567'",
+    "direct:bk=123456789": "cannot read 'bk=123456789'",
     "direct:BK=8": "cannot read 'BK=8'",
     "direct:bk =8": "cannot read 'bk =8'",
     "direct:_bk=8": "cannot read '_bk=8'",

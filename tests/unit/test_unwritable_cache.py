@@ -106,3 +106,18 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tilewright.tune(LAYER, "cpu")
     assert tilewright.plan(LAYER, "cpu").note
     assert own.default_store().info().shipped > 0
+
+
+def test_a_folder_that_was_mended_has_the_store_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(cache))
+    request.addfinalizer(own._failed_s.clear)
+    cache.chmod(0o777)
+    instead = own.default_store()
+    assert instead is not None and instead.path.parent != cache
+    cache.chmod(0o700)
+    assert own.default_store() is instead, "it is not looked for at each call"
+    monkeypatch.setattr(own, "RETRY_S", 0.0)
+    mended = own.default_store()
+    assert mended is not None and mended.path.parent == cache and own.default_store() is mended

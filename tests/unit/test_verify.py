@@ -11,15 +11,20 @@ import numpy as np
 import pytest
 
 from tilewright.checking import reference
+from tilewright.checking.compare import compare
+from tilewright.checking.device_inputs import DeviceInputs
 from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
 from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
+from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
+from tilewright.errors import OutOfMemory
 from tilewright.kernels.bound import bound
-from tilewright.kernels.family import Blueprint, Config, Launch
-from tilewright.kernels.untuned.reference import numpy_conv, numpy_pool
+from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
+from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool
+from tilewright.plans.execution import Plan
 from tilewright.problem import DTYPES, Problem
-from tilewright.runtime.base import Built, Loaded, Memory, Resources
+from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 from tilewright.runtime.host import NumpyRuntime
 
 PROBLEM = Problem.parse("n1c3h5w6k4r3s3p1-f32-nhwc+bias")
@@ -76,7 +81,8 @@ def _check(y: Any, ref: Memory, size: Memory, limits: Memory, found: Memory) -> 
         rows[0, 4] = (y != want.astype(y.dtype))[finite].sum()
     overflown = np.isinf(got) & (np.sign(got) == np.sign(want)) & (np.abs(want) + bound >= overflow)
     rows[0, 5:7] = np.isnan(got[finite]).sum(), (np.isinf(got) & ~overflown)[finite].sum()
-    rows[0, 7] = (good & ~finite).sum()
+    unlike = (np.isnan(got) != np.isnan(want)) | (np.isinf(want) & (got != want))
+    rows[0, 7] = ((good | unlike) & ~finite).sum()
 
 
 def _same(a: Memory, b: Memory, found: Memory) -> None:
@@ -239,8 +245,6 @@ def test_two_runs_must_agree() -> None:
 
 
 def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.kernels.untuned.reference import Reference
-
     def fault(run: int, y: Any, x: Any) -> None:
         if run == 2:
             y[3] = np.nextafter(y[3], np.float32(np.inf))
@@ -252,8 +256,6 @@ def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_families_that_are_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.kernels.untuned.reference import Reference
-
     def fault(run: int, y: Any, x: Any) -> None:
         y[:] = np.nextafter(y, np.float32(np.inf))
 
@@ -279,6 +281,18 @@ def test_nan_must_stay_where_the_reference_has_it() -> None:
         y[:] += np.float32(0) * x.sum()
 
     for fault in (hides, spreads):
+        assert check(fault)[0].ok
+        assert "NaN and infinity in x" in check(fault, full=True)[0].reason
+
+
+def test_an_infinity_must_keep_its_sign_and_not_be_nan() -> None:
+    def turns(run: int, y: Any, x: Any) -> None:
+        y[:] = np.where(np.isinf(y), -y, y)
+
+    def spoils(run: int, y: Any, x: Any) -> None:
+        y[:] = np.where(np.isinf(y), np.float32(np.nan), y)
+
+    for fault in (turns, spoils):
         assert check(fault)[0].ok
         assert "NaN and infinity in x" in check(fault, full=True)[0].reason
 
@@ -314,14 +328,83 @@ def test_a_slow_candidate_that_changes_an_input_spoils() -> None:
 def test_each_run_is_announced() -> None:
     stages: list[str] = []
     check(full=True, stage=stages.append)
-    assert stages == ["run"] * 3 + ["reference", "run"] * 2
+    assert stages == ["run"] * 3 + ["reference", "run"] * 2 + ["compile", "inputs"]
 
 
+def test_the_host_looks_through_the_inputs_in_a_stage_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run has little time on a GPU; large inputs take a host seconds, whatever the candidate."""
+    stages, looked = ["none"], list[str]()
+    changed = DeviceInputs.changed
+
+    def seen(self: DeviceInputs, runtime: Runtime) -> str:
+        looked.append(stages[-1])
+        return changed(self, runtime)
+
+    monkeypatch.setattr(DeviceInputs, "changed", seen)
+    check(full=True, stage=stages.append)
+    with pytest.raises(TooSlow):
+        check(slow_us=1e-3, stage=stages.append)
+    assert looked == ["inputs"] * 4
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference kernel is another program where arrays are not aligned."""
+    plain = Reference.blueprint
+
+    def blueprint(family: Any, *given: Any, aligned: bool = True) -> Any:
+        found = plain(family, *given, aligned)
+        return found if aligned else replace(found, workspace=(*found.workspace, Buffer("copied", 64)))
+
+    monkeypatch.setattr(Reference, "blueprint", blueprint)
+
+
+def off(run: int, y: Any, x: Any) -> None:
+    """A fault where arrays are not aligned."""
+    if y.ctypes.data % 16:
+        assert y.ctypes.data % 16 == y.itemsize
+        y[2] += 1
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_what_runs_on_arrays_that_are_not_aligned_is_checked_too(text: str, apart: None) -> None:
+    problem, stages = Problem.parse(text), list[str]()
+    found, _ = check(full=True, problem=problem, stage=stages.append)
+    assert found.ok and stages[-4:] == ["compile", "inputs", "run", "inputs"], found.reason
+    assert check(off, problem=problem)[0].ok, "in a full check only"
+    found, verifier = check(off, full=True, problem=problem)
+    assert "arrays that are not aligned: 1 element not within the bound" in found.reason
+    assert not verifier.spoilt
+
+
+def test_it_may_not_write_beside_them(apart: None) -> None:
+    def fault(run: int, y: Any, x: Any) -> None:
+        if y.ctypes.data % 16:
+            whole = np.frombuffer(y.base, np.uint8)
+            whole[y.ctypes.data - whole.ctypes.data - 1] = 0
+
+    found, verifier = check(fault, full=True)
+    assert found.reason == "wrote 1 byte before the start of y" and verifier.spoilt
+
+
+def test_what_cannot_be_made_for_other_arrays_is_no_fault(
+    apart: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Plan, buffer: Buffer) -> Memory:
+        raise OutOfMemory("no room")
+
+    verifier = Verifier(Host(None, PROBLEM), PROBLEM, seed=1)
+    candidate = verifier.candidate(CONFIG)
+    monkeypatch.setattr(Plan, "_alloc", refuse)
+    assert verifier.check(candidate, full=True).ok
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4])
 @pytest.mark.parametrize("nbytes", [4, 100, 128, 4096 + 12])
-def test_fence_sees_both_sides(nbytes: int) -> None:
+def test_fence_sees_both_sides(nbytes: int, shift: int) -> None:
     runtime = NumpyRuntime()
     fence = Fence(runtime)
-    inside = fence.alloc(nbytes, "a thing")
+    inside = fence.alloc(nbytes, "a thing", shift)
     assert (inside.owner == 0xFF).all()
     assert fence.damage() == ""
     inside.owner[:] = 0  # the inside is nobody's business
@@ -440,3 +523,20 @@ def test_with_nonfinite(size: int) -> None:
     assert np.isnan(changed).sum() == 1
     assert np.isinf(changed).sum() == min(size - 1, 1)
     assert np.isfinite(array).all() and math.prod(changed.shape) == size
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("kind", "unlike"), [("f32", 5), ("f16", 5), ("f64", 5), ("f32-tf32", 1), ("f32-accurate", 1)]
+)
+def test_what_is_not_finite_is_compared_by_its_kind_in_strict(kind: str, unlike: int, cpu: Runtime) -> None:
+    """By the kernel itself; three answers are right, and one is a number, which is wrong in any math."""
+    problem = Problem.parse(f"n1c1h1w9k1r1s1-{kind}")
+    y = np.array([INF, -INF, NAN, -INF, INF, NAN, INF, 1.0, 0.0], numpy_dtype(problem.dtype_out))
+    ref = np.array([INF, -INF, NAN, INF, -INF, INF, NAN, 1.0, INF])
+    launcher = Launcher(cpu)
+    given = launcher.put(y), launcher.put(ref), launcher.put(np.ones(9))
+    figures = compare(launcher, problem, *given, bound(problem, 1))
+    assert (figures.missed, figures.nan, figures.inf, figures.unequal) == (unlike, 0, 0, 0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
+import tilewright
 from tilewright.device import for_architecture
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, signal_name
+from tilewright.tuning import channel as channel_module
+from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child, signal_name
 from tilewright.tuning.child import RequestHandler
 from tilewright.tuning.measure import Limits
 from tilewright.tuning.protocol import (
@@ -198,6 +202,13 @@ def test_a_large_reference_may_take_longer() -> None:
     assert large == {**ALLOWANCES_S, "reference": pytest.approx(502, abs=1)}
 
 
+def test_large_inputs_may_be_looked_through_for_longer() -> None:
+    """At the slowest that the host is believed to be, and whatever a run may take."""
+    small, large = (_allowances_s(Problem.parse(f"n{n}c64h256w256k4r1s1-f32")) for n in (1, 512))
+    assert small["inputs"] == ALLOWANCES_S["inputs"]
+    assert large["inputs"] > (512 * 64 * 256 * 256 * 4) / 1e8 and large["run"] == small["run"]
+
+
 def test_an_error_at_the_start_keeps_its_class(worker: Worker) -> None:
     worker.job = Job(PROBLEM, "cuda", 9)
     with worker, pytest.raises(DeviceError, match="no such device"):
@@ -259,6 +270,20 @@ def test_several_threads_may_kill_at_once() -> None:
     assert not channel.alive
 
 
+def test_nobody_waits_for_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that waits for a driver does not, whatever it is sent."""
+    monkeypatch.setattr(channel_module, "_END_S", 0.1)
+    channel = Channel([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
+    kill = channel._child.kill
+    monkeypatch.setattr(channel._child, "kill", lambda: None)
+    with ThreadPoolExecutor(1) as thread:
+        with pytest.raises(Crashed, match="does not end, in stage 'start'"):
+            thread.submit(channel.ask, {}, {"start": 30.0}).result(timeout=10)
+        thread.submit(channel.kill).result(timeout=10)
+    kill()
+    channel._child.wait()
+
+
 def test_a_question_to_a_killed_child_finds_it_crashed() -> None:
     channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
     channel.kill()
@@ -285,6 +310,31 @@ def test_the_real_child_answers_in_spite_of_the_current_folder(
         assert worker.versions.compiler.startswith("numpy")
 
 
+def test_what_lies_beside_the_package_does_not_stand_in_for_the_standard_library(tmp_path: Path) -> None:
+    """As in a folder of all installed packages, some of which have names of old."""
+    shutil.copytree(Path(tilewright.__file__).parent, tmp_path / "tilewright")
+    (tmp_path / "selectors.py").write_text("raise SystemExit('no module of the standard library')")
+    program = (
+        f"import selectors, sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from tilewright.tuning.worker import Worker, Job\n"
+        f"with Worker(Job({PROBLEM!r}, 'numpy')) as worker: worker.device\n"
+        "import tilewright; print(tilewright.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path))
+
+
+def test_a_child_runs_the_package_of_its_parent(tmp_path: Path) -> None:
+    """And no other of its name, which comes first on its path."""
+    (tmp_path / "tilewright").mkdir()
+    (tmp_path / "tilewright" / "__init__.py").write_text("raise SystemExit('another')")
+    command, environment = python_child("tilewright.tuning.child")
+    with Worker(Job(PROBLEM, "numpy"), command=["env", f"PYTHONPATH={tmp_path}", *command]) as worker:
+        assert worker.device.backend == "numpy"
+    assert environment["PYTHONSAFEPATH"] == "1"
+
+
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system has no priorities")
 def test_a_child_that_only_compiles_makes_way_for_one_that_measures() -> None:
     facts = asdict(for_architecture("sm_90"))
@@ -302,8 +352,6 @@ def test_the_real_child_ends_with_its_parent() -> None:
         "print(worker._channel._child.pid, flush=True)\n"
         "import os; os._exit(0)"
     )
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     pid = int(done.stdout)
     for _ in range(100):

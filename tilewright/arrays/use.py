@@ -137,6 +137,14 @@ def writable(seen: ArrayView, *inputs: ArrayView | None) -> None:
             raise ArrayError(f"{seen.name}: overlaps {other.name} in memory; must be an array of its own")
 
 
+def tell_written(seen: ArrayView) -> None:
+    """Let PyTorch know that an output is written to: what autograd has saved of it no longer holds."""
+    if seen.library == "torch" and not seen.array.is_inference():
+        increment = getattr(sys.modules["torch"].autograd.graph, "increment_version", None)
+        if increment is not None:  # since 2.1
+            increment(seen.array)
+
+
 def current_stream(x: ArrayView) -> int | None:
     """Return the handle of the caller's current stream on the array's device; None on a CPU."""
     if x.device == "cpu":

@@ -28,7 +28,8 @@ class Figures:
         unequal: elements that are not the reference, rounded.
         nan: NaN where the reference is a number; so are those that were never written.
         inf: the same of infinities, but where rounding gives one.
-        missed: numbers where the reference is none.
+        missed: numbers where the reference is none; in strict also what is not of its kind, NaN or one of
+            the two infinities.
     """
 
     worst: float
@@ -42,7 +43,7 @@ class Figures:
 
     @property
     def misplaced(self) -> int:
-        """Elements that are finite where the reference is not, or the other way round."""
+        """Elements that are finite where the reference is not, or the other way round, or not of its kind."""
         return self.nan + self.inf + self.missed
 
 

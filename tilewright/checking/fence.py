@@ -22,6 +22,7 @@ class _GuardedAllocation:
     name: str
     allocation: Memory
     inside: Memory
+    start: int  # of what is inside, in bytes from that of the allocation
 
 
 class Fence:
@@ -37,14 +38,15 @@ class Fence:
         """The same runtime, but each allocation is poisoned inside and has canaries on both sides."""
         return cast(Runtime, _Guarded(self._runtime, self))
 
-    def alloc(self, nbytes: int, name: str = "a workspace buffer") -> Memory:
-        """Allocate ``nbytes`` of poison between canaries."""
-        end = round_up(GUARD_BYTES + nbytes, _STEP)
-        allocation = self._runtime.alloc(end + GUARD_BYTES)
-        inside = self._runtime.slice(allocation, GUARD_BYTES, nbytes)
+    def alloc(self, nbytes: int, name: str = "a workspace buffer", shift: int = 0) -> Memory:
+        """Allocate ``nbytes`` of poison between canaries, ``shift`` bytes off where it would be aligned."""
+        start = GUARD_BYTES + shift
+        allocation = self._runtime.alloc(round_up(start + nbytes, _STEP) + GUARD_BYTES)
+        inside = self._runtime.slice(allocation, start, nbytes)
         self._runtime.fill(allocation, CANARY)
         self._runtime.fill(inside, POISON)
-        self._allocations.append(_GuardedAllocation(name, allocation, inside))
+        self._runtime.synchronize()  # before who has it sets it to 0, in no order with what is enqueued here
+        self._allocations.append(_GuardedAllocation(name, allocation, inside, start))
         return inside
 
     def damage(self) -> str:
@@ -55,11 +57,11 @@ class Fence:
     def _damage(self, guarded: _GuardedAllocation) -> list[str]:
         import numpy as np
 
-        stop = (GUARD_BYTES + guarded.inside.nbytes) // _STEP * _STEP
-        first = guarded.inside.nbytes % _STEP
+        stop, first = divmod(guarded.start + guarded.inside.nbytes, _STEP)
+        stop *= _STEP
         found = []
         for where, offset, size, skip in (
-            ("before the start", 0, GUARD_BYTES, 0),
+            ("before the start", 0, guarded.start, 0),
             ("past the end", stop, guarded.allocation.nbytes - stop, first),
         ):
             part = self._runtime.slice(guarded.allocation, offset, size)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from tilewright.checking.compare import Figures, compare, differences
@@ -16,12 +17,12 @@ from tilewright.checking.device_inputs import DeviceInputs, upload
 from tilewright.checking.fence import POISON, Fence
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.checking.launcher import Launcher
-from tilewright.errors import count
+from tilewright.errors import CompileError, OutOfMemory, count
 from tilewright.kernels.bound import bound
 from tilewright.kernels.config import Config
 from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Memory, Runtime
 
@@ -75,9 +76,11 @@ class Verifier:
         Args:
             candidate: what ``candidate`` made.
             full: beside exactness, bound, canaries, unwritten elements and repeatability check one NaN and
-                one infinity in x, then in w, and that the inputs are unchanged.
-            stage: is told "run" before each run and "reference" before one more of these is made, so that a
-                deadline can be set.
+                one infinity in x, then in w, that the inputs are unchanged, and what runs in the config's
+                place on arrays that are not aligned.
+            stage: is told "run" before each run, "reference" before one more of these is made, "compile"
+                before what runs on other arrays is, and "inputs" before the host copies or looks through
+                them, so that a deadline can be set.
             slow_us: give up on a candidate slower than this.
 
         Raises:
@@ -94,7 +97,7 @@ class Verifier:
         times.append(time.perf_counter())
         took_us = 1e6 * min(times[1] - times[0], times[2] - times[1])  # a host may be late, but not twice
         if took_us > slow_us:
-            self.spoilt = any(self._outside(candidate, thorough=True))
+            self.spoilt = any(self._outside(candidate, stage, thorough=True))
             raise TooSlow(f"a run took {took_us:.0f} us, too long after {slow_us:.0f} us")
         stage("run")
         self._answer(candidate, self._normal, candidate.packed, self._again)
@@ -106,7 +109,11 @@ class Verifier:
                 fence = Fence(self.runtime)
                 reasons.append(self._nonfinite(candidate, stage, where, fence))
                 outside.append(fence.damage())
-        outside += self._outside(candidate, thorough=full or any(reasons))
+        if full and not any(reasons):
+            fence = Fence(self.runtime)
+            reasons.append(self._unaligned(candidate, stage, fence))
+            outside.append(fence.damage())
+        outside += self._outside(candidate, stage, thorough=full or any(reasons))
         self.spoilt = any(outside)
         reason = "; ".join(text for text in reasons + outside if text)
         return Check(
@@ -153,24 +160,56 @@ class Verifier:
         figures = self._figures(candidate, data, candidate.plan.pack(data.inputs["w"]))
         if figures.misplaced:
             wrong = count(figures.misplaced, "output")
-            return f"NaN and infinity in {where}: {wrong} finite where the reference is not, or the reverse"
+            return f"NaN and infinity in {where}: {wrong} not where, or not as, the reference has them"
         return ""
 
-    def _outside(self, candidate: Candidate, thorough: bool) -> list[str]:
+    def _unaligned(self, candidate: Candidate, stage: Callable[[str], None], fence: Fence) -> str:
+        """Run once on arrays that start an element off, if another program does that; else nothing is new.
+
+        One that cannot be made is no fault: who has such arrays is told so. Where addresses are not known all
+        arrays count as aligned.
+        """
+        if not self._y.address:
+            return ""
+        stage("compile")
+        with suppress(CompileError, OutOfMemory):
+            if candidate.plan.make_unaligned():
+                stage("inputs")
+                data, y = self._shifted(fence)
+                stage("run")
+                figures = self._figures(candidate, data, candidate.packed, y)
+                if wrong := figures.misplaced + figures.over:
+                    return f"arrays that are not aligned: {count(wrong, 'element')} not within the bound"
+        return ""
+
+    def _shifted(self, fence: Fence) -> tuple[DeviceInputs, Memory]:
+        """Return the normal numbers, and an output, that start an element off an aligned address."""
+        arrays = self._normal.host.given(self.problem)
+        inputs = {name: fence.alloc(a.nbytes, name, a.itemsize) for name, a in arrays.items() if name != "w"}
+        for name, memory in inputs.items():
+            self.runtime.upload(memory, arrays[name])
+        y = fence.alloc(self.problem.y_bytes, "y", DTYPE_BYTES[self.problem.dtype_out])
+        return replace(self._normal, inputs=inputs), y
+
+    def _outside(self, candidate: Candidate, stage: Callable[[str], None], thorough: bool) -> list[str]:
         """Nothing but y and the workspace may be written; ``thorough``: look at the inputs in any case."""
         found = [candidate.fence.damage(), self._fence.damage()]
         if thorough or any(found):
+            stage("inputs")
             names = [data.changed(self.runtime) for data in (self._exact, self._normal)]
             found += [f"the kernel changed {name}" for name in names if name]
         return found
 
-    def _figures(self, candidate: Candidate, data: DeviceInputs, packed: Memory) -> Figures:
+    def _figures(
+        self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory | None = None
+    ) -> Figures:
         """Run on some data and compare y with its reference, by the bound of normal numbers."""
-        self._answer(candidate, data, packed, self._y)
+        y = y or self._y
+        self._answer(candidate, data, packed, y)
         plan, device = candidate.plan, self.runtime.device
         limits = bound(self.problem, plan.family.chain(self.problem, device, plan.config))
         assert self._normal.size is not None
-        return compare(self._launcher, self.problem, self._y, data.ref, self._normal.size, limits)
+        return compare(self._launcher, self.problem, y, data.ref, self._normal.size, limits)
 
     def _answer(self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory) -> None:
         """Poison y, then run: what is not written stays poison."""

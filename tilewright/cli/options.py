@@ -97,7 +97,7 @@ Families = Annotated[
         "--family",
         metavar="NAMES",
         help="Use only these kernel families: direct, or direct,gemm; plain: all but "
-        "Winograd, Strassen and Toeplitz.",
+        "Winograd, Strassen, toeplitz and grouped_mma.",
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Search again, even if a winner is known.")]

@@ -14,7 +14,7 @@ from tilewright.kernels import family
 from tilewright.kernels.config import Config
 from tilewright.plans.execution import Plan
 from tilewright.plans.plan_cache import CacheEntry, entry_of, let_go_oldest, with_room
-from tilewright.plans.provenance import Origin, Provenance, Replaced
+from tilewright.plans.provenance import GUESSED, Origin, Provenance, Replaced
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
@@ -28,7 +28,7 @@ def dispatch(
     deterministic: bool = False,
     families: Sequence[str] = (),
 ) -> Plan:
-    """Return the plan to run a problem with; the same one each time within a process.
+    """Return the plan to run a problem with; the same one each time within a process, until it is tuned.
 
     The first use takes seconds: other threads wait for it only if they want the same plan.
 
@@ -55,21 +55,32 @@ def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry
     found = entry_of((request, id(runtime), store.key if store else None))
     with found.lock:
         if found.plan is None:
-            found.plan = _first_that_works(request, runtime, store)
-            let_go_oldest(runtime, found.plan)
-            found.tried()
-        elif store is not None and _had_no_room(found.plan) and found.may_have_room():
-            winner = _winner(request, runtime, store)
+            found.saw(store and store.state)
+            _keep(found, _first_that_works(request, runtime, store), runtime)
+        elif found.provisional and store is not None and found.may_change():
+            winner = _winner(request, runtime, store) if _may_have_winner(found, store) else None
             if winner is not None:
-                found.plan, found.layer = winner, None
-                let_go_oldest(runtime, winner)
+                _keep(found, winner, runtime)
             found.tried()
     return found
+
+
+def _keep(found: CacheEntry, plan: Plan, runtime: Runtime) -> None:
+    found.plan, found.layer = plan, None
+    found.provisional = _had_no_room(plan) or plan.why.origin in GUESSED
+    let_go_oldest(runtime, plan)
+    found.tried()
 
 
 def _had_no_room(plan: Plan) -> bool:
     """Whether it stands in for a stored winner that had no room."""
     return plan.why.missed is not None and plan.why.missed.no_room
+
+
+def _may_have_winner(found: CacheEntry, store: Store) -> bool:
+    """Whether there may be room by now for the winner, or a winner where there was none: tuned elsewhere."""
+    assert found.plan is not None
+    return found.saw(store.state) or _had_no_room(found.plan)
 
 
 def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -> Plan:
@@ -90,7 +101,7 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
 
 
 def _winner(request: Request, runtime: Runtime, store: Store) -> Plan | None:
-    """Return the plan of the stored winner, which had no room, if it has some now."""
+    """Return the plan of the stored winner, if there is one now and room for it."""
     with suppress(TilewrightError):
         if best := stored(request, runtime, store):
             problem, config = request.problem, Config.parse(best.config)

@@ -9,6 +9,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
+from tilewright.tuning.hints import bare
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
 from tilewright.tuning.worker_pool import WorkerPool
@@ -22,7 +23,8 @@ def tune_once(
     progress: Progress | None = None,
     children: WorkerPool | None = None,
 ) -> TuneResult:
-    """Return what a layer's tuning came to, or comes to now; plans of the layer are made anew then.
+    """Return what a layer's tuning came to, or comes to now; plans of it are made anew then, and of
+    layers alike, which may run its winner.
 
     Args:
         problem, wanted, progress, children: as for ``tuner.tune``.
@@ -43,6 +45,6 @@ def tune_once(
     try:
         result = tune(problem, runtime, wanted, store=store, progress=progress, children=children)
     finally:
-        forget(problem)
+        forget(problem, bare)
     assert result.winner  # raises where there is none
     return result

@@ -49,7 +49,7 @@ def family(name: str) -> Family:
 def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
     """Return the families of the names, or of one; where no name is given, those that race.
 
-    The name ``plain`` stands for those of them that are (``Family.plain``): no Winograd, no Strassen.
+    The name ``plain`` stands for those of them that are (``Family.plain``).
 
     Raises:
         ConfigError: if there is none of a name.

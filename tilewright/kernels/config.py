@@ -10,6 +10,8 @@ from functools import cached_property, lru_cache
 from tilewright.errors import ConfigError, shortened
 from tilewright.hashed import hashed_once
 
+MAX_VALUE = 99_999_999  # of a parameter: some are as large as an extent of a layer, 2^24
+
 
 @hashed_once
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Config:
 
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_SETTING = re.compile(r"([a-z][a-z0-9_]*)=([0-9]{1,6})")
+_SETTING = re.compile(rf"([a-z][a-z0-9_]*)=([0-9]{{1,{len(str(MAX_VALUE))}}})")
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.kernels.untuned import pack
 from tilewright.plans.provenance import UNSAID, Provenance
-from tilewright.plans.streams import stream_key
+from tilewright.plans.streams import StreamKey, stream_key
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Runtime
 from tilewright.runtime.capacity import require_arrays
@@ -60,7 +60,7 @@ class Plan:
         self._aligned = self._variant(self.blueprint)
         self._lent = {buffer: self._aligned.workspace[buffer.name] for buffer in self.blueprint.workspace}
         self._recipe: Blueprint | None = None
-        self._unaligned: dict[tuple[int, int] | None, _Variant] = {}
+        self._unaligned: dict[StreamKey | None, _Variant] = {}
         self._operands = problem.operands.keys()
         self._unused = dict.fromkeys(set(EXTRAS) - self._operands, runtime.alloc(UNUSED_BYTES))
         self._packer: tuple[Loaded, Launch] | None = None
@@ -179,6 +179,14 @@ class Plan:
             given = [bound[name] for name in launch.args]
             self.runtime.launch(variant.loaded[launch.kernel], launch, given, stream)
 
+    def make_unaligned(self) -> bool:
+        """Make now what runs on arrays that are not aligned; return whether that is another program.
+
+        Raises:
+            CompileError, OutOfMemory: it is, and cannot be made.
+        """
+        return self._unaligned_for(None) is not self._aligned
+
     def _unaligned_for(self, stream: int | None) -> _Variant:
         """Return what runs on arrays that are not aligned; what needs no other variant has none."""
         if self._recipe is None:
@@ -191,6 +199,15 @@ class Plan:
             self._unaligned[whose] = self._variant(self._recipe, spills=True)
         return self._unaligned[whose]
 
+    def let_go(self, key: StreamKey) -> None:
+        """Free what arrays that are not aligned needed on a stream that is no more."""
+        variant = self._unaligned.pop(key, None)
+        if variant is not None:
+            self.allocated_bytes -= self._own_bytes(variant.blueprint)
+
+    def _own_bytes(self, blueprint: Blueprint) -> int:
+        return sum(buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent)
+
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
         runtime = self.runtime
         built = tuple(runtime.compile(program, spills) for program in blueprint.programs)
@@ -199,18 +216,16 @@ class Plan:
             buffer.name: self._lent[buffer] if buffer in self._lent else self._alloc(buffer)
             for buffer in blueprint.workspace
         }
-        runtime.synchronize()
         loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
         main = next(iter(loaded.values()))
         loaded |= dict.fromkeys(NO_KERNELS, main)
-        own = [buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent]
-        self.allocated_bytes += sum(own)
+        self.allocated_bytes += self._own_bytes(blueprint)
         return _Variant(blueprint, built, loaded, workspace)
 
     def _alloc(self, buffer: Buffer) -> Memory:
         memory = self.runtime.alloc(buffer.nbytes)
         if buffer.zeroed:
-            self.runtime.fill(memory, 0)
+            self.runtime.zero(memory)
         return memory
 
 

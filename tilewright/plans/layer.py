@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 from tilewright.arrays.look import look, look_at
-from tilewright.arrays.use import current_stream, in_place
+from tilewright.arrays.use import current_stream, in_place, tell_written
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
-from tilewright.errors import ArrayError, a_kind
+from tilewright.errors import ArrayError, RunError, TilewrightError, a_kind
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding
 from tilewright.plans.execution import Plan
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
-from tilewright.plans.streams import DEFAULT, stream_key
+from tilewright.plans.streams import DEFAULT, PER_THREAD, StreamKey, stream_key, tell_of_end
 from tilewright.problem import Problem
-from tilewright.runtime import open_runtime
+from tilewright.runtime import forked, open_runtime
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
 
@@ -59,6 +60,7 @@ class _Lane:
 
     plan: Plan
     packed: Memory | None = None
+    recorded: bool = False  # in a graph, which goes on to use it when the thread is no more
     counted_bytes: int = 0  # when it was last looked whether all plans together hold too much
 
     @property
@@ -74,9 +76,10 @@ class LayerPlan:
 
     It may be called from several threads, whose calls are enqueued one after the other, and on several
     streams: each gets a workspace and constant memory of its own at its first call, and has them as long as
-    the plan lives. A CUDA call enqueues and returns; a CPU call waits for the answer. A CUDA graph that a
-    call was recorded in uses the workspace of the stream that recorded it: keep the plan as long as the
-    graph, and replay it on that stream, or in order with the calls there.
+    the plan lives; a thread's own default stream (CUDA's per-thread one) as long as the thread. A CUDA call
+    enqueues and returns; a CPU call waits for the answer. A CUDA graph that a call was recorded in uses the
+    workspace of the stream that recorded it: keep the plan as long as the graph, and replay it on that
+    stream, or in order with the calls there.
 
     Copied, or pickled and sent to another process, it is planned again there: by its problem, device and
     config.
@@ -95,7 +98,7 @@ class LayerPlan:
         self._on_cpu = not plan.device.is_cuda
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._binding = Binding(plan.problem, "cpu" if self._on_cpu else f"cuda:{plan.device.index}")
-        self._lanes: dict[tuple[int, int], _Lane] = {DEFAULT: _Lane(plan, counted_bytes=plan.allocated_bytes)}
+        self._lanes: dict[StreamKey, _Lane] = {DEFAULT: _Lane(plan, counted_bytes=plan.allocated_bytes)}
         self._lock = threading.RLock()
 
     @property
@@ -161,9 +164,11 @@ class LayerPlan:
         Raises:
             ArrayError: wrong dtype, shape, device or strides.
             OutOfMemory: there is no room for the packed filter.
+            DeviceError: this process was forked from the one that opened the device.
         """
         seen = look("w", w)
         array = self._binding.filter(seen)
+        self._refuse_forked()
         with self._lock:
             given = self.plan.runtime.wrap(array), current_stream(seen)
             memory = with_room(self.plan.runtime, self.plan, self.plan.pack, *given)
@@ -201,6 +206,7 @@ class LayerPlan:
             CompileError, OutOfMemory: the first call on a stream may need a workspace, and the first with
                 arrays that are not 16-byte aligned a kernel of its own. Or there is no room for the output.
             RunError: the device failed.
+            DeviceError: this process was forked from the one that opened the device.
         """
         if not isinstance(packed_w, Packed):
             raise ArrayError(
@@ -230,6 +236,8 @@ class LayerPlan:
     ) -> Array:
         filters = {"w": w} if isinstance(w, ArrayView) else {}
         arrays, result = self._binding.bind(x, {"x": x, **filters, **beside}, beside, layout)
+        if "out" in beside:
+            tell_written(beside["out"])
         if self.problem.n:
             self._launch(arrays, w, current_stream(x))
         return result
@@ -237,8 +245,11 @@ class LayerPlan:
     def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:
         """Run the kernel on a stream; on a CPU wait for it, however the call ends: it has callers' arrays."""
         runtime = self.plan.runtime
+        self._refuse_forked()
         with self._lock:
             lane = self._lane(stream)
+            if stream == PER_THREAD and not lane.recorded:
+                lane.recorded = runtime.is_recording(stream)
             try:
                 memories = {name: runtime.wrap(array) for name, array in arrays.items()}
                 memories["w"] = self._repack(lane, w, stream) if isinstance(w, ArrayView) else w
@@ -255,6 +266,11 @@ class LayerPlan:
         if lane.counted_bytes > before and not runtime.is_recording(stream):  # a graph may use what is let go
             let_go_oldest(runtime, self.plan)
 
+    def _refuse_forked(self) -> None:
+        """Refuse a forked child before it waits for a lock: the thread that held it is in the parent only."""
+        if self.device.backend != "numpy":
+            forked.refuse()
+
     def _lane(self, stream: int | None) -> _Lane:
         """Return what a stream has of its own; the default stream takes what was made with the plan.
 
@@ -265,11 +281,33 @@ class LayerPlan:
             return self._lanes[DEFAULT]
         key = stream_key(stream)
         if key not in self._lanes:
-            runtime, plan = self.plan.runtime, self.plan
+            plan = self.plan
             if plan.of_one_stream:
-                plan = Plan.make(runtime, plan.problem, plan.config, plan.why)
+                plan = self._another(stream)
             self._lanes[key] = _Lane(plan)
+            tell_of_end(self, key)
         return self._lanes[key]
+
+    def _another(self, stream: int) -> Plan:
+        """Make the plan once more, for a stream that may be recording a graph already."""
+        runtime, plan = self.plan.runtime, self.plan
+        try:
+            return Plan.make(runtime, plan.problem, plan.config, plan.why)
+        except RunError as error:
+            if not runtime.is_recording(stream):
+                raise
+            what = f"nothing is ready for a stream that is recording a graph: {error}"
+            todo = "call the plan once on that stream before, and name it to torch.cuda.graph(g, stream=s)"
+            raise RunError(f"{what}; {todo}") from error
+
+    def let_go(self, key: StreamKey) -> None:
+        """Free what the own default stream of a thread had; called when that ends, on it."""
+        lane = self._lanes.get(key)
+        if lane is not None and not lane.recorded:
+            with suppress(TilewrightError):  # a device that is broken runs nothing
+                self.plan.runtime.finish(key[0])
+            del self._lanes[key]
+            lane.plan.let_go(key)
 
     def _repack(self, lane: _Lane, w: ArrayView, stream: int | None) -> Memory:
         """Pack a filter into the lane's own room, in order with what the stream did before."""

@@ -18,7 +18,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
 MOST_PLANS = 256
-RETRY_S = 10.0  # until a winner that had no room is asked for again: somebody else may have freed memory
+RETRY_S = 10.0  # until a winner that had no room, or that nobody had found, is asked for again
 OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
 T = TypeVar("T")
@@ -35,13 +35,20 @@ class CacheEntry:
     plan: Plan | None = None
     layer: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    _tried: tuple[int, float] = (0, 0.0)  # plans let go, and seconds, when it was last looked for room
+    provisional: bool = False  # a stored winner may take the plan's place, once there is one, or room for it
+    _tried: tuple[int, float] = (0, 0.0)  # plans let go, and seconds, when it was last looked for one
+    _seen: object = None  # the state of the store then
 
     def tried(self) -> None:
-        """Remember that it was looked just now whether the plan that it should be has room."""
+        """Remember that it was looked just now for the plan that it should be."""
         self._tried = _let_go, time.monotonic()
 
-    def may_have_room(self) -> bool:
+    def saw(self, state: object) -> bool:
+        """Remember the state of the store; return whether it is another one than before."""
+        before, self._seen = self._seen, state
+        return state != before
+
+    def may_change(self) -> bool:
         """Whether plans were let go since, or enough time has gone by: to compile and load takes a while."""
         let_go, then_s = self._tried
         return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
@@ -69,11 +76,14 @@ def entry_of(key: Key) -> CacheEntry:
     return found
 
 
-def forget(problem: Problem | None = None) -> None:
-    """Look a problem (None: all) up again at its next use, since the store has changed."""
+def forget(problem: Problem | None = None, bare: Callable[[Problem], Problem] = lambda one: one) -> None:
+    """Look a problem (None: all) up again at its next use, since the store has changed.
+
+    ``bare`` maps layers to one for which one answer may serve: all such are looked up again.
+    """
     dropped = []
     with _lock:
-        for key in [key for key in _plans if problem is None or key[0].problem == problem]:
+        for key in [key for key in _plans if problem is None or bare(key[0].problem) == bare(problem)]:
             dropped.append(_drop(key))
 
 

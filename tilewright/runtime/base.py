@@ -157,6 +157,9 @@ class Runtime(Protocol):
     def fill(self, memory: Memory, byte: int) -> None:
         """Set every byte, in order with launches."""
 
+    def zero(self, memory: Memory) -> None:
+        """Set new memory to 0, and wait for that. On CUDA for nothing else: a stream may be recording."""
+
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
@@ -164,11 +167,18 @@ class Runtime(Protocol):
 
         Raises:
             RunError: refused by the device.
-            DeviceError: OpenCL, in a process forked from the one that opened the device.
+            DeviceError: in a process forked from the one that opened the device.
         """
 
     def is_recording(self, stream: int | None) -> bool:
         """Whether what goes to a stream is recorded in a CUDA graph, not run."""
+
+    def finish(self, stream: int) -> None:
+        """Wait for what was enqueued on a caller's stream (CUDA); no other is disturbed.
+
+        Raises:
+            RunError: something that ran before failed.
+        """
 
     def synchronize(self) -> None:
         """Wait for all that was enqueued.

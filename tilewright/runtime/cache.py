@@ -68,7 +68,7 @@ def writable_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def scratch() -> Path:
-    """Return a folder of this process, removed at its end.
+    """Return a folder of this process, removed at its end; a forked child uses it and leaves it there.
 
     Raises:
         StoreError: there is no room for temporary files either.
@@ -77,8 +77,26 @@ def scratch() -> Path:
         path = Path(tempfile.mkdtemp(prefix="tilewright-"))
     except OSError as error:
         raise StoreError(f"no folder can be written to, not even for a while: {error}; {_FIX}") from error
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    atexit.register(_remove, path, os.getpid())
     return path
+
+
+def _remove(path: Path, owner: int) -> None:
+    """Remove the scratch folder at the end of the process that made it, not of one forked from that."""
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path is our cache folder or ``scratch``, which is made again if somebody removed it.
+
+    Raises:
+        StoreError: it cannot be made, or is not ours alone.
+    """
+    if scratch.cache_info().currsize and path == scratch():
+        secure_folder(path, "scratch folder")
+        return True
+    return path == folder()
 
 
 def no_room() -> str:

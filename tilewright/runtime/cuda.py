@@ -70,7 +70,7 @@ class CudaRuntime:
         self.compiler = compiler()
         self._streams: dict[int, Any] = {}
         self._stream = 0
-        self._side, self._events = self._queues()
+        self._side, self._quiet, self._events = self._queues()
         self.device = rates.calibrated(facts(driver, self._gpu, index))
         # Whether a launch may overlap the one before it: since Hopper, and a late cuda.core.
         knows = hasattr(self._core.LaunchConfig, "programmatic_stream_serialization")
@@ -78,9 +78,10 @@ class CudaRuntime:
         self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES), READS, code=True)
 
     @in_context
-    def _queues(self) -> tuple[Any, list[Any]]:
-        """Make the stream that graphs are recorded on, and the events that time a run."""
-        return self._gpu.create_stream(), [check(self._driver.cuEventCreate(0)) for _ in range(2)]
+    def _queues(self) -> tuple[Any, Any, list[Any]]:
+        """Make a stream to record graphs on, one to set memory to 0 on, and the events that time a run."""
+        events = [check(self._driver.cuEventCreate(0)) for _ in range(2)]
+        return self._gpu.create_stream(), self._gpu.create_stream(), events
 
     @in_context
     def memory_bytes(self) -> int:
@@ -100,8 +101,9 @@ class CudaRuntime:
     def load(self, built: Built) -> Loaded:
         """Load a cubin and allow its kernels all the shared memory that a Launch may ask for."""
         try:
-            module = self._core.ObjectCode.from_cubin(built.binary)
-            return Loaded(module, {name: module.get_kernel(name) for name in built.resources})
+            with beside_captures(self._driver):
+                module = self._core.ObjectCode.from_cubin(built.binary)
+                return Loaded(module, {name: module.get_kernel(name) for name in built.resources})
         except Exception as error:
             raise RunError(f"{self.device.name}: cannot load a kernel: {error}") from error
 
@@ -147,6 +149,17 @@ class CudaRuntime:
         """Set every byte, in order with launches."""
         self._fill(memory, byte, self._stream)
 
+    @in_context
+    def zero(self, memory: Memory) -> None:
+        """Set new memory to 0 on a stream of its own, and wait for that alone.
+
+        The context is not waited for, nor the legacy stream used: neither may be while any stream records.
+        """
+        quiet = int(self._quiet.handle)
+        with beside_captures(self._driver):
+            self._fill(memory, 0, quiet)
+            check(self._driver.cuStreamSynchronize(quiet))
+
     def _fill(self, memory: Memory, byte: int, stream: int) -> None:
         if memory.nbytes:
             check(self._driver.cuMemsetD8Async(memory.address, byte, memory.nbytes, stream))
@@ -155,7 +168,8 @@ class CudaRuntime:
         """Copy the packed filter into the program's constant memory."""
         if (place := loaded.symbols.get(CONSTANT_FILTER)) is None:
             library = self._driver.CUlibrary(int(loaded.module.handle))
-            place = check(self._driver.cuLibraryGetGlobal(library, CONSTANT_FILTER.encode()))
+            with beside_captures(self._driver):
+                place = check(self._driver.cuLibraryGetGlobal(library, CONSTANT_FILTER.encode()))
             loaded.symbols[CONSTANT_FILTER] = place
         address, nbytes = place
         check(self._driver.cuMemcpyDtoDAsync(address, packed.address, min(nbytes, packed.nbytes), stream))
@@ -218,6 +232,12 @@ class CudaRuntime:
         """Whether what goes to a stream is recorded in a graph."""
         status = check(self._driver.cuStreamIsCapturing(self._stream if stream is None else stream))
         return bool(status != self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+    @in_context
+    def finish(self, stream: int) -> None:
+        """Wait for what was enqueued on a stream; another may be recording."""
+        with beside_captures(self._driver):
+            check(self._driver.cuStreamSynchronize(stream))
 
     @in_context
     def synchronize(self) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from tilewright.runtime import forked
 from tilewright.runtime.cuda_facts import check
 
 P = ParamSpec("P")
@@ -29,7 +30,11 @@ class Context:
         """Make it current; return the context that ``leave`` must make current again, or None.
 
         A thread that had no context keeps ours: that is what CUDA's own runtime does.
+
+        Raises:
+            DeviceError: this process was forked from the one that opened the device.
         """
+        forked.refuse()
         before = self._current()
         address = 0 if before is None else int(before)
         if address == self._address:

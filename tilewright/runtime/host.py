@@ -99,6 +99,10 @@ class NumpyRuntime:
         """Set every byte."""
         memory.owner[:] = byte
 
+    def zero(self, memory: Memory) -> None:
+        """Set every byte to 0."""
+        self.fill(memory, 0)
+
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
@@ -111,6 +115,9 @@ class NumpyRuntime:
     def is_recording(self, stream: int | None) -> bool:
         """Never."""
         return False
+
+    def finish(self, stream: int) -> None:
+        """Nothing is ever pending."""
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""

@@ -6,6 +6,7 @@ import io
 import re
 import threading
 import time
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -49,7 +50,7 @@ def import_core() -> Any:
 
 @lru_cache(maxsize=1)
 def compiler() -> str:
-    """Return the compiler's name and version, e.g. ``nvrtc 13.4``.
+    """Return the compiler's name and version: ``nvrtc 13.0.88``, or ``nvrtc 13.0`` where no more is known.
 
     Raises:
         DeviceError: NVRTC is not installed.
@@ -61,7 +62,19 @@ def compiler() -> str:
         _, major, minor = nvrtc.nvrtcVersion()
     except Exception as error:  # the loader has errors of its own
         raise DeviceError(f"no NVRTC: {error}; {how_to_get('cuda')}") from error
-    return f"nvrtc {major}.{minor}"
+    return f"nvrtc {_in_full(major, minor)}"
+
+
+def _in_full(major: int, minor: int) -> str:
+    """Return a version of NVRTC with that of its patch, which is known of one that pip has installed."""
+    from importlib import metadata
+
+    for name in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{major}"):
+        with suppress(metadata.PackageNotFoundError):
+            found = str(metadata.version(name))
+            if found.startswith(f"{major}.{minor}."):
+                return found
+    return f"{major}.{minor}"
 
 
 def compile_cuda(blueprint: Blueprint, arch: str, spills: bool = False) -> Built:

@@ -186,6 +186,11 @@ class OpenclRuntime:
             event = self.cl.enqueue_fill_buffer(self._queue, memory.handle, pattern, 0, memory.nbytes)
             self._events.append(event)
 
+    def zero(self, memory: Memory) -> None:
+        """Set every byte to 0, and wait for all that was enqueued."""
+        self.fill(memory, 0)
+        self.synchronize()
+
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
@@ -208,6 +213,9 @@ class OpenclRuntime:
     def is_recording(self, stream: int | None) -> bool:
         """Never."""
         return False
+
+    def finish(self, stream: int) -> None:
+        """There are no streams of callers."""
 
     def synchronize(self) -> None:
         """Wait for all that was enqueued; what another thread enqueues meanwhile stays pending."""

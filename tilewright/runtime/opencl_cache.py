@@ -32,7 +32,7 @@ def ready() -> None:
     """
     place = Path(os.environ.get("POCL_CACHE_DIR", ""))
     with suppress(StoreError, OSError):
-        if not place.is_dir() and place.parent == cache.folder():
+        if not place.is_dir() and cache.is_there(place.parent):
             place.mkdir(mode=0o700)
     if why := cache.full(place):
         raise CompileError(f"PoCL cannot keep what it compiles{why}")

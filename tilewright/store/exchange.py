@@ -17,7 +17,7 @@ from tilewright.device import Device, for_architecture
 from tilewright.device.architectures import ARCHITECTURES, capability
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown, warn_once
 from tilewright.fields import LINE, Fields
-from tilewright.kernels.config import Config
+from tilewright.kernels.config import MAX_VALUE, Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Outcome, Record, Search, Standing, Versions
@@ -274,7 +274,7 @@ def _config(f: Fields, family: Family) -> Config:
     for name in f.data:
         if not _NAME.fullmatch(name):
             raise StoreError(f"{f.path}: {shown(name)} is no parameter name")
-    return Config.make(family.name, {name: f.integer(name, 0, 999_999) for name in f.data})
+    return Config.make(family.name, {name: f.integer(name, 0, MAX_VALUE) for name in f.data})
 
 
 def _facts(f: Fields, key: str, devices: Sequence[Device]) -> Device | None:

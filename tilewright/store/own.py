@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from functools import lru_cache
 
@@ -10,26 +11,40 @@ from tilewright.errors import StoreBusy, StoreError
 from tilewright.runtime import cache
 from tilewright.store.store import Store
 
+RETRY_S = 60.0  # until a store that could not be read is looked at again: somebody may have mended it
+_failed_s: dict[str | None, float] = {}  # when that of a folder could not be
+
 
 def default_store() -> Store | None:
     """Return the user's own store.
 
-    Where it cannot be read, with a warning, one of this process alone; None where there is no room for that.
+    Where it cannot be read, with a warning, for a minute one of this process alone; None where there is no
+    room for that.
     """
+    folder = os.environ.get("TILEWRIGHT_CACHE")
     try:
-        return _store(os.environ.get("TILEWRIGHT_CACHE"))
+        if (failed_s := _failed_s.get(folder)) is None or time.monotonic() - failed_s >= RETRY_S:
+            found = _opened(folder)
+            _failed_s.pop(folder, None)
+            return found
+    except StoreError as error:
+        cache.forgets(error)
+        _failed_s[folder] = time.monotonic()
+    try:
+        return _instead()
     except StoreError as error:
         cache.forgets(error)
         return None
 
 
 @lru_cache(maxsize=8)
-def _store(folder: str | None) -> Store:
-    try:
-        found = Store()
-        with suppress(StoreBusy):  # another process has it, for a while
-            found.database.use(lambda db: None)
-        return found
-    except StoreError as error:
-        cache.forgets(error)
-        return Store(cache.scratch() / "records.sqlite")
+def _opened(folder: str | None) -> Store:
+    found = Store()
+    with suppress(StoreBusy):  # another process has it, for a while
+        found.database.use(lambda db: None)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _instead() -> Store:
+    return Store(cache.scratch() / "records.sqlite")

@@ -71,6 +71,15 @@ class Store:
         """What stores of the same answers have in common: the file, and whether shipped winners count."""
         return str(self.path), self.uses_shipped
 
+    @property
+    def state(self) -> tuple[int, ...]:
+        """Another value than before says that the file was written to meanwhile; it costs a look at it."""
+        try:
+            info = self.path.stat()
+        except OSError:
+            return ()
+        return info.st_ino, info.st_size, info.st_mtime_ns
+
     # ------------------------------------------------------------------------------- writing
 
     def require_writable(self) -> None:

@@ -22,6 +22,7 @@ from typing import IO, Any
 from tilewright.errors import shortened, shown
 
 Json = dict[str, Any]
+_END_S = 5.0  # until a child that was killed is left to itself
 
 
 class Lost(Exception):
@@ -109,10 +110,14 @@ class Channel:
         return self.alive and not self._asked
 
     def kill(self) -> None:
-        """End the child now; any thread may, also one that comes second."""
+        """End the child now; any thread may, also one that comes second.
+
+        One that a driver does not let go of ends when that does: nobody waits for it.
+        """
         with self._ending:
             self._child.kill()
-            self._child.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_END_S)
             for pipe in (self._child.stdin, self._stderr):
                 if pipe is not None:
                     with suppress(OSError, ValueError):  # bytes that the dead child never read
@@ -145,13 +150,13 @@ class Channel:
 
     def _bury(self, stage: str) -> str:
         """Reap the child and say how it ended."""
-        try:
-            code = self._child.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            code = self._child.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_END_S)
         said = self._last_words()
         self.kill()
+        code = self._child.returncode
+        if code is None:
+            return f"the process does not end, in stage '{stage}'" + (f": {said}" if said else "")
         how = signal_name(code) if code < 0 else f"exit status {code}"
         return f"the process ended with {how} in stage '{stage}'" + (f": {said}" if said else "")
 
@@ -174,12 +179,27 @@ def signal_name(code: int) -> str:
         return f"signal {-code}"
 
 
+# What a child runs: our package, wherever it is and whatever else has its name, then one of its modules. The
+# folder that the package is in, which may be that of all installed ones, comes behind the standard library.
+_CHILD = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from runpy import run_module
+sys.path.append({root!r})
+spec = spec_from_file_location("{name}", {init!r})
+sys.modules["{name}"] = package = module_from_spec(spec)
+spec.loader.exec_module(package)
+run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
 def python_child(module: str) -> tuple[list[str], dict[str, str]]:
     """Return the command and environment that run a module of this package, wherever we stand.
 
     The current folder is kept off the child's path, so that a file in it cannot stand in for a library.
     """
-    root = str(Path(__file__).resolve().parents[2])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
-    return [sys.executable, "-m", module], environment
+    package = Path(__file__).resolve().parents[1]
+    code = _CHILD.format(
+        root=str(package.parent), name=package.name, init=str(package / "__init__.py"), module=module
+    )
+    return [sys.executable, "-c", code], {**os.environ, "PYTHONSAFEPATH": "1"}

@@ -98,7 +98,7 @@ def _layers_alike(store: Store, problem: Problem, its_chip: str) -> list[Problem
     """
     names = {name for name, key in store.same_sizes(problem) if chip(key) == its_chip}
     others = [other for other in map(_problem, names - {str(problem)}) if other]
-    alike = [other for other in others if _bare(other) == _bare(problem)]
+    alike = [other for other in others if bare(other) == bare(problem)]
     return sorted(alike, key=lambda other: (_apart(problem, other), str(other)))
 
 
@@ -108,10 +108,10 @@ def _problem(text: str) -> Problem | None:
     return None
 
 
-def _bare(problem: Problem) -> Problem:
+def bare(problem: Problem) -> Problem:
     """The layer as what it is timed as: its kind, no epilogue but its pool, images of one pixel in nchw."""
-    bare = Epilogue(pool=problem.epilogue.pool)
-    found = replace(problem, dtype=problem.timed_as, math="strict", epilogue=bare)
+    pool = Epilogue(pool=problem.epilogue.pool)
+    found = replace(problem, dtype=problem.timed_as, math="strict", epilogue=pool)
     return found.with_layout("nchw") if problem.h * problem.w * problem.p * problem.q == 1 else found
 
 

@@ -22,6 +22,7 @@ class Stage(StrEnum):
     REFERENCE = "reference"
     COMPILE = "compile"
     RUN = "run"
+    INPUTS = "inputs"
     TIME = "time"
 
 

@@ -38,9 +38,10 @@ from tilewright.tuning.worker_pool import WorkerPool
 # Seconds that each stage of a request may take.
 ALLOWANCES_S: dict[str, float] = {
     Stage.START: 60.0, Stage.OPEN: 120.0, Stage.REFERENCE: 120.0, Stage.COMPILE: 60.0, Stage.RUN: 30.0,
-    Stage.TIME: 30.0,
+    Stage.INPUTS: 60.0, Stage.TIME: 30.0,
 }  # fmt: skip
 _REFERENCE_FLOPS = 5e7  # of the problem, a second, at the very least: one core does 3e8 where C is 1
+_INPUT_BYTES = 5e7  # of the problem, a second, that a host fetches twice and compares at the very least
 
 
 class Worker:
@@ -218,9 +219,11 @@ class Worker:
 
 
 def _allowances_s(problem: Problem) -> dict[str, float]:
-    """Return what each stage may take; the reference of a large layer takes its time."""
-    large_s = problem.flops / _REFERENCE_FLOPS
-    return {**ALLOWANCES_S, Stage.REFERENCE: max(ALLOWANCES_S[Stage.REFERENCE], large_s)}
+    """Return what each stage may take; the reference of a large layer takes its time, its inputs do too."""
+    large_s: dict[str, float] = {
+        Stage.REFERENCE: problem.flops / _REFERENCE_FLOPS, Stage.INPUTS: problem.bytes / _INPUT_BYTES,
+    }  # fmt: skip
+    return {stage: max(usual_s, large_s.get(stage, 0.0)) for stage, usual_s in ALLOWANCES_S.items()}
 
 
 def _advice(error: Lost | Refused) -> str:

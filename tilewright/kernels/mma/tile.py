@@ -125,7 +125,8 @@ def x_stage_bytes(pr: Problem, cf: Values, pb: int) -> int:
     if cf["x"] != PLANES:
         return 16 * cf["chunks"] * pb
     nbytes = DTYPE_BYTES[pr.dtype]
-    return cf["chunks"] * each(pr) * (pb * nbytes + (32 if nbytes == 4 or (nbytes, pb // 16 % 2) == (1, 1) else 16))
+    apart = 32 if nbytes == 4 or (nbytes == 1 and pb // 16 % 2) else 16  # other banks; PITCH of mma_planes.h
+    return cf["chunks"] * each(pr) * (pb * nbytes + apart)
 
 
 def row_pieces(pr: Problem, pb: int) -> int:

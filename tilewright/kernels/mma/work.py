@@ -39,11 +39,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     blocks, turns = sz.tiles * shares, ceil_div(sz.turns, shares)
     fragments = turns * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
     pieces, warps = cf["mt"] * cf["nt"], sz.threads // 32
-    reads = fragments * (cf["mt"] + cf["nt"])  # of a warp: ldmatrix, 4 wavefronts each
-    in_word = 4 // DTYPE_BYTES[pr.dtype]  # planes are read number by number: a wavefront each, and put into words
-    singles = fragments * cf["nt"] * 4 * in_word if cf["x"] == PLANES else 0.0
-    reads -= fragments * cf["nt"] if cf["x"] == PLANES else 0.0
-    x_pieces = each(pr) * row_pieces(pr, sz.pb) if cf["x"] == PLANES else sz.pb
+    planes, in_word = cf["x"] == PLANES, 4 // DTYPE_BYTES[pr.dtype]
+    reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: ldmatrix, 4 wavefronts each
+    singles = fragments * cf["nt"] * 4 * in_word if planes else 0.0  # numbers: a wavefront each, put into words
+    x_pieces = each(pr) * row_pieces(pr, sz.pb) if planes else sz.pb
     x_bytes, w_bytes = 16 * turns * cf["chunks"] * x_pieces, 16 * turns * cf["chunks"] * sz.kb
     filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
     gathered = cf["x"] == GATHERED

@@ -6,7 +6,7 @@
 // Each thread leaves 8 figures, which the host puts together:
 //   0 largest error / bound    1 the bound there           2 largest error     3 errors over bound
 //   4 not equal to (out_t)ref  5 NaN where ref is a number 6 Inf where ref is a number
-//   7 a number where ref is NaN or Inf
+//   7 a number where ref is NaN or Inf; with ALIKE also NaN for Inf, Inf for NaN, and Inf of the other sign
 // An element that was never written is still the NaN it was filled with: it counts under 5; an i32 is
 // then -1, which is no answer either unless the answer is -1.
 
@@ -16,6 +16,7 @@
 #define LARGEST 1.7e308
 #define FINITE(v) ((v) >= -LARGEST && (v) <= LARGEST)
 #define SIZE_OF(v) ((v) < 0 ? -(v) : (v))
+#define SAME_SIDE(a, b) (((a) > 0) == ((b) > 0) && ((a) < 0) == ((b) < 0))  // of 0, where a NaN is on neither
 #if DTYPE == 4 && Y_I8
 typedef signed char y_t;
 #else
@@ -37,7 +38,7 @@ KERNEL(check)(GLOBAL const y_t *RESTRICT y, GLOBAL const double *RESTRICT ref,
     FOR_EACH(i, ELEMENTS) {
         double value = LOADED(y + i), want = ref[i];
         if (!FINITE(want)) {
-            missed += FINITE(value);
+            missed += FINITE(value) || (ALIKE && !SAME_SIDE(value, want));
             continue;
         }
         double bound = limits[0] * size[i] + limits[1] * SIZE_OF(want) + limits[2];

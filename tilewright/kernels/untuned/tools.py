@@ -17,12 +17,14 @@ CODE_BYTES = 256 << 10  # an H100's second cache of instructions has 128 KB
 def check(problem: Problem, device: Device) -> Blueprint:
     """Return the launch that compares y with the reference: buffers y, ref, size, limits, found.
 
-    ``limits`` are the four numbers of a ``Bound``; ``found`` takes CHECK_FIGURES f64 for each thread.
+    ``limits`` are the four numbers of a ``Bound``; ``found`` takes CHECK_FIGURES f64 for each thread. In
+    strict an infinity must be that very infinity, and NaN be NaN.
     """
     elements = problem.y_elements
     blocks, defines = spread(device, elements)
     defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28))
     defines |= dict(DTYPE=DTYPES.index(problem.portable.dtype), Y_I8=int(problem.dtype_out == "i8"))
+    defines["ALIKE"] = int(problem.math == "strict")
     return Blueprint(
         source="check.cu",
         defines=tuple(defines.items()),
