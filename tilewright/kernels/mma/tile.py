@@ -12,7 +12,8 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 AS_IS, COPIED, GATHERED, WIDENED, PLANES = range(5)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
-        "copied to nhwc and widened to f16 by a first kernel", "as it is, channels as rows of pixels")  # fmt: skip
+        "copied to nhwc and widened to f16 by a first kernel",
+        "as it is, channels as rows of pixels")  # fmt: skip
 COPIES = (COPIED, WIDENED)
 MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache

@@ -41,7 +41,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     pieces, warps = cf["mt"] * cf["nt"], sz.threads // 32
     planes, in_word = cf["x"] == PLANES, 4 // DTYPE_BYTES[pr.dtype]
     reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: ldmatrix, 4 wavefronts each
-    singles = fragments * cf["nt"] * 4 * in_word if planes else 0.0  # numbers: a wavefront each, put into words
+    singles = fragments * cf["nt"] * 4 * in_word if planes else 0.0  # numbers: a wavefront each
     x_pieces = each(pr) * row_pieces(pr, sz.pb) if planes else sz.pb
     x_bytes, w_bytes = 16 * turns * cf["chunks"] * x_pieces, 16 * turns * cf["chunks"] * sz.kb
     filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
