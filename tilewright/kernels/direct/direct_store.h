@@ -1,4 +1,8 @@
 // direct: a tile's sums go to memory, or meet those of the other shares of C first (tile.h has the ways to combine).
+//
+//   OUT_SHARED 0   every thread stores its own: nothing to wait for, but neighbours in y may be sums of other threads
+//   OUT_SHARED 1   by way of shared memory, [SLOW][PITCH], FAST of a row neighbours in y: whole rows are stored, and
+//                  shares of block (SB) and cluster (SC) are added up on the way
 
 #if OUT_SHARED
 // One element of the output tile, summed over its shares: of block and cluster, or (pass 1) of the grid.

@@ -1,5 +1,6 @@
 // What the gemm kernel does with its sums: where a thread's outputs lie, and how one is finished. OUTS outputs of a
-// thread are runs of OUT neighbours in y: channels of a pixel in nhwc, pixels of a channel in nchw.
+// thread are runs of OUT neighbours in y: channels of a pixel in nhwc, pixels of a channel in nchw. A run is stored at
+// once, and bias and residual read at once, where rows are whole and aligned (Y_VECTOR).
 
 // Output g of a thread: OUT neighbours in y, from channel out_k and pixel out_px of the block tile on.
 INLINE int out_k(Lane me, int g) { return me.k + (Y_NHWC ? g / PT * (4 * LK) : g / TP / 4 * (4 * LK) + g / TP % 4); }

@@ -1,5 +1,24 @@
 // What the hopper family sends for and copies (hopper.cu): barriers, filters and patches, by the warps that do not
 // multiply.
+//
+//   barrier    number       a phase ends when                                        who waits for it
+//   W_FULL     STAGES       the bytes of a batch have come (one thread expects them;  who multiplies
+//                           JOINT: and those of its patches)
+//   W_EMPTY    STAGES       each warp that multiplies, of all blocks that share the   the sender, before it sends anew
+//                           copy, is done with the batch
+//   X_FULL     X_BARS       MAPPED: the bytes of a patch have come; else 96 threads   who multiplies
+//                           have copied their parts
+//   X_EMPTY    X_BARS       each warp that multiplies is done with the patch          the sender, or who copies
+//   FIRST      1            the first patch is there: by bytes (EARLY), or all        who multiplies
+//                           threads but the sender's warp have copied their parts
+//   RAW_FULL   RAW_STAGES   a run of pixels that is to be turned has come             who turns
+//   MEET       1, SC > 1    the bytes of the cluster's shares have come               who finishes them
+//
+// Phases have parities 0, 1, 0 ...: who waits for FULL begins with 0, and who waits for EMPTY with 1, the phase before
+// the first, which counts as over: all buffers are empty. One step, its buffer in turn:
+//
+//   sender      wait W_EMPTY, expect bytes, send ................................... (the next buffer)
+//   multiplies               wait W_FULL, wgmma, commit; wait for the batch before, arrive at its W_EMPTY
 
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 

@@ -1,4 +1,5 @@
-// How the mma family finishes four sums of a thread.
+// How the mma family finishes four sums of a thread, which are neighbours in y: four channels of a pixel in nhwc, four
+// pixels of a channel in nchw (COLUMN, swizzle.h). They are stored at once where Y_VECTOR says that all are there.
 
 // Element k of pixel px, in y, z and partial sums.
 INLINE offset_t y_at(Place at, int k, int px) {
