@@ -314,12 +314,13 @@ def test_the_own_default_stream_of_each_thread_has_a_workspace_of_its_own(
             for _ in range(50):
                 y = plan(x, packed, b)
             assert float(abs(y - want).max()) <= 1e-3 * float(abs(want).max())
-        return threading.get_ident()
+            meet.wait()  # what a thread had goes with it: nobody ends before both have counted
+            lanes = {id(lane) for key, lane in list(plan._lanes.items()) if key[0] == 2}
+            meet.wait()
+        return len(lanes)
 
     with ThreadPoolExecutor(2) as pool:
-        threads = {job.result() for job in [pool.submit(call) for _ in range(2)]}
-    assert len(threads) == 2
-    assert len({id(lane) for key, lane in plan._lanes.items() if key[0] == 2}) == 2
+        assert [job.result() for job in [pool.submit(call) for _ in range(2)]] == [2, 2]
 
 
 def test_the_same_where_only_arrays_that_are_not_aligned_need_a_workspace(torch: Any) -> None:
@@ -339,17 +340,19 @@ def test_the_same_where_only_arrays_that_are_not_aligned_need_a_workspace(torch:
     wanted = [plan(one.copy(), packed) for one in inputs]
     cupy.cuda.Device().synchronize()
 
-    def call(which: int) -> None:
+    def call(which: int) -> int:
         with cupy.cuda.Stream.ptds:
             meet.wait()
             answers = [plan(inputs[which], packed) for _ in range(50)]
             cupy.cuda.Stream.ptds.synchronize()
             assert all(bool((one == wanted[which]).all()) for one in answers)
+            meet.wait()
+            lanes = [key for key in list(plan.plan._unaligned) if key and key[0] == 2]
+            meet.wait()
+        return len(lanes)
 
     with ThreadPoolExecutor(2) as pool:
-        for job in [pool.submit(call, which) for which in range(2)]:
-            job.result()
-    assert len([key for key in plan.plan._unaligned if key and key[0] == 2]) == 2
+        assert [job.result() for job in [pool.submit(call, which) for which in range(2)]] == [2, 2]
 
 
 def _on_streams(torch: Any, calls: Sequence[Callable[[], Any]], want: Sequence[Any]) -> None:
