@@ -15,7 +15,7 @@ from document_tables import documents, update  # noqa: E402
 
 from tilewright.errors import TilewrightError  # noqa: E402
 from tilewright.report.plot_study import draw_study  # noqa: E402
-from tilewright.studies.engine import load  # noqa: E402
+from tilewright.studies.document import load  # noqa: E402
 
 LADDER = ROOT / "benchmarks" / "h100" / "studies" / "toy-cnn.json"
 

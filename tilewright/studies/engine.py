@@ -10,7 +10,6 @@ from tilewright.bench.environment import commit, commits, device_of, now
 from tilewright.studies.breakdown import run_breakdown
 from tilewright.studies.counters import run_counters
 from tilewright.studies.document import StudyResult
-from tilewright.studies.document import load as load  # where scripts of benchmarks/ find it
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
 from tilewright.studies.searching import run_search
