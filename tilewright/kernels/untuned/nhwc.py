@@ -35,8 +35,9 @@ def copy(pr: Problem, chunks: int) -> Launch:
 
 
 def _neighbours(pr: Problem) -> int:
-    """Pixels of a thread."""
-    return 1 if pr.layout_in == "nhwc" else WORD // DTYPE_BYTES[pr.dtype]
+    """Pixels of a thread: as many as one load brings, where planes begin at a word each."""
+    in_word = WORD // DTYPE_BYTES[pr.dtype]
+    return 1 if pr.layout_in == "nhwc" or pr.h * pr.w % in_word else in_word
 
 
 def _chunks_wide(pr: Problem, chunks: int) -> int:
