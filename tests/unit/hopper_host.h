@@ -72,6 +72,7 @@ static void image_soon(const void *) {}
 static int read_int(shared_t, int) { return -1; }
 static void write_int(shared_t, int, int) {}
 static void write16(shared_t, int, const unsigned *) {}
+static void wg_done(acc_t *) {}
 static void write_transposed(shared_t, const unsigned *) {}
 static int piece_at(int start, int, int, int) { return start; }
 

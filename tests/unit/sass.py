@@ -12,8 +12,8 @@ import pytest
 from tilewright.kernels.family import Blueprint
 
 
-def listing(blueprint: Blueprint, arch: str, folder: Path) -> list[tuple[int, str]]:
-    """Return each instruction with its place; skips the test where there is no cuobjdump."""
+def _text(blueprint: Blueprint, arch: str, folder: Path) -> str:
+    """What cuobjdump says; skips the test where there is none."""
     from tilewright.runtime.nvrtc import compile_cuda
 
     tools = [*Path(sysconfig.get_paths()["purelib"]).glob("nvidia/*/bin/cuobjdump")]
@@ -21,8 +21,22 @@ def listing(blueprint: Blueprint, arch: str, folder: Path) -> list[tuple[int, st
         pytest.skip("no cuobjdump")
     cubin = folder / "kernel.cubin"
     cubin.write_bytes(compile_cuda(blueprint, arch).binary)
-    text = subprocess.run([tools[0], "-sass", cubin], capture_output=True, text=True).stdout
+    return subprocess.run([tools[0], "-sass", cubin], capture_output=True, text=True).stdout
+
+
+def _placed(text: str) -> list[tuple[int, str]]:
     return [(int(place, 16), line) for place, line in re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);", text)]
+
+
+def listing(blueprint: Blueprint, arch: str, folder: Path) -> list[tuple[int, str]]:
+    """Return each instruction with its place."""
+    return _placed(_text(blueprint, arch, folder))
+
+
+def listing_of(kernel: str, blueprint: Blueprint, arch: str, folder: Path) -> list[str]:
+    """Return the instructions of one of its kernels."""
+    parts = _text(blueprint, arch, folder).split("Function : ")
+    return [line for _, line in _placed(next(part for part in parts if part.startswith(kernel)))]
 
 
 def instructions(blueprint: Blueprint, arch: str, folder: Path) -> list[str]:

@@ -2,8 +2,9 @@
 // reads it: [n][h][w][group][CC] chunks of 16 bytes, EACH channels each; channels past the last one are zeros.
 //
 // nchw: a thread writes a chunk of each of PIXELS neighbours, whose numbers it loads as words of 4 bytes where x is
-// aligned (PAIRED); of one pixel where planes do not begin at words, in twice as many blocks (4% of a small layer). Two neighbouring threads take neighbouring chunks, so that sectors of 32 bytes are written whole, the next
-// two the next pixels. nhwc: a thread writes one chunk, neighbouring threads neighbouring ones.
+// aligned (PAIRED); of one pixel where planes do not begin at words, in twice as many blocks (4% of a small layer). Two
+// neighbouring threads take neighbouring chunks, so that sectors of 32 bytes are written whole, the next two the next
+// pixels. nhwc: a thread writes one chunk, neighbouring threads neighbouring ones.
 // COPIED_AS (products.h; else it moves elements of DTYPE): what the chunks are made for.
 // SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. THREE: of
 // tf32 (mma_tf32.h); HALVES: of f16, moved as the largest number asks for that the BLOCKS of largest.cu have found; how

@@ -1,0 +1,64 @@
+"""What kernels must not be early with: shared memory of a cluster, and what the launch before has written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from sass import instructions, listing_of
+
+from tilewright.device import for_architecture
+from tilewright.kernels import family
+from tilewright.kernels.config import Config
+from tilewright.problem import Problem
+from tilewright.search.strategies import rank
+
+H100 = for_architecture("sm_90")
+MMA = "n1c512h14w14k256r3s3p1-f16-nhwc+bias", dict(
+    x=0, l1=0, mt=2, nt=4, wm=4, wn=1, sb=1, mb=3, fd=1, chunks=8, stages=3, sc=4, sg=1, combine=0
+)  # fmt: skip
+
+
+def _config(name: str, text: str, **pins: int) -> Config:
+    return rank(Problem.parse(text), H100, family(name), 1, pins=pins)[0][0]
+
+
+def _of_cluster(name: str) -> tuple[str, Config]:
+    if name == "mma":
+        return MMA[0], Config.make("mma", MMA[1])
+    text = "n1c256h14w14k256r3s3p1-f32"
+    return text, _config("direct", text, sc=4, combine=0)
+
+
+@pytest.mark.parametrize("name", ["mma", "direct"])
+def test_a_block_says_it_has_read_its_cluster_once_the_loads_are_done(name: str, tmp_path: Path) -> None:
+    """Who has heard that of all leaves: a load that is still on its way would read what is gone."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    text, config = _of_cluster(name)
+    lines = instructions(family(name).blueprint(Problem.parse(text), H100, config), "sm_90", tmp_path)
+    arrivals = [i for i, line in enumerate(lines) if "UCGABAR_ARV" in line]
+    assert len(arrivals) == 2  # the sums are there; they are read
+    before = lines[arrivals[0] + 1 : arrivals[1]]
+    loads = [i for i, line in enumerate(before) if re.match(r"(@\S+ )?LDS?(\.|\b)", line.strip())]
+    fences = [i for i, line in enumerate(before) if "MEMBAR.ALL.CTA" in line]
+    assert loads and fences and fences[-1] > loads[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pins", "kernel"),
+    [
+        ("direct", "n1c256h14w14k256r3s3p1-f32", dict(combine=2), "sum_shares"),
+        ("winograd4", "n1c256h34w34k512r3s3p1-f32-nhwc", {}, "transform_output"),
+        ("strassen", "n1c1024h32w32k1024r1s1-f32", {}, "transform_output"),
+    ],
+)
+def test_what_the_launch_before_wrote_is_no_constant(
+    name: str, text: str, pins: dict[str, int], kernel: str, tmp_path: Path
+) -> None:
+    """A kernel that begins before the one before ends must not read its outputs as data that never change."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    found = family(name).blueprint(Problem.parse(text), H100, _config(name, text, **pins))
+    lines = listing_of(kernel, found, "sm_90", tmp_path)
+    assert any(line.startswith("LDG") or " LDG" in line for line in lines)
+    assert not any("LDG" in line and "CONSTANT" in line for line in lines)
