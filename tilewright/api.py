@@ -112,6 +112,9 @@ def conv2d(
     Returns:
         The output: (N, K, P, Q), or (N, P, Q, K) with ``layout="nhwc"``.
 
+    A CUDA graph should record a call of what ``plan`` returns, which you keep as long as the graph: what is
+    kept here, workspaces too, may be let go when other layers need room or a faster kernel is found.
+
     Raises:
         ArrayError: an array has the wrong dtype, shape, strides, library or device.
         ProblemError: another argument is malformed, or the output would be empty.

@@ -66,6 +66,7 @@ CASES = (
     ("n2c48h5w6k32r1s1-bf16-nhwc2nchw+add", "mma", MMA | dict(x=0, wn=1, sb=2, chunks=4)),  # two shares
     ("n1c64h6w7k32r3s3p1u2-i8-nhwc+bias+requant", "mma", MMA | dict(x=0, chunks=4, wm=1, mb=4)),
     ("n2c40h7w7k40r1s1-f16+bias+relu", "mma", MMA | dict(x=4, chunks=4)),  # planes that begin anywhere
+    ("n3c40h5w9k40r1s1-bf16+add", "mma", MMA | dict(x=4, nt=3, wn=1, stages=3, mb=2)),
     ("n1c96h5w9k64r1s1g2-i8+requant", "mma", MMA | dict(x=4, wn=1, sb=2, chunks=4)),
 )  # fmt: skip
 
@@ -80,7 +81,7 @@ SLIPS = (
     ("t[2 * KS - 1], t[0]", "t[0], t[2 * KS - 1]", 16),
     ("row + lane / 16 * 8 + lane % 8, lane / 8 % 2", "row + lane % 16, lane / 16", 18),
     ("(lead + c % EACH * (P * Q % EACH)) % EACH", "0", 21),
-    ("(2 * k + e % 2) * (EACH * PITCH)", "(2 * k + e / 2) * (EACH * PITCH)", 22),
+    ("(2 * k + e % 2) * (EACH * PITCH)", "(2 * k + e / 2) * (EACH * PITCH)", 23),
 )
 
 MAIN = """

@@ -256,7 +256,7 @@ def test_model_report(
 
 def test_model_report_says_which_trials_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     trials = Path(__file__).parents[2] / "benchmarks" / "h100" / "trials.jsonl.gz"
-    assert main(["model-report", "R3", "--dtype", "f16", "--records", str(trials)]) == 2
+    assert main(["model-report", "R3", "--dtype", "tf32", "--records", str(trials)]) == 2
     there = "there are trials of accurate in nhwc, bf16 in nchw, bf16 in nhwc, f16 in nchw, f16 in nhwc"
     assert there in capsys.readouterr().err
 

@@ -18,7 +18,15 @@ from tilewright import errors
 from tilewright.bench import race
 from tilewright.device import Device, for_architecture
 from tilewright.dispatch import choices, dispatch
-from tilewright.errors import CompileError, ConfigError, EmptySpace, OutOfMemory, ProblemError, RunError
+from tilewright.errors import (
+    CompileError,
+    ConfigError,
+    EmptySpace,
+    OutOfMemory,
+    ProblemError,
+    RunError,
+    StoreBusy,
+)
 from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
 from tilewright.plans import plan_cache
@@ -690,3 +698,24 @@ def test_the_race_of_the_families(box: Store, two: None) -> None:
     box.add(replace(slab(2), outcome="timeout", measurement=None))
     assert race.raced(LAYER, RUNTIME, box, ("slabs",)) == {"slabs": "none right: 1 timeout"}
     assert race.raced(Problem.parse("c2h4k2r1g2"), RUNTIME, box) == {}
+
+
+@pytest.mark.parametrize("what", ["no room", "busy"])
+def test_what_fails_for_a_while_loses_no_winner(
+    what: str, box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store does not change again: the winner is asked for once more all the same."""
+    clock = [100.0]
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    guess = dispatch.dispatch(LAYER, RUNTIME, box)
+    box.add(record(4))
+
+    def fail(*given: object, **named: object) -> None:
+        raise OutOfMemory(what) if what == "no room" else StoreBusy(what)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(*((dispatch.Plan, "make") if what == "no room" else (box, "best")), fail)
+        clock[0] += 1.1 * plan_cache.RETRY_S
+        assert dispatch.dispatch(LAYER, RUNTIME, box) is guess
+    clock[0] += 1.1 * plan_cache.RETRY_S
+    assert dispatch.dispatch(LAYER, RUNTIME, box) is not guess

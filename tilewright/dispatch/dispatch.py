@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from traceback import clear_frames
 
@@ -58,9 +57,7 @@ def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry
             found.saw(store and store.state)
             _keep(found, _first_that_works(request, runtime, store), runtime)
         elif found.provisional and store is not None and found.may_change():
-            winner = _winner(request, runtime, store) if _may_have_winner(found, store) else None
-            if winner is not None:
-                _keep(found, winner, runtime)
+            _take_winner(found, request, runtime, store)
             found.tried()
     return found
 
@@ -100,14 +97,20 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
 
 
-def _winner(request: Request, runtime: Runtime, store: Store) -> Plan | None:
-    """Return the plan of the stored winner, if there is one now and room for it."""
-    with suppress(TilewrightError):
+def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: Store) -> None:
+    """Put the plan of the stored winner in the place of a guess, if there may be one now and there is.
+
+    What fails now, since the store is busy or the memory full, is tried again later.
+    """
+    if not _may_have_winner(found, store):
+        return
+    try:
         if best := stored(request, runtime, store):
             problem, config = request.problem, Config.parse(best.config)
             why = Provenance(Origin.STORED, remark=_instead(problem, config))
-            return Plan.make(runtime, problem, config, why)
-    return None
+            _keep(found, Plan.make(runtime, problem, config, why), runtime)
+    except TilewrightError:
+        found.saw(None)
 
 
 def _instead(problem: Problem, config: Config) -> str:

@@ -28,6 +28,7 @@ class _Variant:
     built: tuple[Built, ...]
     loaded: Mapping[str, Loaded]
     workspace: Mapping[str, Memory]
+    own_bytes: int  # of the workspace, but for what another variant lends
 
 
 class Plan:
@@ -40,8 +41,6 @@ class Plan:
         config: its parameters.
         why: why it is this config.
         built: the compiled programs.
-        allocated_bytes: device memory that it holds by now: its workspace, and what arrays that are not
-            aligned have needed beside it.
 
     It knows memory of its device alone: ``layer.LayerPlan`` takes arrays. A Plan has one workspace: run it on
     one stream at a time.
@@ -55,7 +54,6 @@ class Plan:
         slow = "" if why.note(problem) else runtime.note
         self.why = replace(why, remark=slow) if slow else why
         self.blueprint = family.blueprint(problem, runtime.device, config)
-        self.allocated_bytes = 0
         self._lent: dict[Buffer, Memory] = {}  # what the variant for other arrays need not allocate
         self._aligned = self._variant(self.blueprint)
         self._lent = {buffer: self._aligned.workspace[buffer.name] for buffer in self.blueprint.workspace}
@@ -201,12 +199,16 @@ class Plan:
 
     def let_go(self, key: StreamKey) -> None:
         """Free what arrays that are not aligned needed on a stream that is no more."""
-        variant = self._unaligned.pop(key, None)
-        if variant is not None:
-            self.allocated_bytes -= self._own_bytes(variant.blueprint)
+        self._unaligned.pop(key, None)
 
-    def _own_bytes(self, blueprint: Blueprint) -> int:
-        return sum(buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent)
+    def let_go_unaligned(self) -> None:
+        """Free all that arrays that are not aligned needed."""
+        self._unaligned.clear()
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Device memory that it holds by now: its workspace, and what arrays that are not aligned need."""
+        return self._aligned.own_bytes + sum(one.own_bytes for one in list(self._unaligned.values()))
 
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
         runtime = self.runtime
@@ -219,8 +221,8 @@ class Plan:
         loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
         main = next(iter(loaded.values()))
         loaded |= dict.fromkeys(NO_KERNELS, main)
-        self.allocated_bytes += self._own_bytes(blueprint)
-        return _Variant(blueprint, built, loaded, workspace)
+        own_bytes = sum(buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent)
+        return _Variant(blueprint, built, loaded, workspace, own_bytes)
 
     def _alloc(self, buffer: Buffer) -> Memory:
         memory = self.runtime.alloc(buffer.nbytes)

@@ -236,10 +236,10 @@ class LayerPlan:
     ) -> Array:
         filters = {"w": w} if isinstance(w, ArrayView) else {}
         arrays, result = self._binding.bind(x, {"x": x, **filters, **beside}, beside, layout)
-        if "out" in beside:
-            tell_written(beside["out"])
         if self.problem.n:
             self._launch(arrays, w, current_stream(x))
+        if "out" in beside:
+            tell_written(beside["out"])
         return result
 
     def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 from typing import Protocol
@@ -30,11 +31,13 @@ class _Thread:
     _numbers = itertools.count(1)
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self.key = PER_THREAD, next(self._numbers)
         self.owners: WeakSet[Owner] = WeakSet()
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():  # at the end of a process all goes anyway
+        # At the end of a process all goes anyway; a forked child has threads of its parent's end in it.
+        if not sys.is_finalizing() and self._process == os.getpid():
             for owner in list(self.owners):
                 owner.let_go(self.key)
 

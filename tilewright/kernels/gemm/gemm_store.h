@@ -29,7 +29,7 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
 #if Y_VECTOR && COMBINE != ATOMIC
     if (whole) {
         const offset_t to = y_at(group + k, px);
-#if Y_NHWC
+#if Y_NHWC  // the count must be spelt: OpenCL makes a name of it
         if (EPILOGUE_HERE) before_pool_run(4, v, bias, group + k, 1, z, to);
 #else
         if (EPILOGUE_HERE) before_pool_run(VECTOR, v, bias, group + k, 0, z, to);

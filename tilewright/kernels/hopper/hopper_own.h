@@ -129,6 +129,12 @@ INLINE void add_rows(acc_t sums[WG_WORDS], shared_t row, int from, int to, int l
 }
 #endif
 
+// Piece i that a thread brings of the residual, and stores of y: 16 bytes of pixel `out` from channel k of the tile on.
+#define PIECE_OF_ROWS(i)                                                                                           \
+    const int item = mate + (i) * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * (16 / OUT_BYTES); \
+    const int out = output_of(shared, b, mates * WG_N + from + at)
+#define IS_PIECE (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
+
 // Store sums by way of rows of shared memory; y is where the tile's first channel of pixel 0 goes, and `k_warp` the
 // first channel in the tile that the warp has.
 INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int k_warp,
@@ -139,10 +145,9 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t 
         if (STAYS || (ADDS && from)) MATES_SYNC(mates);  // nobody reads rows any more
 #if ADDS
         STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
-            const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * (16 / OUT_BYTES);
-            const int out = output_of(shared, b, mates * WG_N + from + at);
+            PIECE_OF_ROWS(i);
             unsigned four[4];
-            if (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k)) {
+            if (IS_PIECE) {
                 load_run(4, four, (const GLOBAL unsigned *)(added->z + (offset_t)out * (GROUPS_ * K) + k));
                 write16(shared, rows + at * OWN_PITCH + item % PIECES * 16, four);
             }
@@ -153,17 +158,22 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t 
         write_rows(shared + rows + k_warp * OUT_BYTES, sums, from, from + count, mate % 32);
         MATES_SYNC(mates);
         STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
-            const int item = mate + i * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * (16 / OUT_BYTES);
-            const int out = output_of(shared, b, mates * WG_N + from + at);
+            PIECE_OF_ROWS(i);
             acc_t four[4];
             read4(four, shared, rows + at * OWN_PITCH + item % PIECES * 16);
-            if (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
+            if (IS_PIECE)
                 store_run(4, (GLOBAL acc_t *)(y + (offset_t)out * (GROUPS_ * K) + k), four);  // bits
         }
     }
 }
 
 #else
+// Piece i that a thread brings of the residual, and stores of y: 8 pixels from pixel `out` on, of channel k + row.
+#define PIECE_OF_PLANES(i)                                                                                        \
+    const int item = min(lane + (i) * 32, 16 * pieces - 1), row = item / pieces, at = item % pieces * 8;          \
+    const int px = px_team + from + at, out = output_of(shared, b, px)
+#define IS_PIECE (lane + i * 32 < 16 * pieces && out >= 0 && IS_CHANNEL(k + row))
+
 // Store sums as outputs of 2 bytes of nchw, of which 8 pixels lie side by side; `k` is the warp's first channel in the
 // group, `px_team` its first pixel in the tile, and `warp` its number.
 INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int k,
@@ -175,10 +185,9 @@ INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_
         __syncwarp();  // nobody reads rows any more
 #if ADDS
         STORE_LOOP for (int i = 0; i < (16 * pieces + 31) / 32; i++) {
-            const int item = min(lane + i * 32, 16 * pieces - 1), row = item / pieces, at = item % pieces * 8;
-            const int out = output_of(shared, b, px_team + from + at);
+            PIECE_OF_PLANES(i);
             unsigned four[4];
-            if (lane + i * 32 < 16 * pieces && out >= 0 && IS_CHANNEL(k + row)) {
+            if (IS_PIECE) {
                 const GLOBAL out_t *z = added->z + element_of(b->at.group * K + k + row, out);
                 load_run(4, four, (const GLOBAL unsigned *)z);
                 write16(shared, rows - shared + row * OWN_PITCH + at * 2, four);
@@ -197,12 +206,10 @@ INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_
         }
         __syncwarp();
         STORE_LOOP for (int i = 0; i < (16 * pieces + 31) / 32; i++) {
-            const int item = min(lane + i * 32, 16 * pieces - 1), row = item / pieces, at = item % pieces * 8;
-            const int px = px_team + from + at;
-            const int out = output_of(shared, b, px);
+            PIECE_OF_PLANES(i);
             acc_t four[4];
             read4(four, shared, rows - shared + row * OWN_PITCH + at * 2);
-            if (lane + i * 32 < 16 * pieces && out >= 0 && IS_CHANNEL(k + row))
+            if (IS_PIECE)
                 store_run(4, (GLOBAL acc_t *)(y + element_of(b->at.group * K + k + row, out)), four);  // bits
         }
     }
