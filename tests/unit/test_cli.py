@@ -16,6 +16,7 @@ from tilewright.cli.screen import Progress, emit
 from tilewright.errors import DeviceError
 from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 
 COMMANDS = (
@@ -276,6 +277,23 @@ def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str])
     assert told["config"]["why"] == "shipped winner (not verified)"
     assert "H100" in told["device"]["device"] and told["device"]["rates_from"] == "datasheet"
     assert told["predicted_against_measured"]["measured_us"] and told["runner_up"]["config"]
+
+
+def test_the_runner_up_is_of_the_families_that_were_asked_for(
+    cpu: Runtime, own_cache: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _explained(capsys, "R12")["runner_up"]["config"].startswith("winograd:")
+    assert _explained(capsys, "R12", "--family", "direct")["runner_up"] == {}
+    layer = "n1c16h12w11k16r3s3p1-f32"
+    families = ("direct", "winograd4")
+    for family in families:
+        assert main(["tune", layer, "--device", "cpu", "--family", family, "--budget", "2trials"]) == 0
+    for family in families:
+        capsys.readouterr()
+        assert main(["explain", layer, "--device", "cpu", "--family", family, "--json", "-"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["config"]["config"].startswith(f"{family}:")
+        assert told["runner_up"]["config"].startswith(f"{family}:")
 
 
 def test_a_layer_that_no_winner_ships_for_is_the_models_there(capsys: pytest.CaptureFixture[str]) -> None:

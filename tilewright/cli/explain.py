@@ -58,7 +58,7 @@ def _here(problem: Problem, device: str | None, given: Given, deterministic: boo
     runtime = opened.open_device(device)
     config, why = opened.chosen(problem, runtime, deterministic, given)
     history = opened.store(remembers=False).records(problem, runtime.device.key)
-    return _subject(problem, runtime.device, config, why, history)
+    return _subject(problem, runtime.device, config, why, _allowed(history, given, deterministic))
 
 
 def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -> Subject:
@@ -75,7 +75,16 @@ def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -
     else:
         config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
     known = [hint.record for hint in likely(store, problem, device.key, deterministic)]
-    return _subject(problem, device, config, why, known)
+    return _subject(problem, device, config, why, _allowed(known, given, deterministic))
+
+
+def _allowed(history: Sequence[Record], given: Given, deterministic: bool) -> list[Record]:
+    """What was measured of kernels that may be chosen: of all families, unless some are given."""
+    from tilewright.kernels import FAMILIES, pick
+
+    names = () if isinstance(given, Config) else given
+    allowed = {one.name for one in (pick(FAMILIES, names) if names else FAMILIES)}
+    return [one for one in history if one.family in allowed and one.deterministic >= deterministic]
 
 
 def _subject(
