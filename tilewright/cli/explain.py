@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilewright.cli import opened, options, outputs
@@ -45,11 +46,15 @@ def explain(
     options.one_of(arch, device)
     from tilewright.report.explanation import sections, tables
 
-    found = sections(
+    subject = (
         _here(problem, device, given, deterministic)
         if arch is None
         else _elsewhere(problem, arch, given, deterministic)
     )
+    wanted = {"--device": device, "--family": family}
+    said = "".join(f" {option} {value}" for option, value in wanted.items() if value)
+    said += " --deterministic" * deterministic
+    found = sections(replace(subject, named=config is not None, options=said))
     emit(tables(found), dict(found), json_file)
 
 

@@ -25,6 +25,8 @@ class Subject:
         estimate: what the model says; None for a family that it does not know.
         note: why this config: "stored winner", "the model's choice", "named by --config".
         history: every record of the problem on the device.
+        named: whether the user named the config: no search need try it.
+        options: of ``tilewright tune`` or ``run`` for it, as text behind the problem: " --device cpu".
         blueprint: its launches and workspace; None: not laid out.
     """
 
@@ -36,6 +38,8 @@ class Subject:
     note: str
     history: Sequence[Record]
     blueprint: Blueprint | None = None
+    named: bool = False
+    options: str = ""
 
 
 Section = tuple[str, dict[str, str | float | int]]  # its key in JSON, and what is in it
@@ -159,10 +163,10 @@ def _not_measured(subject: Subject) -> str:
     """Say how to measure a config, where it can be."""
     if subject.device.backend == "numpy":
         return "never: NumPy computes the answer, without a kernel"
-    if not subject.family.tunable:
-        return f"not kept; run tilewright run {subject.problem} --config {subject.config}"
-    alone = "" if subject.family.races else f" --family {subject.family.name}"
-    return f"not yet; run tilewright tune {subject.problem}{alone}"
+    if subject.named or not subject.family.tunable:
+        run = f"tilewright run {subject.problem} --config {subject.config}{subject.options}"
+        return f"no time is stored; to see one: {run}"
+    return f"not yet; run tilewright tune {subject.problem}{subject.options}"
 
 
 def _measured(subject: Subject) -> dict[str, str | float | int]:
