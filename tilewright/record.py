@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -214,3 +214,16 @@ class Record:
     def cold_us(self) -> float:
         """The time of a right config, else infinity."""
         return self.measurement.cold_us if self.measurement and self.is_right else math.inf
+
+
+def unfinished(history: Sequence[Record], winner: Record) -> Record | None:
+    """Return the fastest trial since the last comparison, if its rough time is below the winner's.
+
+    Args:
+        history: records of one problem and device, oldest first.
+        winner: of an earlier comparison. A search that ends compares its fastest trials with it.
+    """
+    last = max((place for place, record in enumerate(history, 1) if record.compared), default=0)
+    trials = [record for record in history[last:] if record.standing is Standing.TRIAL]
+    fastest = min(trials, key=lambda record: record.cold_us, default=None)
+    return fastest if fastest and fastest.cold_us < winner.cold_us else None

@@ -110,6 +110,22 @@ def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.Capt
     assert "12.5~" in shown.out and not stand_in.asked
 
 
+def test_a_faster_trial_of_a_search_that_was_stopped_is_told(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial = replace(winner(A, "trial"), config="direct:tk=2", measurement=Measurement(9.5, 0.5, 3))
+    for before, told in (([trial, winner(A)], False), ([trial], True), ([winner(A, "finalist")], False)):
+        Store().add_all(before)  # behind what the store holds
+        assert main(["tune", A]) == 0
+        said = capsys.readouterr().err
+        finish = "a trial of a search that was stopped was faster in a rough timing; --again finishes it"
+        assert (finish in said) == told and ("--again searches further" in said) != told
+    slower = replace(trial, measurement=Measurement(12.6, 0.5, 3))
+    Store().add(slower)
+    assert main(["tune", A]) == 0
+    assert "--again searches further" in capsys.readouterr().err
+
+
 def test_a_winner_that_beats_the_floor_is_marked(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from tilewright.floor import least_flops
 from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family, Param
 from tilewright.problem import Problem
-from tilewright.record import Check, Estimate, Measurement, Record
+from tilewright.record import Check, Estimate, Measurement, Record, Standing
 from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
 from tilewright.report.table import as_text
 from tilewright.search.model import estimate
@@ -137,6 +137,16 @@ def test_a_runner_up_that_seems_faster_was_timed_at_another_time() -> None:
     """Figures of the search and of the last comparison, which renews those of the finalists."""
     said = found([record(MINE, 15.0), record("toy:mode=0.one=7.t=1", 11.0)])["runner_up"]
     assert said["over_winner"] < 1 and "not beside the winner: tune --again" in str(said["within_noise"])
+
+
+def test_a_faster_trial_of_a_search_that_was_stopped_is_told() -> None:
+    trial = replace(record("toy:mode=0.one=7.t=1", 11.0), standing=Standing.TRIAL)
+    won = replace(record(MINE, 15.0), standing=Standing.WINNER)
+    told = dict(sections(replace(subject([won, trial]), options=" --device cpu")))["runner_up"]["unfinished"]
+    assert "faster in a rough timing" in str(told)
+    assert str(told).endswith(f"tilewright tune {PROBLEM} --again --device cpu")
+    assert "unfinished" not in found([trial, won])["runner_up"]  # compared since
+    assert "unfinished" not in found([won, record("toy:mode=0.one=7.t=1", 16.0)])["runner_up"]
 
 
 def test_nothing_measured_yet() -> None:

@@ -79,7 +79,7 @@ def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -
         config, why = given, Provenance(Origin.NAMED)
     else:
         config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
-    known = [hint.record for hint in likely(store, problem, device.key, deterministic)]
+    known = [hint.record for hint in reversed(likely(store, problem, device.key, deterministic))]
     return _subject(problem, device, config, why, _allowed(known, given, deterministic))
 
 

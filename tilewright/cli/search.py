@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.cli.screen import Progress
 from tilewright.errors import count
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import Record, unfinished
 from tilewright.report.table import time_text
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.worker_pool import WorkerPool
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 
 NOISY = "known already, but timed on a busy machine; --again measures and searches again"
+UNFINISHED = (
+    "known already, but a trial of a search that was stopped was faster in a rough timing; "
+    "--again finishes it"
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,10 @@ class Search:
             self.children,
         )  # fmt: skip
         if result.known:
-            noisy = result.winner.measurement is not None and result.winner.measurement.noisy
-            return Winner(result.winner, note=NOISY) if noisy else Winner(result.winner)
+            if result.winner.measurement is not None and result.winner.measurement.noisy:
+                return Winner(result.winner, note=NOISY)
+            rough = self._faster_trial(problem, result.winner)
+            return Winner(result.winner, note=UNFINISHED) if rough else Winner(result.winner)
         became = self._became(problem, result)
         return Winner(result.winner, len(result.records), result.seconds, became, result.stopped)
 
@@ -83,6 +89,16 @@ class Search:
         if self.wanted.again:
             return None
         return settled(self.wanted.of(problem), self.runtime, self.store, self.wanted.budget)
+
+    def _faster_trial(self, problem: Problem, winner: Record) -> bool:
+        """Whether a search that did not end has seen what may be faster than the winner."""
+        from tilewright.dispatch.choices import racing_keys
+
+        request = self.wanted.of(problem)
+        keys = racing_keys(request, self.runtime)
+        known = self.store.records(problem, self.runtime.device.key, keys)
+        allowed = [record for record in known if record.deterministic >= request.deterministic]
+        return unfinished(allowed, winner) is not None
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""

@@ -12,7 +12,7 @@ from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.record import Estimate, Measurement, Record
+from tilewright.record import Estimate, Measurement, Record, unfinished
 from tilewright.report.pooling import WAYS, apart, measured_otherwise, predicted_otherwise
 from tilewright.report.table import Table, time_text, width_text
 
@@ -24,7 +24,7 @@ class Subject:
     Attributes:
         estimate: what the model says; None for a family that it does not know.
         note: why this config: "stored winner", "the model's choice", "named by --config".
-        history: every record of the problem on the device.
+        history: every record of the problem on the device, oldest first.
         named: whether the user named the config: no search need try it.
         options: of ``tilewright tune`` or ``run`` for it, as text behind the problem: " --device cpu".
         blueprint: its launches and workspace; None: not laid out.
@@ -199,22 +199,29 @@ def _runner_up(subject: Subject) -> dict[str, str | float | int]:
         return {}
     figure, other = _figure(mine), _figure(others[0])
     close = [record for record in others if within_noise(figure, _figure(record))]
+    rough = unfinished(subject.history, mine) is not None
     return {
         "config": others[0].config,
         "measured_us": _pair(other),
         "over_winner": other.cold_us / figure.cold_us,
-        "within_noise": _noise(figure, other),
+        "within_noise": _noise(figure, other, rough),
+        **({"unfinished": _unfinished(subject)} if rough else {}),
         "configs_within_noise": len(close),
         "configs_tried": len({record.config for record in subject.history}),
     }
 
 
-def _noise(winner: Measurement, other: Measurement) -> str:
+def _noise(winner: Measurement, other: Measurement, rough: bool) -> str:
     if within_noise(winner, other):
         return "yes: the 95% intervals overlap"
-    if other.cold_us > winner.cold_us:
+    if other.cold_us > winner.cold_us or rough:
         return "no"
     return "no, but timed when the machine was faster, not beside the winner: tune --again compares them"
+
+
+def _unfinished(subject: Subject) -> str:
+    again = f"tilewright tune {subject.problem} --again{subject.options}"
+    return f"a trial of a search that was stopped was faster in a rough timing; to finish it: {again}"
 
 
 def _mine(subject: Subject) -> Record | None:
