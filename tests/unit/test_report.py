@@ -132,6 +132,9 @@ def test_each_family_may_have_a_column() -> None:
     shown = results_table(results.parse(DOCUMENT), families=True)
     assert shown.head[6:10] == ("our direct", "our winograd", "onednn", "onnxruntime")
     assert [row[6:8] for row in shown.body] == [("600", "–"), ("–", "–")]
+    told = "columns of families: the best times in the store"
+    assert any(note.startswith(told) for note in shown.notes)
+    assert not any(told in note for note in results_table(results.parse(DOCUMENT)).notes)
 
 
 def test_a_long_reason_is_cut_in_a_note() -> None:

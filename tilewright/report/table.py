@@ -62,7 +62,12 @@ def results_table(results: Results, families: bool = False) -> Table:
         title=_title(results),
         head=("layer", *ours, *columns, *last),
         body=tuple(_cells(row, columns) for row in results.rows),
-        notes=(*_notes(results, BenchRow.figures), *_conversions(results), *_absences(results)),
+        notes=(
+            *_notes(results, BenchRow.figures),
+            *(_stored(results) if families else ()),
+            *_conversions(results),
+            *_absences(results),
+        ),
     )
 
 
@@ -214,6 +219,15 @@ def _notes(results: Results, shown: Callable[[BenchRow], Sequence[Timed]]) -> li
         layers = ", ".join(row.name for row in results.rows if row.ours.note == remark)
         notes.append(f"{layers}: {_short(remark)}")
     return notes
+
+
+def _stored(results: Results) -> Iterator[str]:
+    """Say what the columns of families are, which nobody timed beside ours."""
+    if any(isinstance(time, float) for row in results.rows for time in row.ours.families.values()):
+        yield (
+            "columns of families: the best times in the store, most of them roughly timed in searches of "
+            "any day; ours is timed now"
+        )
 
 
 def _conversions(results: Results) -> Iterator[str]:
