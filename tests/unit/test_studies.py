@@ -89,6 +89,33 @@ def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", engine.NAMES)
+def test_a_quick_study_tells_of_its_own_sizes(name: str) -> None:
+    whole, quick = engine.study(name), engine.study(name, quick=True)
+    for words in ("10000", "4096", "1024 x", "64 times"):
+        assert not any(words in text for part in quick.parts for text in (part.title, part.note, quick.title))
+    for part, full in zip(quick.parts, whole.parts, strict=True):
+        for step, theirs in zip(getattr(part, "steps", ()), getattr(full, "steps", ()), strict=True):
+            for layer, figures in step.published.items():
+                assert figures[0] == f"at full size: {theirs.published[layer][0]}"
+                assert published_us(figures) is None  # of no speed-up
+    sizes = {layer.quick for part in quick.parts for layer in getattr(part, "layers", ()) if layer.quick}
+    if name == "lenet":
+        assert quick.title.endswith("batch 8") and all(text.startswith("n8c") for text in sizes)
+    if name == "im2col-gemm":
+        assert {part.title[-15:] for part in quick.parts[:2]} == {"128 x 128 x 256"}
+        k, c, pixels = 128, 128, 256
+        assert sizes == {f"n1c{c}h16w{pixels // 16}k{k}r1s1-f32"}
+        assert f"{4096**3 // (k * c * pixels):,} times the work" in quick.parts[1].note
+
+
+def test_a_published_table_beside_a_quick_run_is_marked(runtime: Runtime) -> None:
+    part = engine.study("diannao", quick=True).parts[6]
+    assert isinstance(part, Breakdown) and part.table
+    *_, found = engine._run(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
+    assert [column.title for column in found.columns] == ["layer", "8x8", "published at full size"]
+
+
+@pytest.mark.parametrize("name", engine.NAMES)
 def test_steps_have_names_of_their_own_and_figures_that_can_be_read(name: str) -> None:
     for part in engine.study(name).parts:
         steps = part.steps if isinstance(part, Steps | Breakdown | Counters) else ()
@@ -224,7 +251,7 @@ def test_a_study_from_end_to_end(
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
     assert main(["study", WHOLE, "--quick", "--device", "cpu", *outputs]) == 0
-    result, study = load(files["json"]), engine.study(WHOLE)
+    result, study = load(files["json"]), engine.study(WHOLE, quick=True)
     assert result.quick and result.name == study.name
     pairs = [*zip(study.parts, result.parts, strict=True)]
     assert sum(checked_rows(part, found) for part, found in pairs) == CHECKED[WHOLE]

@@ -94,7 +94,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str, stop: str = "") -> int:
         if stop and stop in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "study", lambda name: STUDY)
+    monkeypatch.setattr(engine, "study", lambda name, quick: STUDY)
     monkeypatch.setattr("tilewright.cli.study.remark", remark)
     return main(["study", "lenet", "--quick", "--device", "cpu", *words])
 
@@ -153,7 +153,7 @@ def test_a_killed_study_loses_the_layer_under_way_alone(
         if "search: B" in text:
             raise SystemError("as good as killed: nothing catches it")
 
-    monkeypatch.setattr(engine, "study", lambda name: STUDY)
+    monkeypatch.setattr(engine, "study", lambda name, quick: STUDY)
     monkeypatch.setattr("tilewright.cli.study.remark", dies)
     with pytest.raises(SystemError):
         main(["study", "lenet", "--quick", "--device", "cpu", "--json", str(file)])

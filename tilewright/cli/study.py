@@ -78,7 +78,7 @@ def study(
     from tilewright.studies.study_run import StudyRun, chosen, earlier_result
     from tilewright.tuning.worker_pool import WorkerPool
 
-    found = engine.study(name)
+    found = engine.study(name, quick)
     wanted, limit = chosen(found, _numbers(part)), options.budget(budget)
     files = {"--json": json_file, "--markdown": markdown, "--html": html, "--plot": plot}
     quiet = outputs.check(files)

@@ -16,7 +16,17 @@ from tilewright.plans.execution import Plan
 from tilewright.runtime import Runtime
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import Table, table
-from tilewright.studies.study import Breakdown, Column, Layer, PartResult, Step, Value, present, published_us
+from tilewright.studies.study import (
+    FULL_SIZE,
+    Breakdown,
+    Column,
+    Layer,
+    PartResult,
+    Step,
+    Value,
+    present,
+    published_us,
+)
 
 RUNS = 3
 HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")
@@ -77,7 +87,7 @@ def run_breakdown(part: Breakdown, lab: Lab) -> PartResult:
                 found[layer.name, step.name] = str(error)
         lab.forget()
     if part.table:
-        return beside(part.title, part.note, table(part.table), part.steps, found, OURS)
+        return beside(part.title, part.note, table(part.table), part.steps, found, OURS, lab.quick)
     rows = tuple(_row(step, layer, found[layer.name, step.name])
                  for layer in present(part.layers, lab.quick) for step in part.steps)  # fmt: skip
     columns = (
@@ -112,6 +122,7 @@ def beside(
     steps: tuple[Step, ...],
     found: Mapping[tuple[str, str], Mapping[str, Any] | str],
     names: Mapping[str, str],
+    quick: bool = False,
 ) -> PartResult:
     """Put a published table, one column a step, beside our figures of the same rows.
 
@@ -131,8 +142,8 @@ def beside(
                 row[step.name] = values.get(names.get(label, label))
             row[f"{step.name}|published"] = theirs.rows.get(label, {}).get(step.name)
         rows.append(row)
-    columns = [Column("activity", theirs.corner)]
+    columns, published = [Column("activity", theirs.corner)], "published" + f" {FULL_SIZE}" * quick
     for step in steps:
         columns.append(Column(step.name, step.name, "us" if theirs.times else ""))
-        columns.append(Column(f"{step.name}|published", "published"))
+        columns.append(Column(f"{step.name}|published", published))
     return PartResult(title, "beside", " ".join([note, *reasons]).strip(), tuple(columns), tuple(rows))

@@ -39,7 +39,7 @@ def run_counters(part: Counters, lab: Lab) -> PartResult:
             except TilewrightError as error:
                 found[layer.name, step.name] = str(error)
     lab.forget()
-    return beside(part.title, part.note, table(part.table), part.steps, found, OURS)
+    return beside(part.title, part.note, table(part.table), part.steps, found, OURS, lab.quick)
 
 
 def _profile(entry: Entry) -> Profile:

@@ -14,13 +14,23 @@ from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
 from tilewright.studies.searching import run_search
 from tilewright.studies.steps import run_steps
-from tilewright.studies.study import Breakdown, Counters, Part, PartResult, Search, Steps, Study, StudyError
+from tilewright.studies.study import (
+    Breakdown,
+    Counters,
+    Part,
+    PartResult,
+    Search,
+    Steps,
+    Study,
+    StudyError,
+    quickly,
+)
 
 NAMES = ("csg", "diannao", "im2col-gemm", "lenet", "toy-cnn")
 
 
-def study(name: str) -> Study:
-    """Return the study of a name.
+def study(name: str, quick: bool = False) -> Study:
+    """Return the study of a name; ``quick``: as a quick run has it.
 
     Raises:
         StudyError: there is none; says which there are.
@@ -28,7 +38,7 @@ def study(name: str) -> Study:
     if name not in NAMES:
         raise StudyError(f"study {name!r}: must be one of {', '.join(NAMES)}")
     found: Study = importlib.import_module(f"tilewright.studies.{name.replace('-', '_')}").STUDY
-    return found
+    return quickly(found) if quick else found
 
 
 def parts(wanted: Iterable[Part], lab: Lab, earlier: Mapping[str, PartResult]) -> Iterator[PartResult]:

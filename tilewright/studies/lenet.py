@@ -12,6 +12,7 @@ LAYERS = (
 STUDY = Study(
     name="lenet",
     title="LeNet-style forward layers, batch 10000",
+    quick_title="LeNet-style forward layers, batch 8",
     source="LeNet kernels: four optimisations of a forward convolution",
     device="GPU not named",
     parts=(
@@ -32,6 +33,8 @@ STUDY = Study(
             ),
             total=True,
             note="The source gives no sizes: these are what its code fits. It publishes sums of both layers.",
+            quick_note="The source gives no sizes: these are what its code fits, but for the batch. It "
+            "publishes sums of both layers.",
         ),
     ),
 )  # fmt: skip

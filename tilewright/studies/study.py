@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.errors import TilewrightError
 from tilewright.problem import Problem
@@ -15,6 +15,7 @@ from tilewright.problem import Problem
 Allowed = int | tuple[int, ...]
 Value = float | str | None
 
+FULL_SIZE = "at full size"  # how a quick run marks the source's figures
 _TIME = re.compile(r"([0-9.]+(?:e[0-9]+)?) ?(ns|us|ms|s|min)")
 _TO_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "min": 6e7}
 
@@ -76,7 +77,8 @@ class Steps:
     """Times of steps on layers, measured side by side; drawn as a ladder, a sweep or a comparison.
 
     ``baseline`` names the step that speed-ups are over (empty: the first). ``total`` adds the sum of the
-    layers' times. ``model`` adds what the model says of each config.
+    layers' times. ``model`` adds what the model says of each config. ``quick_title`` and ``quick_note`` are
+    those of a quick run, where the others tell of sizes.
     """
 
     title: str
@@ -87,6 +89,8 @@ class Steps:
     baseline: str = ""
     total: bool = False
     model: bool = False
+    quick_title: str = ""
+    quick_note: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,7 @@ class Study:
         source: the document.
         device: the device of its figures.
         rounds: cold runs of each figure here (median); the thesis took 24.
+        quick_title: of a quick run, where the title tells of sizes.
     """
 
     name: str
@@ -165,6 +170,28 @@ class Study:
     device: str
     parts: tuple[Part, ...]
     rounds: int = 24
+    quick_title: str = ""
+
+
+def quickly(study: Study) -> Study:
+    """Return a study as a quick run has it: it tells of its own sizes, and marks figures of the source's."""
+    parts = tuple(_quick_part(part) for part in study.parts)
+    return replace(study, title=study.quick_title or study.title, parts=parts)
+
+
+def _quick_part(part: Part) -> Part:
+    if isinstance(part, Memory | Search):
+        return part
+    steps = tuple(replace(step, published=_marked(step.published)) for step in part.steps)
+    if isinstance(part, Steps):
+        title, note = part.quick_title or part.title, part.quick_note or part.note
+        return replace(part, title=title, note=note, steps=steps)
+    return replace(part, steps=steps)
+
+
+def _marked(published: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Mark figures as of other sizes: read as text, no speed-up is computed of them."""
+    return {layer: (f"{FULL_SIZE}: {first}", *more) for layer, (first, *more) in published.items()}
 
 
 @dataclass(frozen=True)
