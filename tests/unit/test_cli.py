@@ -250,8 +250,11 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         raise KeyboardInterrupt
 
     monkeypatch.setattr(outputs, "check", stopped)
-    assert main(["doctor"]) == 130
-    assert capsys.readouterr().err.startswith("stopped before the end; ")
+    assert main(["explain", "R12"]) == 130
+    assert capsys.readouterr().err == "stopped before the end; what was stored is kept\n"
+    for nothing_stored in ("doctor", "model-report"):
+        assert main([nothing_stored]) == 130
+        assert capsys.readouterr().err == "stopped before the end\n"
 
 
 @pytest.mark.parametrize("family", ["direct", "winograd4"])

@@ -259,7 +259,9 @@ def test_model_report(
     one = replay.Replay(A, "model", 40, 12.5, "direct:tk=1", shares, 40, 3)
     monkeypatch.setattr(replay, "replay", lambda *_, **__: one)
     assert main(["model-report", A, B, "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["geometric_mean"]["8"] == pytest.approx(0.9)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["geometric_mean"]["8"] == pytest.approx(0.9)
+    assert shown.err == f"[1/2] {A}: 40 configs recorded\n[2/2] {B}: 40 configs recorded\n"
     assert main(["model-report", A]) == 0
     shown = capsys.readouterr().out
     assert shown.splitlines()[1].split() == ["layer", "recorded", "best", "us", "after", "0", "after", "8",

@@ -18,7 +18,7 @@ DEAF = "hashlib.pbkdf2_hmac('sha256', b'', b'', 400_000_000)"  # minutes in C, w
 LOSES = "exec('try: time.sleep(60)\\nexcept BaseException: time.sleep(60)')"  # as a finalizer does
 KEPT = "what was stored is kept"
 
-# ``doctor`` with work of our own in place of its first step.
+# ``explain`` with work of our own in place of its first step.
 CODE = """
 import contextlib, hashlib, sys, time
 from tilewright.cli import main, outputs, stopping
@@ -28,7 +28,7 @@ def work(*_):
         print("ready", flush=True)
         {work}
 outputs.check = work
-sys.exit(main(["doctor"]))
+sys.exit(main(["explain", "R12"]))
 """
 
 

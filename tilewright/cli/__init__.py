@@ -65,8 +65,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": calibrate.calibrate,
     "model-report": model_report.model_report,
 }
+_STORE_NOTHING = ("configs", "report", "doctor", "model-report")
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(stopping.stoppable(_command))
+    app.command(_name)(stopping.stoppable(_command, stores=_name not in _STORE_NOTHING))
 for _registered in cache.app.registered_commands:
     if _registered.callback is not None:
         _registered.callback = stopping.stoppable(_registered.callback)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import opened, options, outputs
-from tilewright.cli.screen import emit, wrote
+from tilewright.cli.screen import Progress, emit, wrote
 from tilewright.errors import StoreError, count
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
@@ -60,7 +60,9 @@ def model_report(
 
         trials.write(save, facts, known)
         wrote(save)
-    replays = [(layer.name, one) for layer in found if (one := _replay(layer, facts, known, name, seed))]
+    with Progress(len(found), "replaying") as progress:
+        tried = ((layer.name, _replay(layer, facts, known, name, seed, progress)) for layer in found)
+        replays = [(layer, one) for layer, one in tried if one]
     if not replays:
         raise StoreError(
             f"model-report: none of these layers has two correct configs recorded on {facts.name}; "
@@ -112,14 +114,20 @@ def _recorded(known: list[Record]) -> str:
     )
 
 
-def _replay(layer: Layer, device: Device, records: list[Record], strategy: str, seed: int) -> Replay | None:
+def _replay(
+    layer: Layer, device: Device, records: list[Record], strategy: str, seed: int, progress: Progress
+) -> Replay | None:
     """Replay a layer over all families that take it."""
     from tilewright.kernels import FAMILIES, pick
     from tilewright.search.replay import replay
 
     racing = pick(FAMILIES, ())
     usable = [family for family in racing if family.refuses(layer.problem, device) is None]
-    return replay(layer.problem, device, usable, records, strategy, seed=seed)
+    progress.now(layer.name)
+    one = replay(layer.problem, device, usable, records, strategy, seed=seed)
+    if one:
+        progress.finished(f"{layer.name}: {count(one.recorded, 'config')} recorded")
+    return one
 
 
 def _cells(layer: str, one: Replay) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ from tilewright.cli import outputs
 
 LAYERS = "stopped: {done} of {all} done; all trials so far are kept"
 AGAIN = "; run the same command again to continue"
-STOPPED = "stopped before the end; what was stored is kept"
+STOPPED = "stopped before the end"
+KEPT = "; what was stored is kept"
 PATIENCE_S = 2.0  # until the second thread takes over, where no signal is heard
 LOST_S = 5.0  # and where one was, but nobody caught what it raised
 
@@ -43,17 +44,21 @@ def status(error: BaseException | None) -> int:
     return 143 if isinstance(error, Terminated) else 130
 
 
-def stoppable(command: Callable[..., None]) -> Callable[..., None]:
-    """Have a command say in one line that it was stopped, whatever it was doing."""
+def stoppable(command: Callable[..., None], stores: bool = True) -> Callable[..., None]:
+    """Have a command say in one line that it was stopped, whatever it was doing.
+
+    One that ``stores`` says that what was stored is kept.
+    """
+    said = STOPPED + KEPT * stores
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        with _listening():
+        with _listening(said):
             try:
                 command(*args, **options)
             except KeyboardInterrupt as error:
                 _caught.set()
-                _say(STOPPED)
+                _say(said)
                 raise typer.Exit(status(error)) from None
             except BrokenPipeError as error:
                 outputs.drop_stdout()
@@ -107,7 +112,7 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _listening() -> Iterator[None]:
+def _listening(said: str) -> Iterator[None]:
     """Raise on both signals, and watch that it is heard; signals are the main thread's, nothing else's."""
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
@@ -123,7 +128,7 @@ def _listening() -> Iterator[None]:
     awake, waker = os.pipe()
     os.set_blocking(waker, False)
     before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(awake, heard), daemon=True).start()
+    threading.Thread(target=_watch, args=(awake, heard, said), daemon=True).start()
     for number in ours:
         signal.signal(number, raise_it)
     try:
@@ -135,13 +140,13 @@ def _listening() -> Iterator[None]:
         os.close(waker)  # ends the watcher
 
 
-def _watch(awake: int, heard: threading.Event) -> None:
+def _watch(awake: int, heard: threading.Event, said: str) -> None:
     """End the process if a signal came and the main thread does not hear it, or loses it."""
     while number := os.read(awake, 1):
         if number[0] not in (signal.SIGINT, signal.SIGTERM):
             continue
         if not (heard.wait(PATIENCE_S) and _caught.wait(LOST_S)):
-            for report in _at_end or [functools.partial(_say, STOPPED)]:
+            for report in _at_end or [functools.partial(_say, said)]:
                 report()
             sys.stdout.flush()
             os._exit(143 if number[0] == signal.SIGTERM else 130)
