@@ -114,6 +114,33 @@ def test_no_room_for_the_output_is_one_line(command: str) -> None:
     assert done.stderr == "error: No space left on device; make room, or write elsewhere\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_file_without_room_leaves_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*BENCH, "--json", "/dev/full", "--markdown", "t.md"]) == 2
+    shown = capsys.readouterr()
+    assert "cold caches" in shown.out and A in shown.out
+    assert shown.err.endswith("error: --json /dev/full: No space left on device\n")
+    assert "| layer |" in Path("t.md").read_text()
+    assert main(["explain", A, "--arch", "sm_90", "--json", "/dev/full"]) == 2
+    assert "bound by" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of POSIX")
+def test_a_full_disk_ends_no_benchmark(tmp_path: Path) -> None:
+    code = "import resource as r, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    code += "from tilewright.cli import main, opened; was = opened.room; "
+    code += "opened.room = lambda *a: (was(*a), r.setrlimit(r.RLIMIT_FSIZE, (64, 64)))[0]; "
+    code += "sys.exit(main(sys.argv[1:]))"
+    B = "n1c8h8w8k8r1s1-f32"
+    argv = [sys.executable, "-c", code, *BENCH, B, "--json", "t.json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and not Path("t.json").exists()
+    assert all(f"{layer}  " in done.stdout for layer in (A, B))
+    lines = done.stderr.splitlines()
+    assert len([line for line in lines if line.endswith("; --json t.json: File too large")]) == 2
+    assert lines[-1] == "error: --json t.json: File too large"
+
+
 def test_a_closed_standard_output_is_no_defect(tmp_path: Path) -> None:
     line = f"{sys.executable} -m tilewright configs --json named.json >&- 2>&-"
     assert subprocess.run(["bash", "-c", line], timeout=60).returncode == 0

@@ -142,7 +142,10 @@ class _BenchRun:
             said = "kept from the file"
             if layer in self.left:
                 said = self.measure(layer)
-                outputs.keep(self.document(), json_file)
+                try:
+                    outputs.keep(self.document(), json_file)
+                except options.OptionError as error:  # there may be room again at the end
+                    said += f"; {error}"
             progress.finished(f"{layer.name}: {said}")
 
     def measure(self, layer: Layer) -> str:
@@ -231,15 +234,17 @@ def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families
 
 
 def _write(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:
-    """Write what was asked for, and print the table."""
+    """Write what was asked for, and print the table, though something cannot be written."""
     results = parse(document)
     table = results_table(results, all_families)
     texts = {"--json": outputs.as_json(document), "--markdown": as_markdown(table) + "\n"}
-    outputs.write_all(files, texts)
-    if (plot := files["--plot"]) is not None and results.geomean is None:
-        remark("no plot: no peer has a time for any layer")
-    elif plot is not None:
-        draw(results, plot)
-    if not any(outputs.is_stdout(files[option]) for option in texts):
-        show(table)
+    try:
+        outputs.write_all(files, texts)
+        if (plot := files["--plot"]) is not None and results.geomean is None:
+            remark("no plot: no peer has a time for any layer")
+        elif plot is not None:
+            draw(results, plot)
+    finally:
+        if not any(outputs.is_stdout(files[option]) for option in texts):
+            show(table)
     wrote(*files.values())

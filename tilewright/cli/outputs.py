@@ -118,10 +118,20 @@ def drop_stdout() -> None:
 
 
 def write_all(files: Mapping[str, Path | None], texts: Mapping[str, str]) -> None:
-    """Write the files of some options; standard output last, since its reader may have gone."""
+    """Write the files of some options; standard output last, since its reader may have gone.
+
+    Raises:
+        OptionError: the first that could not be written; the others are.
+    """
     given = [(option, file) for option in texts if (file := files[option]) is not None]
+    errors = []
     for option, file in sorted(given, key=lambda one: is_stdout(one[1])):
-        write(file, texts[option], option)
+        try:
+            write(file, texts[option], option)
+        except OptionError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def write(file: Path, content: str | bytes, option: str) -> None:

@@ -51,17 +51,19 @@ def remark(text: str) -> None:
 
 
 def emit(tables: Table | list[Table], document: Any, json_file: Path | None, to_stdout: bool = False) -> None:
-    """Write the JSON document where the user asked for it, and print the tables.
+    """Write the JSON document where the user asked for it, and print the tables, though it cannot be written.
 
     Standard output belongs to one thing: ``to_stdout`` says that a file of the user's choice goes there.
     """
     quiet = to_stdout or outputs.is_stdout(json_file)
-    if json_file is not None:
-        outputs.write(json_file, outputs.as_json(document), "--json")
-    for index, table in enumerate([] if quiet else [tables] if isinstance(tables, Table) else tables):
-        if index:
-            print()
-        show(table)
+    try:
+        if json_file is not None:
+            outputs.write(json_file, outputs.as_json(document), "--json")
+    finally:
+        for index, table in enumerate([] if quiet else [tables] if isinstance(tables, Table) else tables):
+            if index:
+                print()
+            show(table)
     wrote(json_file)
 
 
