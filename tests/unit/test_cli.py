@@ -257,6 +257,18 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         assert capsys.readouterr().err == "stopped before the end\n"
 
 
+def test_one_layer_may_have_another_batch(
+    cpu: Runtime, own_cache: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer, at_3 = "n1c4h7w6k5r3s3p1-f32", "n3c4h7w6k5r3s3p1-f32"
+    for command in ("run", "explain", "profile"):
+        assert main([command, layer, "--batch", "3", "--device", "cpu", "--json", "-"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told.get("layer", told)["problem"] == at_3
+    assert main(["export", layer, "--batch", "3", "--device", "cpu", "--to", str(tmp_path / "x")]) == 0
+    assert json.loads((tmp_path / "x" / "layer.json").read_text())["problem"] == at_3
+
+
 @pytest.mark.parametrize("family", ["direct", "winograd4"])
 def test_a_layer_may_be_run_and_explained_by_one_family(
     family: str, capsys: pytest.CaptureFixture[str]

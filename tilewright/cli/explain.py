@@ -26,6 +26,7 @@ def explain(
     arch: options.Arch = None,
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
+    batch: options.Batch = None,
     config: options.ConfigText = None,
     family: options.Families = None,
     deterministic: options.Deterministic = False,
@@ -39,7 +40,7 @@ def explain(
 
     With --arch all that needs no GPU: its rates are from the datasheet, its winners those that ship.
     """
-    problem = options.layer(layer, dtype, layout).problem
+    problem = options.layer(layer, dtype, layout, batch).problem
     opened.some_images(problem, "explain")
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})

@@ -36,6 +36,7 @@ def export(
     arch: options.Arch = None,
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
+    batch: options.Batch = None,
     deterministic: options.Deterministic = False,
 ) -> None:
     """Write a layer's kernel as stand-alone files.
@@ -46,7 +47,7 @@ def export(
     Written are its source in one file, a cubin for CUDA, a C header with launches, buffers and the packing of
     the filter, a JSON file that describes it all, and a C example that checks and times it.
     """
-    problem = options.layer(layer, dtype, layout).problem
+    problem = options.layer(layer, dtype, layout, batch).problem
     given = options.config_or_families(config, family, problem, deterministic)
     opened.some_images(problem, "export")
     folder = _folder(to)

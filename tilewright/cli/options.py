@@ -149,11 +149,13 @@ def layers(
     return found
 
 
-def layer(spec: str, dtype: str | None = None, layout: str | None = None) -> shapes.Layer:
+def layer(
+    spec: str, dtype: str | None = None, layout: str | None = None, batch: int | None = None
+) -> shapes.Layer:
     """Resolve the one layer of a command line."""
     if layout is not None and layout not in LAYOUTS:
         raise ProblemError(f"layout {layout!r}: this command takes one layout: {' or '.join(LAYOUTS)}")
-    found = layers([spec], dtype, layout)
+    found = layers([spec], dtype, layout, batch)
     if len(found) != 1:
         names = ", ".join(one.name for one in found)
         raise ProblemError(f"layer {spec!r}: stands for {len(found)} layers; give one of {names}")

@@ -18,6 +18,7 @@ def profile(
     device: options.Device = None,
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
+    batch: options.Batch = None,
     config: options.ConfigText = None,
     family: options.Families = None,
     deterministic: options.Deterministic = False,
@@ -28,7 +29,7 @@ def profile(
     The figures come from NVIDIA's ncu where it is installed and permitted, and from the model otherwise; the
     output says which.
     """
-    named = options.layer(layer, dtype, layout)
+    named = options.layer(layer, dtype, layout, batch)
     problem = named.problem
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})

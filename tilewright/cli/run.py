@@ -23,6 +23,7 @@ def run(
     device: options.Device = None,
     dtype: options.Dtype = None,
     layout: options.OneLayout = None,
+    batch: options.Batch = None,
     config: options.ConfigText = None,
     family: options.Families = None,
     deterministic: options.Deterministic = False,
@@ -34,7 +35,7 @@ def run(
     The kernel is the tuned winner; if there is none, that of a layer alike, or the model's choice; or the one
     that --config or --family names.
     """
-    named = options.layer(layer, dtype, layout)
+    named = options.layer(layer, dtype, layout, batch)
     problem = named.problem
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
