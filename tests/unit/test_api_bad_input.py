@@ -305,6 +305,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "tune budget nan": (lambda: tw.tune("c1h1k1r1", "cpu", budget=float("nan")), BudgetError, "seconds=nan"),
     "tune budget bool": (lambda: tw.tune("c1h1k1r1", "cpu", budget=True), BudgetError, "budget=True: must"),
     "conv2d family": (lambda: tw.conv2d(X, W, family="dirct"), ConfigError, "'dirct': known are"),
+    "none is offered that cannot be chosen": (
+        lambda: tw.conv2d(X, W, family="dirct"), ConfigError, "toeplitz, stem, grouped_mma, textbook, plain"
+    ),
     "tune families": (
         lambda: tw.tune("c1h1k1r1", "cpu", family="dirct"),
         ConfigError,

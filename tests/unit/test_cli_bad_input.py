@@ -132,6 +132,8 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"run {GOOD} --device cpu --config direct:tk=;rm", ["tk="]),
     (f"run {GOOD} --config direct:tk=1 --family direct", ["--family direct", "give only one of them"]),
     (f"explain {GOOD} --device cpu --family gem", ["gem", "gemm"]),
+    (f"export {GOOD} --to {{tmp}}/x --family reference", ["--family reference: has one kernel", "--config"]),
+    (f"explain {GOOD} --arch sm_90 --family reference", ["--family reference: has one kernel", "--config"]),
     (f"run {GOOD} --config toy:no-tilling", ["toy:no-tilling", "toy:no-tiling, toy:shared-tile"]),
     (f"explain {GOOD} --config gemm:naive", ["gemm:naive", "other layers", "toy:unroll-pragma"]),
     ("run n1c4h5w5k4r3s3p1g2-f32 --config toy:no-tiling", ["fit n1c4h5w5k4r3s3p1g2-f32: none"]),

@@ -646,7 +646,7 @@ def test_a_pinned_family_that_cannot_is_an_error_and_not_the_reference(box: Stor
     FakePlan.fails = {"slabs:t=2": CompileError("spills")}
     with pytest.raises(CompileError, match="spills"):
         dispatch.dispatch(LAYER, RUNTIME, box, families=("slabs",))
-    with pytest.raises(ConfigError, match="family 'slab': known are tiles, slabs, reference"):
+    with pytest.raises(ConfigError, match="family 'slab': known are tiles, slabs, plain"):
         dispatch.dispatch(LAYER, RUNTIME, box, families=("slab",))
 
 

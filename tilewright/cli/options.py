@@ -181,11 +181,11 @@ def config_or_families(
     """Read --config and --family, of which one at most may be given."""
     if text is not None and names is not None:
         raise OptionError(f"--config {text} and --family {names}: give only one of them")
-    return config(text, problem, deterministic) or families(names)
+    return config(text, problem, deterministic) or families(names, "has one kernel; name that by --config")
 
 
-def families(text: str | None) -> tuple[str, ...]:
-    """Read --family; nothing stands for all that race."""
+def families(text: str | None, untunable: str = "cannot be tuned; leave it out") -> tuple[str, ...]:
+    """Read --family; nothing stands for all that race. ``untunable``: what to say of others."""
     from tilewright.kernels import FAMILIES, pick
 
     if text is None:
@@ -193,7 +193,7 @@ def families(text: str | None) -> tuple[str, ...]:
     named = tuple(name.strip() for name in text.split(","))
     untuned = [family.name for family in pick(FAMILIES, named) if not family.tunable]
     if untuned:
-        raise OptionError(f"--family {', '.join(untuned)}: cannot be tuned; leave it out")
+        raise OptionError(f"--family {', '.join(untuned)}: {untunable}")
     return named
 
 

@@ -59,7 +59,8 @@ def pick(families: Sequence[Family], names: Sequence[str]) -> Sequence[Family]:
     names = (names,) if isinstance(names, str) else names
     for name in names:
         if name not in known:
-            raise ConfigError(f"family {name!r}: known are {', '.join(known)}")
+            choices = ", ".join(one for one, found in known.items() if any(each.tunable for each in found))
+            raise ConfigError(f"family {name!r}: known are {choices}")
     if names:
         return list(dict.fromkeys(family for name in names for family in known[name]))
     return racing

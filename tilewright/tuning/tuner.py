@@ -138,6 +138,7 @@ class _Run:
         families, passed = usable(named, problem, self.device)
         if not families:
             why = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
+            why = why or f"{', '.join(one.name for one in named)}: cannot be tuned"
             raise ProblemError(f"{problem}: no kernel family takes it on {self.device.name} ({why})")
         self.families = {family.name: family for family in families}
         compiler = worker.versions.compiler
