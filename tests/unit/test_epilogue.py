@@ -71,7 +71,7 @@ def test_numbers_are_those_of_f32_unless_the_problem_is_of_f64() -> None:
 
 def test_a_factor_that_f32_does_not_have() -> None:
     assert Problem.parse("n1c2h4w4k3r1s1-f64+alpha1e-60+add1e-60").epilogue.beta == 1e-60
-    for word, named in (("alpha1e-60", "alpha=0"), ("add1e-60", "is 0 in f32")):
+    for word, named in (("alpha1e-60", "alpha=1e-60: is 0 in f32"), ("add1e-60", "is 0 in f32")):
         with pytest.raises(ProblemError, match=named):
             Problem.parse(f"n1c2h4w4k3r1s1-f32+{word}")
 

@@ -331,6 +331,25 @@ def test_a_folder_that_others_can_write_is_refused(path: Path) -> None:
         Store(path)
 
 
+def test_each_error_has_its_own_advice(path: Path) -> None:
+    store, full = Store(path), "PRAGMA max_page_count = 1"  # as many as there are
+    store.add(record())
+
+    def fill(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE large AS SELECT zeroblob(1000000)")
+
+    before = store.database._connect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.database, "_connect", lambda: (db := before(), db.execute(full))[0])
+        with pytest.raises(StoreError, match="database or disk is full; make room$"):
+            store.database.use(fill, True)
+    quick = Store(path, timeout_s=0.01)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="database is locked; is another process stuck\\?$"):
+            quick.add(record())
+
+
 def test_the_advice_for_a_shared_cache_folder_changes_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,8 @@ def test_what_remembers_says_that_it_cannot(line: str, held: bool, cache: Path) 
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"error: nothing tuned could be remembered: store {cache}")
     assert "TILEWRIGHT_CACHE" in done.stderr and done.stderr.count("\n") == 1
+    assert "Store" not in done.stderr  # a word of Python's
+    assert ("--no-tune" in done.stderr) == line.startswith("bench")
 
 
 @pytest.mark.long
@@ -97,6 +99,7 @@ def test_winners_that_are_there_need_no_writing(cache: Path) -> None:
         done = run(cache, line + " --device cpu")
         assert done.returncode == 2 and done.stdout == ""
         assert f"error: nothing tuned could be remembered: store {cache}" in done.stderr
+        assert ("--no-tune" in done.stderr) == line.startswith("bench")
 
 
 def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

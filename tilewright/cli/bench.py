@@ -13,7 +13,7 @@ import typer
 from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import Progress, foretell, remark, show, wrote
 from tilewright.cli.search import Search
-from tilewright.errors import count
+from tilewright.errors import StoreError, count
 from tilewright.report.plot import draw, drawable
 from tilewright.report.results import Results, earlier_results, parse
 from tilewright.report.table import markdown as as_markdown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tilewright.peers import Peer
     from tilewright.problem.shapes import Layer
     from tilewright.runtime import Runtime
+    from tilewright.store import Store
 
 Peers = Annotated[
     str | None,
@@ -91,7 +92,7 @@ def bench(
         if no_tune:
             store, runtime = opened.store(remembers=False), opened.open_device(device)
         else:
-            store, runtime = opened.store_and_device(found, device, wanted)
+            store, runtime = _store_and_device(found, device, wanted)
         bar = Progress(len(found), "bench")
         search = Search(runtime, store, bar, wanted, share=0.6)
         work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
@@ -172,6 +173,14 @@ def _not_both(no_tune: bool, again: bool, budget: str | None) -> None:
         raise options.OptionError(
             f"--no-tune and {'--again' if again else '--budget'}: give only one of them"
         )
+
+
+def _store_and_device(found: list[Layer], device: str | None, wanted: TuneOptions) -> tuple[Store, Runtime]:
+    """Open both as ``tune`` does; say what needs no store that can be written."""
+    try:
+        return opened.store_and_device(found, device, wanted)
+    except StoreError as error:
+        raise StoreError(f"{error}; or give --no-tune, which stores nothing") from None
 
 
 def _check(files: Mapping[str, Path | None], read: list[str]) -> None:

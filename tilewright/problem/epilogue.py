@@ -151,6 +151,8 @@ class Epilogue:
         if self.add and near["beta"] == 0.0:
             beta = _text64(self.beta)
             raise ProblemError(f"+add{beta}: beta={beta} is 0 in f32; use a larger one, or leave z out")
+        if near["alpha"] == 0.0:
+            raise ProblemError(f"alpha={_text64(self.alpha)}: is 0 in f32; use a larger one")
         return replace(self, **near)  # type: ignore[arg-type]
 
     def defines(self, dtype: str) -> dict[str, int]:

@@ -17,7 +17,7 @@ from tilewright.files import locked
 from tilewright.runtime.cache import secure_folder
 
 T = TypeVar("T")
-_ANOTHER = "set TILEWRIGHT_CACHE to a folder of your own, or give Store another path"
+_OWN_FOLDER = "set TILEWRIGHT_CACHE to a folder of your own"
 _MAGIC = b"SQLite format 3\0"  # what each of its files begins with
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -65,16 +65,22 @@ class Database:
                 if _is_corrupt(error):
                     self._refuse_foreign()
                 if last or not _is_corrupt(error):
-                    why = "is another process stuck, or the disk full?"
-                    why = _ANOTHER if _code(error) in _UNWRITABLE else why
                     kind = StoreBusy if _code(error) in _BUSY else StoreError
-                    raise kind(f"store {self.path}: {error}; {why}") from error
+                    raise kind(f"store {self.path}: {error}; {self._advice(_code(error))}") from error
                 try:
                     self._set_aside(error)
                 except OSError as why:
                     said = f"store {self.path}: is corrupt ({error}) and cannot be set aside ({why.strerror})"
                     raise StoreError(said) from None
         raise AssertionError("not reached")
+
+    def _advice(self, code: int = sqlite3.SQLITE_CANTOPEN) -> str:
+        """Say what to do about a code of SQLite's."""
+        if code in _UNWRITABLE:
+            return _OWN_FOLDER if self.own else "give Store another path"
+        if code == sqlite3.SQLITE_FULL:
+            return "make room"
+        return "is another process stuck?" if code in _BUSY else "is the disk full or failing?"
 
     def set_aside(self) -> tuple[str, ...]:
         """Name the corrupt files that were moved away."""
@@ -84,7 +90,7 @@ class Database:
         for tail in ("", "-journal"):
             regular_file(self._part(tail))
         if not self.path.exists():
-            _touch(self.path)
+            self._touch()
         db = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
         db.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
@@ -94,6 +100,14 @@ class Database:
             db.close()
             raise
         return db
+
+    def _touch(self) -> None:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            os.close(os.open(self.path, flags, 0o600))
+        except OSError as error:
+            why = error.strerror or error
+            raise StoreError(f"store {self.path}: cannot be made ({why}); {self._advice()}") from None
 
     def _create(self, db: sqlite3.Connection) -> None:
         db.execute("BEGIN IMMEDIATE")
@@ -162,13 +176,6 @@ def regular_file(path: Path) -> None:
         raise StoreError(f"store {path}: is a symbolic link or no plain file; name another")
     if hasattr(os, "getuid") and facts.st_uid != os.getuid():
         raise StoreError(f"store {path}: belongs to user {facts.st_uid}, not to you; remove it")
-
-
-def _touch(path: Path) -> None:
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
-    except OSError as error:
-        raise StoreError(f"store {path}: cannot be made ({error.strerror or error}); {_ANOTHER}") from None
 
 
 def _is_foreign(path: Path, ours: set[str]) -> bool:
