@@ -80,6 +80,18 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 @needs_nvcc
+def test_the_layer_can_be_read_without_its_string(cpu: Runtime, tmp_path: Path) -> None:
+    layer = "n2c8h9w7k4r3s2p0.1.2.0u1x2d2x1g2-i8-nchw2nhwc+bias"
+    about = exported(tmp_path / "out", layer, "--device", "cpu", "--config", "reference:v=1")
+    told = {name: about[name] for name in ("stride", "padding", "dilation", "groups")}
+    pads = {"top": 0, "bottom": 1, "left": 2, "right": 0}
+    assert told == {"stride": [1, 2], "padding": pads, "dilation": [2, 1], "groups": 2}
+    assert [about[f"layout_{what}"] for what in ("in", "out", "w")] == ["nchw", "nhwc", "kcrs"]
+    assert [about[name] for name in ("dtype", "dtype_added", "dtype_out")] == ["i8", "i32", "i32"]
+    needed = "CL/cl.h and libOpenCL (Debian: opencl-c-headers, ocl-icd-opencl-dev)"
+    assert needed in (tmp_path / "out" / "layer.h").read_text()
+
+
 @pytest.mark.parametrize(
     ("layer", "arch", "config"),
     [

@@ -21,6 +21,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Built
 
 PACKED = "packed"
+_SIDES = ("top", "bottom", "left", "right")  # of Problem.pad
 _OPERANDS = {
     "x": "input", "w": "filter", "bias": "bias", "z": "residual", "scale": "of the requantised output",
     "y": "output",
@@ -113,7 +114,11 @@ class Bundle:
             "format": FORMAT, "schema": 1, "tilewright": __version__,
             "problem": str(problem), "flops": problem.flops, "bytes": problem.bytes,
             "shapes": {name: getattr(problem, f"{name}_shape") for name in "xwzy"},
-            "dtype": problem.stored, "math": problem.math, "dtype_out": problem.dtype_out,
+            "stride": problem.stride, "padding": dict(zip(_SIDES, problem.pad, strict=True)),
+            "dilation": problem.dilation, "groups": problem.groups,
+            "layout_in": problem.layout_in, "layout_out": problem.layout_out, "layout_w": "kcrs",
+            "dtype": problem.stored, "math": problem.math, "dtype_added": problem.dtype_added,
+            "dtype_out": problem.dtype_out,
             "epilogue": asdict(problem.epilogue),
             "device": {"name": self.device.name, "backend": self.device.backend, "arch": self.device.arch},
             "config": {"family": self.config.family, **self.config.values}, "config_text": str(self.config),

@@ -2,6 +2,7 @@
 //
 //   cc -o example example.c -lOpenCL -lm && ./example
 //
+// That needs the headers and the ICD loader of OpenCL: Debian's opencl-c-headers (CL/cl.h) and ocl-icd-opencl-dev.
 // ./example 1 takes the second device that there is. Everything it knows of the kernel is in layer.h, of right
 // answers in check.h; the sources are looked for in the current folder.
 

@@ -24,6 +24,9 @@ _CONSTANT = (
     "The launch named constant is no kernel: it copies its one buffer to constant_filter, a symbol of its",
     "program. Load that once: kernels read the constant memory of their own module.",
 )
+_NEEDED = (
+    "It needs CL/cl.h and libOpenCL (Debian: opencl-c-headers, ocl-icd-opencl-dev), and a driver to run.",
+)
 
 
 def header(bundle: Bundle) -> str:
@@ -47,6 +50,7 @@ def _about(bundle: Bundle) -> str:
             "",
             f"Made by tilewright {__version__} (Apache-2.0). Sources: {sources}.",
             f"Build: {how} && ./example",
+            *(() if bundle.cuda else _NEEDED),
             "",
             "Every kernel parameter is a pointer, in the order of tw_launch.argument. Buffers start at a",
             "multiple of 16 bytes. A launch of no program fills its one buffer with zero bytes. A chained",
