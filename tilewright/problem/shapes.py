@@ -21,6 +21,7 @@ SHAPES_DIR = Path(__file__).parents[1] / "data" / "shapes"
 _LINE = "[NAME] problem-string"  # of a file
 MAX_FILE_BYTES = 1 << 20
 BOTH = "both"
+_NETWORKS = (".onnx", ".pt", ".pth")  # endings of files that people try
 _FORMER = {"dianao": "diannao"}  # suites by the names that they once had
 MAX_SPEC = 255
 _PROBLEM_LIKE = re.compile(r"[nchwkrspudg]\d")
@@ -89,7 +90,16 @@ def resolve(spec: str) -> list[Layer]:
 
 
 def _named(spec: str) -> list[Layer] | None:
-    """Return the layers of a suite, the one of a name, or those of a file; None where it is none of them."""
+    """Return the layers of a suite, the one of a name, or those of a file; None where it is none of them.
+
+    Raises:
+        ProblemError: what it names is no list of layers.
+    """
+    if spec.lower().endswith(_NETWORKS):
+        raise ProblemError(
+            f"layer {spec!r}: networks are not read; write their convolutions as problem strings, as "
+            "docs/problems.md has it under 'From ONNX and PyTorch'"
+        )
     suite, colon, name = spec.partition(":")
     suite = _FORMER.get(suite, suite)
     if suite in suites():
