@@ -15,6 +15,7 @@ from tilewright.arrays.view import ArrayView
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
+from tilewright.plans.binding import require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.epilogue import Epilogue, Pool, finite
 from tilewright.runtime import Runtime, open_runtime
@@ -131,7 +132,9 @@ def _read(
     same_home(x, w, *beside.values())
     bias, z, scale = (name in beside for name in ("bias", "z", "scale"))
     epilogue = _epilogue(bias, z, alpha, beta, activation, pool)
-    return _layer(x, w, epilogue, stride, padding, dilation, groups, layout, math, scale)
+    found = _layer(x, w, epilogue, stride, padding, dilation, groups, layout, math, scale)
+    require_fit(found, x, beside, str(layout))
+    return found
 
 
 def _epilogue(bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object) -> Epilogue:

@@ -121,14 +121,38 @@ class Binding:
         return arrays, result
 
 
+def require_fit(pr: Problem, x: ArrayView, beside: Mapping[str, ArrayView], layout: str) -> None:
+    """Refuse what stands beside x and w if its dtype or shape is wrong: before a kernel is compiled for it.
+
+    Raises:
+        ArrayError: an array is; says what it must be.
+    """
+    name, operands = str(pr), pr.operands
+    turned = _turned(pr, x, layout == "nchw") and pr.layout_out == "nhwc"
+    for key, seen in beside.items():
+        one = operands["y" if key == "out" else key]
+        typed(seen, one.dtype, f" for {name}")
+        if key in ("bias", "scale"):
+            shaped(seen, one.shape, f"{name}: one for each filter")
+        elif key == "z":
+            _shaped_residual(pr, name, seen, turned)
+        else:
+            shaped(seen, _output_shape(pr, turned), name)
+
+
 def _input(pr: Problem, name: str, x: ArrayView, may_turn: bool) -> tuple[Array, bool]:
     """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
-    if pr.layout_in == "nhwc" and may_turn and _in_channels_last(pr, x):
+    if _turned(pr, x, may_turn):
         shaped(x, (pr.n, pr.c, pr.h, pr.w), name + " in channels_last")
         view = to_nhwc(x.array)
         return (on_host(view) if x.device == "cpu" else view), True
     shaped(x, pr.x_shape, name)
     return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
+
+
+def _turned(pr: Problem, x: ArrayView, may_turn: bool) -> bool:
+    """Whether the caller sees an input in nhwc as (N, C, H, W)."""
+    return pr.layout_in == "nhwc" and may_turn and _in_channels_last(pr, x)
 
 
 def _in_channels_last(pr: Problem, x: ArrayView) -> bool:
@@ -139,14 +163,24 @@ def _in_channels_last(pr: Problem, x: ArrayView) -> bool:
 
 def _residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> Array:
     """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
+    _shaped_residual(pr, name, z, turned)
     if not turned:
-        shaped(z, pr.z_shape, name)
         return in_place(z)
-    shaped(z, (pr.n, pr.k, pr.p, pr.q), name + " in channels_last")
     view = look("z", to_nhwc(z.array))
     if z.device != "cpu" and not view.contiguous:
         raise ArrayError(f"z: strides {z.strides} of shape {z.shape} were given; must be {_TURNED}")
     return in_place(view)
+
+
+def _shaped_residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> None:
+    if turned:
+        shaped(z, (pr.n, pr.k, pr.p, pr.q), name + " in channels_last")
+    else:
+        shaped(z, pr.z_shape, name)
+
+
+def _output_shape(pr: Problem, turned: bool) -> tuple[int, ...]:
+    return (pr.n, pr.k, pr.y_p, pr.y_q) if turned else pr.y_shape
 
 
 def _output(
@@ -156,7 +190,7 @@ def _output(
     if out is None:
         y = empty(x, pr.y_shape, pr.dtype_out)
         return (on_host(y) if x.device == "cpu" else y), (to_nchw(y) if turned else y)
-    shaped(out, (pr.n, pr.k, pr.y_p, pr.y_q) if turned else pr.y_shape, name)
+    shaped(out, _output_shape(pr, turned), name)
     view = to_nhwc(out.array) if turned else out.array
     if not (look("out", view) if turned else out).contiguous:
         how = _TURNED if turned else f"contiguous, as {x.library}.empty makes it"
