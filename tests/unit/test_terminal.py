@@ -62,12 +62,18 @@ def test_a_column_wider_than_the_terminal_stands_alone() -> None:
     assert pieces(Table("", ("layer",), (("R1",),)), 3) == [Table("", ("layer",), (("R1",),))]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
-def test_a_long_config_is_wrapped(
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100])
+def test_no_config_is_broken(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = shown(WORDS, width, monkeypatch, capsys)
-    assert CONFIG in "".join(text.replace("config", "", 1).split())
+    command = f"tilewright run n1c512h7w7k512r3s3p1-f32 --config {CONFIG}"
+    body = (*WORDS.body, ("measured", f"no time is stored; to see one: {command}"))
+    lines = shown(replace(WORDS, body=body), width, monkeypatch, capsys).splitlines()
+    assert sum(CONFIG in line.split() for line in lines) == 2
+    assert all(len(line) <= width or len(line.split()[-1]) > width - 18 for line in lines)
+    assert command in " ".join(" ".join(lines).split())
+    three = Table("", ("name", "config", "what"), (("toy", CONFIG, "a step of a ladder"),), words=True)
+    assert CONFIG in shown(three, width, monkeypatch, capsys).split()
 
 
 EVIL, HARMLESS = "a\x1b]0;b\x07\x9b2Jc", "a\\x1b]0;b\\x07\\x9b2Jc"

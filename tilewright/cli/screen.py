@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tilewright.cli import outputs
 from tilewright.errors import count, printable
 from tilewright.report.table import Table, as_text
-from tilewright.report.terminal import pieces, rich_table
+from tilewright.report.terminal import pieces, rich_table, word_lines
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -37,7 +37,9 @@ def show(table: Table) -> None:
         console = Console(highlight=False, markup=False)
         if table.title:
             console.print(table.title, style="italic", soft_wrap=True)
-        for index, piece in enumerate(pieces(table, console.width)):
+        for line in word_lines(table, console.width) if table.words else ():
+            console.print(line, soft_wrap=True)
+        for index, piece in enumerate(() if table.words else pieces(table, console.width)):
             console.print(*[""] * bool(index), rich_table(piece), sep="\n")
         for note in table.notes:
             console.print(note, soft_wrap=True)

@@ -99,7 +99,7 @@ def as_text(table: Table) -> str:
     rows = [table.head, *table.body] if any(table.head) else list(table.body)
     widths = column_widths(table)
     lines = [
-        "  ".join(_pad(cell, widths[i], table.right(i)) for i, cell in enumerate(row)).rstrip()
+        "  ".join(pad(cell, widths[i], table.right(i)) for i, cell in enumerate(row)).rstrip()
         for row in rows
     ]
     title = [table.title] if table.title else []
@@ -274,7 +274,8 @@ def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _pad(text: str, width: int, right: bool) -> str:
+def pad(text: str, width: int, right: bool = False) -> str:
+    """A cell as wide as its column."""
     gap = " " * (width - _width(text))
     return gap + text if right else text + gap
 

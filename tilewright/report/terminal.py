@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tilewright.report.table import Table, column_widths
+from tilewright.report.table import Table, column_widths, pad
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _GAP = 2  # characters between columns
+_LEAST = 20  # for a column of words: with less it begins on a line of its own
 
 
 def pieces(table: Table, width: int) -> list[Table]:
     """Cut a table of figures that is too wide into some that fit, the first column before each.
 
-    Bars, a last column without a title, are left out first. A table of words stays whole: its words wrap.
+    Bars, a last column without a title, are left out first.
     """
     widths = column_widths(table)
-    if table.words or sum(widths) + _GAP * len(widths) - 1 <= width:
+    if sum(widths) + _GAP * len(widths) - 1 <= width:
         return [table]
     drawn = len(table.head) > 1 and not table.head[-1]
     groups: list[list[int]] = [[0]]
@@ -30,6 +32,29 @@ def pieces(table: Table, width: int) -> list[Table]:
             taken = widths[0] + _GAP + widths[index]
         groups[-1].append(index)
     return [_columns(table, group) for group in groups]
+
+
+def word_lines(table: Table, width: int) -> list[str]:
+    """Lay out a table of words, without its title and notes: the last column wraps between its words.
+
+    No word is broken, so that a config or a command can be copied; one that is too long runs over.
+    """
+    *firsts, last = column_widths(table)
+    indent = sum(firsts) + _GAP * len(firsts)
+    rule = "─" * min(width, indent + last)
+    if width - indent < _LEAST:
+        indent = _GAP
+    found = [*_word_line(table.head, firsts, indent, width), rule] if any(table.head) else []
+    return found + [line for row in table.body for line in _word_line(row, firsts, indent, width)]
+
+
+def _word_line(row: tuple[str, ...], firsts: list[int], indent: int, width: int) -> list[str]:
+    """Lay out a row of words; without room beside its first cells, the last has lines of its own."""
+    *cells, last = row
+    head = "".join(pad(cell, one) + " " * _GAP for cell, one in zip(cells, firsts, strict=True))
+    wrapped = wrap(last, max(width - indent, 1), break_long_words=False, break_on_hyphens=False)
+    first, *more = wrapped or [""] if indent >= sum(firsts) else ["", *wrapped]
+    return [(head + first).rstrip(), *(" " * indent + line for line in more)]
 
 
 def _columns(table: Table, group: list[int]) -> Table:
