@@ -63,6 +63,15 @@ def test_help_cuts_no_sentence_short(capsys: pytest.CaptureFixture[str]) -> None
         assert not any(line.endswith("...") for line in capsys.readouterr().out.splitlines()[1:])
 
 
+def test_a_shell_completes_commands_and_options() -> None:
+    for typed, meant in (("tilewright tu", "tune"), ("tilewright tune --fa", "--family")):
+        asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+        environment = {**os.environ, **asked, "_TILEWRIGHT_COMPLETE": "complete_bash"}
+        command = [sys.executable, "-m", "tilewright"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.stdout.split() == [meant] and done.stderr == ""
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"tilewright {__version__}\n"

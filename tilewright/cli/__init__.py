@@ -47,7 +47,7 @@ app = typer.Typer(
     help="Find, verify and run the fastest convolution kernel for one layer on one device.",
     epilog=_GRAMMAR,
     context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
