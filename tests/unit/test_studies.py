@@ -112,7 +112,7 @@ def test_a_published_table_beside_a_quick_run_is_marked(runtime: Runtime) -> Non
     part = engine.study("diannao", quick=True).parts[6]
     assert isinstance(part, Breakdown) and part.table
     *_, found = engine._run(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
-    assert [column.title for column in found.columns] == ["layer", "8x8", "published at full size"]
+    assert [column.title for column in found.columns] == ["activity", "8x8", "published at full size"]
 
 
 @pytest.mark.parametrize("name", engine.NAMES)
