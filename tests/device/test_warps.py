@@ -34,6 +34,7 @@ _OF_MEMORY = (  # functions of tensor.h
     r"^INLINE (?:void|unsigned) (?:copy16|copy16_cached|copy_part|read_number|write16|read_sums)\(.*?^}$"
     r"|^INLINE void store4\(int.*?(?=^#else)"
 )
+_HALF = r"^INLINE void multiply_half\(.*?^}$"  # of mma_product.h
 _TILES = (
     "extern __shared__ __align__(256) unsigned char name##_store[];",
     "char *name##_store = shared_store;",
@@ -67,6 +68,9 @@ CASES = (
     ("n1c64h6w7k32r3s3p1u2-i8-nhwc+bias+requant", "mma", MMA | dict(x=0, chunks=4, wm=1, mb=4)),
     ("n2c40h7w7k40r1s1-f16+bias+relu", "mma", MMA | dict(x=4, chunks=4)),  # planes that begin anywhere
     ("n3c40h5w9k40r1s1-bf16+add", "mma", MMA | dict(x=4, nt=3, wn=1, stages=3, mb=2)),
+    ("n1c20h5w5k40r1s1-tf32+add", "mma", MMA | dict(x=4, nt=2, wn=1, mb=4)),
+    ("n1c256h5w7k32r1s1-accurate+bias", "mma", MMA | dict(x=4, wn=1, mb=4)),
+    ("n1c96h7w7k40r1s1-f8", "mma", MMA | dict(x=4, wn=1, wm=1, mt=2, nt=3, mb=4)),
     ("n1c96h5w9k64r1s1g2-i8+requant", "mma", MMA | dict(x=4, wn=1, sb=2, chunks=4)),
 )  # fmt: skip
 
@@ -81,7 +85,7 @@ SLIPS = (
     ("t[2 * KS - 1], t[0]", "t[0], t[2 * KS - 1]", 16),
     ("row + lane / 16 * 8 + lane % 8, lane / 8 % 2", "row + lane % 16, lane / 16", 18),
     ("(lead + c % EACH * (P * Q % EACH)) % EACH", "0", 21),
-    ("(2 * k + e % 2) * (EACH * PITCH)", "(2 * k + e / 2) * (EACH * PITCH)", 23),
+    ("(2 * k + e % 2) * (EACH * PITCH)", "(2 * k + e / 2) * (EACH * PITCH)", 26),
 )
 
 MAIN = """
@@ -141,6 +145,8 @@ def _expanded(name: str, seen: set[str]) -> str:
     if name == "tensor.h":
         text = re.sub(_OF_MEMORY, "", text, flags=re.S | re.M)
         text = (HERE / "warp_host_tensor.h").read_text() + text.replace(*_TILES)
+    if name == "mma_product.h":
+        text = re.sub(_HALF, "", text, flags=re.S | re.M)
     text = re.sub(_MATRICES, r"read_matrices(\1[i].r, \2);", text, flags=re.S)  # of toeplitz, by itself
     if name == "requant.h":  # its conversions are instructions; the other branch says the same
         return f"#undef __CUDACC__\n{text}\n#define __CUDACC__\n"

@@ -7,11 +7,13 @@ struct Product {
     const unsigned *a, *b;
     int halves;  // 2 of a whole product, 1 of a short one
 };
-#define IN_A_WORD (PRODUCTS == TF32 ? 1 : DTYPE == 4 ? 4 : 2)
+#define IN_A_WORD (PRODUCTS == TF32 || PRODUCTS == THREE ? 1 : DTYPE == 4 || PRODUCTS == E4M3 ? 4 : 2)
 
 static acc_t number_of(unsigned word, int i) {
-#if PRODUCTS == TF32
-    return bits_float(word);
+#if PRODUCTS == TF32 || PRODUCTS == THREE
+    return bits_float(word & 0xffffe000u);  // what tensor cores look at
+#elif PRODUCTS == E4M3
+    return float_of_e4m3(word >> 8 * i & 0xff);
 #elif DTYPE == 4
     return (signed char)(word >> 8 * i);
 #else
@@ -41,4 +43,13 @@ static void mma_sync(acc_t acc[4], const unsigned a[4], unsigned b0, unsigned b1
 static void mma_sync_short(acc_t acc[4], const unsigned a[2], unsigned b0) {
     Product mine = {acc, a, &b0, 1};
     WARP_MEETS(&mine, multiply_all);
+}
+
+// Of mma_product.h: half h of a piece, from other sums.
+template <class Fragment>
+static void multiply_half(float *to, const float *from, const Fragment *a, const Fragment *b, int h) {
+    float sums[4];
+    memcpy(sums, from, sizeof sums);
+    mma_sync((acc_t *)sums, a->r, b->r[2 * h], b->r[2 * h + 1]);
+    memcpy(to, sums, sizeof sums);
 }

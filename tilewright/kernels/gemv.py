@@ -41,6 +41,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    offset64,
     up_to,
 )
 from tilewright.kernels.word import dtype_code, issue_slots, word_channels
@@ -201,7 +202,7 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
         N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
         CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
         **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SUM_THREADS=SUM_THREADS, SHARED_BYTES=shared,
-        OFFSET64=int(max(pr.w_bytes, pr.x_bytes) >= 1 << 31),
+        OFFSET64=offset64(pr.w_bytes, pr.x_bytes),
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
+    offset64,
     up_to,
 )
 from tilewright.kernels.word import as_words, dtype_code, in_tiles, word_registers, words
@@ -149,7 +150,7 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
         SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,
-        OFFSET64=int(largest >= 1 << 31),
+        OFFSET64=offset64(largest),
     )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
+    offset64,
     up_to,
     windows,
 )
@@ -309,5 +310,5 @@ def _defines(
         Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,
-        MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=int(largest >= 1 << 31), SUM_THREADS=SUM_THREADS,
+        MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=offset64(largest), SUM_THREADS=SUM_THREADS,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
 from tilewright.kernels.gemm.product import product
 from tilewright.kernels.gemm.spec import Gemm, blueprint, refused
-from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.tile import ceil_div, offset64
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -109,8 +109,7 @@ def _launch(pr: Problem) -> Launch:
 
 
 def _defines(pr: Problem) -> dict[str, int]:
-    big = column_bytes(pr) >= 1 << 31 or pr.x_bytes >= 1 << 33
     return sizes(pr) | dict(
         THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=product(pr).pitch, CHANNELS=_channels(pr),
-        PARTS=_parts(pr), SHARED_BYTES=4 * 32 * 33, OFFSET64=int(big),
+        PARTS=_parts(pr), SHARED_BYTES=4 * 32 * 33, OFFSET64=offset64(column_bytes(pr), pr.x_bytes // 4),
     )  # fmt: skip

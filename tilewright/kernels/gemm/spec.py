@@ -42,7 +42,17 @@ from tilewright.kernels.split_k import (
     second_pass,
     zeros_before,
 )
-from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import (
+    ATOMIC,
+    LAST,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    offset64,
+    up_to,
+)
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -239,5 +249,5 @@ def _defines(
         X_QUADS=int(quads), X_LAST=last, X_PITCH=sz.x_pitch, X_FLOATS=sz.x_floats,
         X_KEPT=int(sz.x_copies <= MOST_COPIES), Y_VECTOR=int(y_vector),
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
-        OFFSET64=int(largest >= 1 << 33),
+        OFFSET64=offset64(largest // 4),
     )  # fmt: skip

@@ -14,6 +14,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
+    offset64,
     single_tile_defines,
 )
 from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words
@@ -117,7 +118,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         **requant_defines(pr),
         SUM_THREADS=SUM_THREADS,
-        OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 29),
+        OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip
     return Blueprint(
         source="grouped_columns.cu", defines=tuple(defines.items()),

@@ -19,6 +19,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
+    offset64,
     single_tile_defines,
     up_to,
 )
@@ -240,7 +241,7 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
         SUM_THREADS=SUM_THREADS,
         # An item and the next one of its thread, THREADS_ALL on, are counted in 32 bits below that.
-        OFFSET64=int(max(pr.n * pr.c * pr.h * pr.w, pr.z_elements) >= 1 << 29),
+        OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip
 
 

@@ -46,7 +46,16 @@ from tilewright.kernels.split_k import (
     pool_apart,
     second_pass,
 )
-from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import (
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    offset64,
+    up_to,
+)
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -229,5 +238,5 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
-        OFFSET64=int(max(pr.x_bytes, 4 * pr.z_elements) >= 1 << 31),
+        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements),
     )  # fmt: skip

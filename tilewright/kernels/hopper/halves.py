@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tilewright.kernels.family import Blueprint, Buffer, Launch
 from tilewright.kernels.products import HALVES
-from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.tile import ceil_div, offset64
 from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copier, copy, copy_defines
 from tilewright.problem import Problem
 
@@ -32,7 +32,7 @@ def launches(pr: Problem, chunks: int) -> tuple[Launch, Launch]:
 def programs(pr: Problem, chunks: int) -> tuple[Blueprint, Blueprint]:
     """Return the programs of these launches."""
     blocks = dict(BLOCKS=_blocks(pr))
-    first = dict(COUNT=_count(pr), OFFSET64=int(4 * _count(pr) >= 1 << 31)) | blocks
+    first = dict(COUNT=_count(pr), OFFSET64=offset64(4 * _count(pr))) | blocks
     second = copy_defines(pr, chunks, 2) | dict(COPIED_AS=HALVES) | blocks
     return (
         Blueprint("largest.cu", tuple(first.items()), (), packed_bytes=0),

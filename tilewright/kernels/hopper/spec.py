@@ -49,7 +49,7 @@ from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, reduction_buffers, second_pass
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, offset64, up_to
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import (
     copied_bytes,
@@ -282,5 +282,5 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
         N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
         Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
-        OFFSET64=int(most_bytes >= 1 << 31), TIGHT=int(room < LEAST_ROOM[divides]),
+        OFFSET64=offset64(most_bytes), TIGHT=int(room < LEAST_ROOM[divides]),
     )  # fmt: skip

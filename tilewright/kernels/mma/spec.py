@@ -53,7 +53,17 @@ from tilewright.kernels.split_k import (
     reduction_buffers,
     second_pass,
 )
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import (
+    LAST,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    offset64,
+    up_to,
+)
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
@@ -291,5 +301,5 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, **layer_defines(pr, view),
         PADDED=int(any(pr.pad)),
         Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
-        SHARED_BYTES=sz.shared_bytes, OFFSET64=int(most_bytes >= 1 << 31),
+        SHARED_BYTES=sz.shared_bytes, OFFSET64=offset64(most_bytes),
     )  # fmt: skip

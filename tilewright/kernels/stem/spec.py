@@ -27,7 +27,16 @@ from tilewright.kernels.split_k import (
 )
 from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes, staged
 from tilewright.kernels.stem.work import work_of
-from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
+from tilewright.kernels.tile import (
+    NONE,
+    TWO_PASS,
+    View,
+    image_defines,
+    layer_defines,
+    offset64,
+    up_to,
+    windows,
+)
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
@@ -194,5 +203,5 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         **layer_defines(pr, view), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
-        OFFSET64=int(max(pr.x_bytes, 4 * pr.z_elements, sz.k_tiles * sz.w_bytes) >= 1 << 31),
+        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, sz.k_tiles * sz.w_bytes),
     )  # fmt: skip

@@ -9,10 +9,9 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.tile import offset64
 from tilewright.kernels.word import dtype_code
 from tilewright.problem import Problem
-
-_LARGE = 1 << 31
 
 IN_ORDER, COLUMNS, PAIRS = range(3)  # PACK_ORDER: of the output channels in a packed tile (filter.h)
 
@@ -44,7 +43,7 @@ def sizes(problem: Problem) -> dict[str, int]:
         DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
         **pr.epilogue.defines(pr.dtype),
-        OFFSET64=int(max(pr.x_bytes, pr.z_bytes, pr.w_bytes) >= _LARGE), **filter_sizes(pr),
+        OFFSET64=offset64(pr.x_bytes, pr.z_bytes, pr.w_bytes), **filter_sizes(pr),
         **requant_defines(pr),
     )  # fmt: skip
 
@@ -53,7 +52,7 @@ def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
     """Return the launch that packs a kcrs filter for a kernel: buffers w, packed."""
     nbytes = kernel.packed_bytes
     blocks, defines = spread(device, nbytes // (8 if problem.dtype == "f64" else 4))
-    big = dict(OFFSET64=int(nbytes >= 1 << 31))
+    big = dict(OFFSET64=offset64(nbytes))
     return Blueprint(
         source=kernel.packer,
         defines=tuple((filter_sizes(problem.portable) | dict(kernel.pack or ()) | defines | big).items()),

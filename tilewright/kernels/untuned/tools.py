@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
+from tilewright.kernels.tile import offset64
 from tilewright.kernels.untuned import spread
 from tilewright.problem import DTYPES, Problem
 
@@ -22,7 +23,7 @@ def check(problem: Problem, device: Device) -> Blueprint:
     """
     elements = problem.y_elements
     blocks, defines = spread(device, elements)
-    defines |= dict(ELEMENTS=elements, OFFSET64=int(elements >= 1 << 28))
+    defines |= dict(ELEMENTS=elements, OFFSET64=offset64(8 * elements))
     defines |= dict(DTYPE=DTYPES.index(problem.portable.dtype), Y_I8=int(problem.dtype_out == "i8"))
     defines["ALIKE"] = int(problem.math == "strict")
     return Blueprint(
@@ -42,7 +43,7 @@ def same(problem: Problem, device: Device) -> Blueprint:
     words = problem.y_bytes // word
     blocks, defines = spread(device, words)
     launch = Launch("same", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("a", "b", "found"))
-    defines |= dict(ELEMENTS=words, WORD_BYTES=word, OFFSET64=int(words >= 1 << 28))
+    defines |= dict(ELEMENTS=words, WORD_BYTES=word, OFFSET64=offset64(8 * words))
     return Blueprint("same.cu", tuple(defines.items()), (launch,), packed_bytes=0)
 
 
@@ -51,7 +52,7 @@ def flush(device: Device, nbytes: int) -> Blueprint:
     vector = 4 if device.is_gpu else min(device.lanes, 8)  # 16: more than AVX2 code has registers for
     floats = nbytes // 64 * 16
     blocks, defines = spread(device, floats // vector)
-    defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, OFFSET64=int(nbytes >= 1 << 31))
+    defines |= dict(VECTOR=vector, BUFFER_FLOATS=floats, OFFSET64=offset64(nbytes))
     grid, block = (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1)
     return Blueprint(
         source="flush.cu",

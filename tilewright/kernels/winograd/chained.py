@@ -19,7 +19,7 @@ from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.limits import no_gpu
-from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.tile import ceil_div, offset64
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import Work
@@ -195,7 +195,7 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
         POINTS=side, SIDE_P=down, SIDE_Q=across, THREADS=THREADS, TILES=half.w, TILES_P=tiles_p // pr.n,
         TILES_Q=tiles_q, ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
-        OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
+        OFFSET64=offset64(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) // 4),
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
     last = Launch(
@@ -228,7 +228,7 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
         TILES=half.w, TILES_P=_rows(pr, side) // pr.n, TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
         RUN_C=ceil_div(pr.c, RUNS * device.units), RUN_ROWS=min(slab, max(1, RUN_INPUTS // tiles_q)),
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
-        OFFSET64=int(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) >= 1 << 33),
+        OFFSET64=offset64(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) // 4),
     )  # fmt: skip
     first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))

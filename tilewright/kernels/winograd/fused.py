@@ -40,6 +40,7 @@ from tilewright.kernels.tile import (
     image_defines,
     layer_defines,
     lines,
+    offset64,
     quad_pitch,
     row_runs,
     up_to,
@@ -244,7 +245,7 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int
         F_FLOATS=sz.f_floats, X_RUN=sz.x_run, X_LEAD=sz.x_lead, X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
         K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
         CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=sz.shared_bytes,
-        OFFSET64=int(largest >= 1 << 33),
+        OFFSET64=offset64(largest // 4),
     )  # fmt: skip
 
 

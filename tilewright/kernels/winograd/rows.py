@@ -28,6 +28,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
+    offset64,
     single_tile_defines,
     up_to,
 )
@@ -204,7 +205,7 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> 
         COMBINE=pool_apart(pr),
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
         SHARED_BYTES=sz.shared_bytes, SUM_THREADS=SUM_THREADS,
-        OFFSET64=int(max(pr.x_bytes, pr.z_bytes) >= 1 << 33),
+        OFFSET64=offset64(pr.x_bytes // 4, pr.z_bytes // 4),
     )  # fmt: skip
 
 
