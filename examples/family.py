@@ -17,6 +17,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
+    offset64,
     single_tile_defines,
     up_to,
 )
@@ -54,13 +55,13 @@ class Sketch(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, and one that pools. All loads are of one element: any alignment will do."""
         pr, cf, view, combine = problem, config.values, View.of(problem), pool_apart(problem)
-        largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements, pr.k * pr.cg * pr.r * pr.s)
+        numbers = pr.n * pr.c * pr.h * pr.w, pr.z_elements, pr.k * pr.cg * pr.r * pr.s
         main = Launch("sketch", (_blocks(pr, cf), 1, 1), (cf["threads"], 1, 1), operands(combine))
         defines = single_tile_defines() | layer_defines(pr, view) | image_defines(pr, view) | dict(
             DTYPE=DTYPES.index(pr.dtype), TK=cf["tk"], THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], N=view.n,
             K_TILES=ceil_div(pr.kg, cf["tk"]), P_TILES=view.p, Q_TILES=ceil_div(view.q, cf["threads"]),
             SC=1, SG=1, COMBINE=combine, SUM_THREADS=SUM_THREADS,
-            OFFSET64=int(largest >= 1 << 31),
+            OFFSET64=offset64(*numbers),
         )  # fmt: skip
         return Blueprint(
             source=KERNEL, defines=tuple(defines.items()), launches=(main, *second_pass(pr, combine)),
