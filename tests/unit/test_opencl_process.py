@@ -155,6 +155,32 @@ os._exit(0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_plan_handed_to_a_forked_pool_is_refused_where_it_is_used(tmp_path: Path) -> None:
+    """A worker that cannot unpickle its task ends, and the pool starts another, for ever."""
+    run(
+        """
+import multiprocessing, signal
+signal.alarm(60)
+
+def use(plan):
+    return plan(np.ones((1, 2, 5, 5), "f"), plan.pack(np.ones((3, 2, 3, 3), "f")))
+
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+host = tw.plan("n1c2h5w5k3r3s3-f32", device="numpy")
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map(use, [host])[0].max() == 18
+    try:
+        pool.map(use, [plan, plan])
+    except tw.DeviceError as error:
+        assert "get_context('spawn')" in str(error)
+    else:
+        raise AssertionError("not refused")
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_during_a_call_of_another_thread_is_refused_too(tmp_path: Path) -> None:
     """That thread holds the plan's lock, and no thread of the child ever gives it back."""
     run(

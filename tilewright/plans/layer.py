@@ -12,7 +12,7 @@ from tilewright.arrays.look import look, look_at
 from tilewright.arrays.use import current_stream, in_place, tell_written
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
-from tilewright.errors import ArrayError, RunError, TilewrightError, a_kind
+from tilewright.errors import ArrayError, DeviceError, RunError, TilewrightError, a_kind
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding
 from tilewright.plans.execution import Plan
@@ -147,7 +147,7 @@ class LayerPlan:
     def __repr__(self) -> str:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
 
-    def __reduce__(self) -> tuple[Callable[..., LayerPlan], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., LayerPlan | forked.Refused], tuple[Any, ...]]:
         device, why = self.device, self.plan.why
         return _again, (device.backend, device.index, self.problem, self.config, why, device.key)
 
@@ -323,8 +323,13 @@ class LayerPlan:
 
 def _again(
     backend: str, index: int, problem: Problem, config: Config, why: Provenance, device_key: str
-) -> LayerPlan:
+) -> LayerPlan | forked.Refused:
     """Plan a layer that was pickled; on another device than there nothing is known of its config."""
+    if backend != "numpy":
+        try:
+            forked.refuse()
+        except DeviceError as error:
+            return forked.Refused(error)
     runtime = open_runtime(backend, index)
     if runtime.device.key != device_key:
         why = Provenance(Origin.BY_HAND, verified=False)

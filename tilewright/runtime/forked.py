@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, NoReturn
 
 from tilewright.errors import DeviceError
 
@@ -26,3 +27,24 @@ def refuse() -> None:
             "this process was forked from one that had used a device, whose driver does not survive that; "
             "start processes by multiprocessing.get_context('spawn'), or use no device before"
         )
+
+
+class Refused:
+    """What an object of a device is that a forked child unpickles: who uses it is refused.
+
+    To unpickle it is no error: a worker of a pool would end by it, and another one begin, for ever.
+    """
+
+    def __init__(self, error: DeviceError) -> None:
+        self._error = error
+
+    def __call__(self, *given: Any, **named: Any) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            DeviceError: always.
+        """
+        raise self._error
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._error
