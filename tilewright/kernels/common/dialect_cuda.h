@@ -199,8 +199,8 @@ INLINE acc_t cluster_load(const acc_t *p, int rank) {  // p: this block's addres
 #define CLUSTER_BARRIER()                                  \
     asm volatile("barrier.cluster.arrive.release.aligned;\n" \
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory")
-// The fence waits for loads that are on their way: who has arrived may be gone, and its shared memory with it. A release
-// would wait for stores to y, too (3 to 8% of a launch).
+// The fence waits for loads that are on their way: who has arrived may be gone, and its shared memory with it. A
+// release would wait for stores to y, too (3 to 8% of a launch).
 #define CLUSTER_READ()                          \
     asm volatile("fence.acq_rel.cta;\n"         \
                  "barrier.cluster.arrive.relaxed.aligned;" ::: "memory")
