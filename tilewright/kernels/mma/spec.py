@@ -35,6 +35,7 @@ from tilewright.kernels.mma.tile import (
     pixels_on_m,
     products,
     registers,
+    row_pieces,
     run_chunks,
     sizes,
     tap_chunks,
@@ -288,7 +289,8 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
     way, kind = cf["x"], products(pr, cf["x"])
-    most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
+    x_bytes = pr.x_bytes + 16 * row_pieces(pr, sz.pb)  # of planes the last pieces of a row may lie behind x
+    most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
     more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | requant_defines(pr)
