@@ -6,6 +6,7 @@ Run as it is, it draws a config for each of its examples, runs it on the CPU and
 import random
 from pathlib import Path
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
@@ -17,7 +18,6 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
-    offset64,
     single_tile_defines,
     up_to,
 )

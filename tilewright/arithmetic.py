@@ -21,3 +21,8 @@ def geometric_mean(values: Sequence[float]) -> float:
     if min(values) <= 0.0:
         return 0.0
     return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def offset64(*counts: int) -> int:
+    """Return the define OFFSET64: whether a kernel that counts so far, in numbers or bytes, needs 64 bits."""
+    return int(max(counts) >= 1 << 31)

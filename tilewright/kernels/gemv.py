@@ -6,6 +6,7 @@ its bytes are in flight.
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -41,7 +42,6 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
-    offset64,
     up_to,
 )
 from tilewright.kernels.word import dtype_code, issue_slots, word_channels

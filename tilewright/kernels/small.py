@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -28,7 +29,6 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
-    offset64,
     single_tile_defines,
     up_to,
 )

@@ -28,11 +28,6 @@ def quad_pitch(channels: int) -> int:
     return channels + (8 if (channels + 8) % 16 else 4)
 
 
-def offset64(*counts: int) -> int:
-    """Return the define OFFSET64: whether a kernel that counts so far, in numbers or bytes, needs 64 bits."""
-    return int(max(counts) >= 1 << 31)
-
-
 def up_to(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
     """The values that are at most ``limit``, or the first one."""
     return tuple(v for v in values if v <= limit) or values[:1]

@@ -5,6 +5,7 @@ One work-item is one core. A block is NK x NH x NW register tiles that share one
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, live_vectors, one_row
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
@@ -29,7 +30,6 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
-    offset64,
     up_to,
 )
 from tilewright.kernels.word import as_words, dtype_code, in_tiles, word_registers, words

@@ -5,6 +5,7 @@ Source of the idea: E. Barton, "C Split Globally", University of Utah, UUCS-22-0
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.direct import cpu as direct_cpu
 from tilewright.kernels.direct import cpu_tile, cpu_work
@@ -52,7 +53,6 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
-    offset64,
     up_to,
     windows,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
@@ -14,7 +15,6 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
-    offset64,
     single_tile_defines,
 )
 from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words

@@ -5,6 +5,7 @@ There is little arithmetic for each input: what limits is how soon its bytes are
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
@@ -19,7 +20,6 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
-    offset64,
     single_tile_defines,
     up_to,
 )

@@ -6,7 +6,7 @@ of a product are 16 bytes of their channels, wherever a tap is.
 
 from __future__ import annotations
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped_mma.tile import (
@@ -46,16 +46,7 @@ from tilewright.kernels.split_k import (
     pool_apart,
     second_pass,
 )
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    offset64,
-    up_to,
-)
+from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

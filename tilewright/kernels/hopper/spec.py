@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.device.architectures import WGMMA
 from tilewright.kernels.bound import too_few
@@ -49,7 +50,7 @@ from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, reduction_buffers, second_pass
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, offset64, up_to
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import (
     copied_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device, architectures
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
@@ -54,17 +55,7 @@ from tilewright.kernels.split_k import (
     reduction_buffers,
     second_pass,
 )
-from tilewright.kernels.tile import (
-    LAST,
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    offset64,
-    up_to,
-)
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork

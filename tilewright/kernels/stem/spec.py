@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import (
@@ -27,16 +28,7 @@ from tilewright.kernels.split_k import (
 )
 from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes, staged
 from tilewright.kernels.stem.work import work_of
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    image_defines,
-    layer_defines,
-    offset64,
-    up_to,
-    windows,
-)
+from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 

@@ -5,6 +5,7 @@ On CUDA cores a layer of 7x7 at batch 16, or of 31x31, is bound by its multiply-
 
 from __future__ import annotations
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -26,16 +27,7 @@ from tilewright.kernels.split_k import (
     pool_apart,
     second_pass,
 )
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    offset64,
-    up_to,
-)
+from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,

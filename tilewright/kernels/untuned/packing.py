@@ -5,11 +5,10 @@ Families launch such kernels too: their results depend on what this module names
 
 from __future__ import annotations
 
-from tilewright.arithmetic import ceil_div
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.tile import offset64
 from tilewright.kernels.word import dtype_code
 from tilewright.problem import Problem
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
-from tilewright.kernels.tile import offset64
 from tilewright.kernels.untuned import spread
 from tilewright.problem import DTYPES, Problem
 

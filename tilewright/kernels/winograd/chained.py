@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.batch import batch, between
 from tilewright.kernels.bound import bare
@@ -19,7 +20,7 @@ from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.limits import no_gpu
-from tilewright.kernels.tile import ceil_div, offset64
+from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import Work

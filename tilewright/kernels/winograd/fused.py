@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
@@ -40,7 +41,6 @@ from tilewright.kernels.tile import (
     image_defines,
     layer_defines,
     lines,
-    offset64,
     quad_pitch,
     row_runs,
     up_to,
