@@ -8,6 +8,8 @@ static void find_places(shared_t, const Block *, int, int) {}
 static void find_moves(int *, const Block *, int, int) {}
 static void join_sums(acc_t *, int *) {}
 static void write_sums(shared_t, const acc_t *, int, int) {}
+static void move_sums(acc_t *, int, int) {}
+static void move_home(acc_t *, int, int) {}
 #define store_own(...)
 #define ask_for_residual(...)
 #define store_tile(...)
@@ -35,6 +37,9 @@ static void copy_patch(shared_t shared, int to, const Block *b, int step, int th
 // What the first place of a patch should be a copy of.
 static long patch_wanted(const Block *b, int step) {
     const int q = b->px0 % WR, p = b->px0 / WR % HR, n = b->px0 / (WR * HR), run = step / TAPS, tap = step % TAPS;
+#if LEADS > 1
+    return where(lead_channel(b->at.group, step), lead_column(b->px0, step), 0, b->px0 / WR);
+#endif
     if (SPAN)
         return where(b->at.group * C + run * CHUNKS * EACH, q + tap % S * DIL_W - PAD_L,
                      p * STR_H + tap / S * DIL_H - PAD_T, n);

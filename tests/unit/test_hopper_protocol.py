@@ -51,6 +51,9 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "blocks stay": ("n64c128h28w28k256r3s3p1-f16-nhwc", STAYING),
     "blocks stay, patches come with filters": ("n32c128h28w28k256r1s1-f16-nhwc", STAYING | dict(xs=1)),
     "spans of nchw": ("n1c128h16w64k64r1s1-f16", MAPPED | dict(x=4, bn=64, stages=2, xs=1)),
+    "planes that begin anywhere": ("n2c256h7w7k64r1s1-f16", MAPPED | dict(x=4, bn=64, chunks=2, xs=1)),
+    "the same, filters come to two, shares begin within a lead": (
+        "n4c256h7w7k64r1s1-f16", MAPPED | dict(x=4, bn=64, chunks=2, stages=2, xs=1, cm=2, sg=3, combine=2)),
     "turned": (ONE_TILE.replace("-nhwc", ""), dict(x=5)),
     "turned by runs of pixels": ("n1c256h8w8k64r3s3p1-f16", dict(x=5)),
     "runs of several images": ("n2c256h16w16k64r3s3p1-f16", dict(x=5, stages=2)),
@@ -75,6 +78,8 @@ SLIPS = (
     ("if (SC > 1 && !FINISH) CLUSTER_WAIT();", "", "shares meet in rows", "gone"),
     ("if (step > b->first / TAPS) COPIERS_SYNC();", "", "turned by runs of pixels", "to be turned"),
     ("run / RAW_STAGES % 2", "0", "turned by runs of pixels", "written|all wait"),
+    ("end - LAG + STAGES < count", "0", "planes that begin anywhere", "all wait"),
+    ("i - first >= LAG", "i >= LAG", "planes that begin anywhere", "written|all wait"),
 )
 
 
@@ -92,7 +97,7 @@ def _host_source(found: Blueprint) -> str:
     tile, store, own, send, kernel = (
         files[f"hopper{name}"].read_text() for name in ("_tile.h", "_store.h", "_own.h", "_send.h", ".cu")
     )
-    turn = files["hopper_turn.h"].read_text() if "hopper_turn.h" in files else ""
+    turn, lead = files["hopper_turn.h"].read_text(), files["hopper_lead.h"].read_text()
     block = re.search(r"^typedef struct \{[^}]*\} Block;", tile, re.M)
     more = re.findall(r"^#define (?:FIRST_STEP|SUM_WORDS|W_SIDES|X_SIDES)\b[^\n]*", tile, re.M)
     assert block and len(more) == 4
@@ -103,6 +108,7 @@ def _host_source(found: Blueprint) -> str:
         '#include "products.h"', '#include "hopper_host.h"',
         "#define __CUDACC__", tile.partition('#include "tile.h"')[0], *more,
         block[0], _function(tile, "find_block"),
+        "#if LEADS > 1", lead.partition("#ifdef __CUDACC__")[0], "#endif",
         "#if TURNS_RUNS", _function(tile, "find_pixel"), turn, "#endif",
         '#include "hopper_host_main.h"',
         _function(tile, "go_on"), _function(tile, "multiply_step"),

@@ -68,12 +68,20 @@ INLINE void multiply_batch(acc_t sums[SUM_WORDS], shared_t shared, int slot, int
     if (TOGETHER) wg_commit();
 }
 
-// Multiply all batches. LAG of them are under way; behind them the buffers that are done with are given back.
-INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b, Ring *ring, int team, int thread) {
+// Have the sender know that a warp is done with a batch.
+INLINE void give_back(shared_t shared, const Block *b, int slot, int lane) {
+    if (lane >= COPIES) return;
+    if (COPIES > 1) bar_arrive_at(W_EMPTY(slot), b->sc * COPIES + lane);
+    else bar_arrive(W_EMPTY(slot));
+}
+
+// Multiply the block's batches from `first` to before `end`. LAG of them are under way; behind them the buffers that
+// are done with are given back, but for those that nothing comes to any more.
+INLINE void multiply_batches(acc_t sums[SUM_WORDS], shared_t shared, const Block *b, Ring *ring, int first, int end,
+                             int team, int thread) {
     const int count = (b->last - b->first) / BATCH, lane = thread % 32;
     int slot = ring->slot, parity = ring->parity, x_slot = ring->x_slot, x_parity = ring->x_parity;
-    int at = b->first % TAPS / BATCH, fresh = !GATHERS, done_slot = slot, done_x_slot = x_slot, done_at = at, i = 0;
-    if (EARLY || !(GATHERS || MAPPED)) bar_wait(FIRST, 0);
+    int at = b->first % TAPS / BATCH, fresh = !GATHERS, done_slot = slot, done_x_slot = x_slot, done_at = at, i = first;
     NO_UNROLL do {  // at least once: else the compiler waits for each product by itself
         if (!JOINT && fresh) {
             bar_wait(X_FULL(x_slot), x_parity);
@@ -88,7 +96,7 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
             NEXT(x_slot, x_parity, X_STAGES);
         }
         if (TOGETHER) WG_WAIT(LAG);
-        if (i >= LAG) {
+        if (i - first >= LAG) {
             if ((STAYS || i - LAG + STAGES < count) && lane < COPIES) {
                 if (COPIES > 1) bar_arrive_at(W_EMPTY(done_slot), b->sc * COPIES + lane);
                 else bar_arrive(W_EMPTY(done_slot));
@@ -100,14 +108,36 @@ INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b,
                 if (++done_x_slot == X_STAGES) done_x_slot = 0;
             }
         }
-    } while (++i < count);
+    } while (++i < end);
     WG_WAIT(0);
     if (PARTS == 1 && !PROMOTED) wg_done(sums);  // no sum is read before
     if (STAYS && LAG && lane == 0) {  // the last batch's; and its patch's
         bar_arrive(W_EMPTY(done_slot));
         if (!JOINT) bar_arrive(X_EMPTY(done_x_slot));
     }
+    if (LEADS > 1 && !STAYS && end - LAG + STAGES < count) give_back(shared, b, done_slot, lane);
     *ring = Ring{slot, parity, x_slot, x_parity};
+}
+
+// Multiply all batches: of planes that begin anywhere lead by lead, and those of the last one where outputs are.
+INLINE void multiply_all(acc_t sums[SUM_WORDS], shared_t shared, const Block *b, Ring *ring, int team, int thread) {
+    const int count = (b->last - b->first) / BATCH;
+    if (EARLY || !(GATHERS || MAPPED)) bar_wait(FIRST, 0);
+#if LEADS > 1
+    int lead = LEADS - 1 - b->first / OF_LEAD, done = 0;
+    NO_UNROLL for (;;) {
+        const int end = min(((LEADS - lead) * OF_LEAD - b->first) / BATCH, count);
+        multiply_batches(sums, shared, b, ring, done, end, team, thread);
+        if (end == count) break;
+        move_sums(sums, MOVE, thread % 32);
+        wg_done(sums);
+        wg_begin();
+        done = end, lead--;
+    }
+    move_home(sums, lead * MOVE, thread % 32);
+#else
+    multiply_batches(sums, shared, b, ring, 0, count, team, thread);
+#endif
 }
 
 // Sum up a tile, by those who multiply: into the tile of sums; or (FINISH) they store y.

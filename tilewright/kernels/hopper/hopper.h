@@ -21,7 +21,8 @@
 // here too any row can be the first one.
 //
 // SPAN (x in nchw, as it is): a tile of x is spans of LINE pixels, channel by channel, LINE * 2 bytes each, swizzled
-// like such rows; of each span the first SPAN pixels are used: all, or those that a warpgroup has (plane_at).
+// like such rows; of each span the first SPAN pixels are used: all, or those that a warpgroup has (plane_at). Where
+// planes begin anywhere (LEADS > 1) hopper_lead.h says which pixels a span has.
 //
 // On CUDA there are also the barriers of barriers.h, and
 //   bulk_copy                   bytes from global memory, that arrive on a barrier; to all blocks of `mask`

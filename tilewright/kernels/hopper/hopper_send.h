@@ -44,7 +44,14 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
 // Send for the patches, SENT of them from `slot` on, that steps from `step` on read.
 #define SENT (JOINT ? BATCH : 1)
 INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot, shared_t bar) {
-#if SPAN
+#if LEADS > 1
+    UNROLL for (int i = 0; i < SENT * LINES; i++) {
+        const int patch = i / LINES, span = i % LINES, place = b->px0 + span * SPAN;
+        const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + span * (SPAN_PIECES * 16);
+        const int column = lead_column(place, step + patch), channel = lead_channel(b->at.group, step + patch);
+        span_copy(to, b->x, column, channel, 0, place / WR, bar);
+    }
+#elif SPAN
     UNROLL for (int i = 0; i < SENT * LINES; i++) {
         const int patch = i / LINES, span = i % LINES, run = (step + patch) / TAPS, tap = (step + patch) % TAPS;
         const int c = b->at.group * C + run * (CHUNKS * EACH), r = tap / S, s = tap % S;

@@ -11,6 +11,7 @@
 #define GATHERS (X_WAY == 2)
 #define TURNS (X_WAY == 5)                   // x is nchw: threads make pieces of it (hopper_turn.h: of runs of pixels)
 #define TAPS (GATHERS ? 1 : R * S)           // steps of a run of channels, and so of a patch (SPAN: each has its own)
+#define OF_LEAD (STEPS / LEADS)              // steps of channels that begin alike (hopper_lead.h)
 #define ROW (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
@@ -112,8 +113,15 @@ INLINE int find_pixel(int px0, int row) {
     return TURNS ? (n * (GROUPS_ * C) * H + h) * W + v : ((n * H + h) * W + v) * (GROUPS_ * X_PARTS * CC);
 }
 
+#if LEADS > 1
+#include "hopper_lead.h"
+#endif
+
 // Which pixel of y output `px` of a tile is; -1 if it is none.
 INLINE int find_output(int px0, int px) {
+#if LEADS > 1
+    return lead_output(px0 + px);
+#endif
     const int o = px0 + (TALL ? px / WG_N * WR : px);  // the raster's; of a rectangle the first one of its row
     if (!TALL && WR == Q && HR == P) return o < N * P * Q ? o : -1;  // there are no places between rows
     const int q = o % WR + (TALL ? px % WG_N : 0), p = o / WR % HR, n = o / (WR * HR);
@@ -208,8 +216,19 @@ INLINE void load_piece(unsigned words[4], Piece piece, int keep) {
 }
 
 #if SPAN && !defined(__CUDACC__)
-// Copy the spans of a step, as span_copy would (hopper_send.h).
+// Copy the spans of a step, as span_copy would (hopper_send.h); what begins anywhere straight to its columns.
 INLINE void copy_spans(shared_t shared, int to, const Block *b, int step) {
+#if LEADS > 1
+    for (int item = THREAD(0); item < PATCH * CHUNKS * 8; item += THREADS) {
+        const int k = item % (CHUNKS * 8), px = item / (CHUNKS * 8);
+        const int place = b->px0 + px / LINE * SPAN + px % LINE, pixel = lead_pixel(place);
+        const int c = lead_channel(b->at.group, step) + k, channel = c * LEADS + PLANE_OF(step / OF_LEAD);
+        const int keep = px % LINE < SPAN && place / WR < N && pixel < P * Q && channel < GROUPS_ * C;
+        const offset_t at = ((offset_t)(place / WR) * (GROUPS_ * C) + channel) * (P * Q) + pixel;
+        *(__local ushort *)(shared + plane_at(to, px, k)) = keep ? ((const GLOBAL ushort *)b->x)[at] : 0;
+    }
+    return;
+#endif
     const int run = step / TAPS, r = step % TAPS / S, s = step % S;
     for (int item = THREAD(0); item < PATCH * CHUNKS * 8; item += THREADS) {
         const int k = item % (CHUNKS * 8), px = item / (CHUNKS * 8), o = b->px0 + px / LINE * SPAN;

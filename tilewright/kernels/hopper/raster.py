@@ -13,14 +13,17 @@ from tilewright.kernels.hopper.sum import (
     PLANES,
     TURNED,
     held,
+    leads,
     numbers,
     parts_of,
     products,
+    skewed,
     turns_runs,
 )
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tensor_map import Im2colMap, TensorMap, TiledMap
 from tilewright.kernels.tile import TWO_PASS, View, ceil_div
+from tilewright.kernels.untuned.nhwc import each
 from tilewright.problem import DTYPE_BYTES, Problem
 
 APART, SWIZZLED = range(2)
@@ -75,6 +78,8 @@ def spans_of(pr: Problem, bn: int) -> Spans | None:
 
     Warpgroups have whole spans, or a part of one. Few outputs should lie past the end of a row, in few spans.
     """
+    if useful(pr, bn) <= 0:
+        return None
     q = View.of(pr).q
     found = [Spans(places, places if bn % places == 0 else bn) for places in SPANS
              if bn % places == 0 or bn < places]  # fmt: skip
@@ -83,6 +88,17 @@ def spans_of(pr: Problem, bn: int) -> Spans | None:
         return ceil_div(q, one.outputs) * (one.outputs + SENT_FOR), one.places
 
     return min(found, default=None, key=cost)
+
+
+def useful(pr: Problem, bn: int) -> int:
+    """Outputs that a warpgroup has of ``bn`` pixels of planes: those that all leads have (hopper_lead.h).
+
+    All of a plane, or a multiple of 8, for the next one's boxes to begin there.
+    """
+    if leads(pr) == 1:
+        return bn
+    longest, whole = each(pr) - each(pr) // leads(pr), View.of(pr).q
+    return whole if whole <= bn - longest else bn - each(pr)
 
 
 @lru_cache(maxsize=256)
@@ -97,6 +113,8 @@ def lines(pr: Problem, way: int = 0, bn: int = 0) -> tuple[View, Line, Line]:
     if way == PLANES:
         spans = spans_of(pr, bn)
         row = ceil_div(view.q, spans.outputs) * spans.outputs if spans else view.q
+        if spans and leads(pr) > 1:
+            row = ceil_div(view.q, useful(pr, bn)) * bn
         return view, Line(view.p, 1, 0), Line(row, 1, 0)
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
@@ -114,7 +132,8 @@ def in_pieces(pr: Problem, view: View) -> bool:
 def raster(pr: Problem, way: int = 0, bn: int = 0) -> int:
     """Places from the first output to the last."""
     view, rows, columns = lines(pr, way, bn)
-    return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + view.q)
+    last = columns.extent if skewed(pr, way) else view.q
+    return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + last)
 
 
 def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
@@ -222,11 +241,11 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
     by_threads = cf["pieces"] != SWIZZLED or cf["x"] in (GATHERED, TURNED)
     if by_threads or (kind == THREE and cf["x"] != COPIED):
         return None
-    if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
-        return None
     of_piece = numbers(pr, cf["x"])
     if cf["x"] == PLANES:
         return _planes(pr, cf, of_piece)
+    if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
+        return None
     view, rows, columns = lines(pr, cf["x"], cf["bn"])
     (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
     last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
@@ -241,12 +260,16 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
 
 
 def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
-    """The input in nchw for the copy engine, a span of each of a step's channels at a time."""
-    view, spans = View.of(pr), spans_of(pr, cf["bn"])
-    if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg % of_piece):
+    """The input in nchw for the copy engine, a span of each of a step's channels at a time.
+
+    Where planes begin anywhere, all that lie between two of one lead are one row.
+    """
+    view, spans, apart = View.of(pr), spans_of(pr, cf["bn"]), leads(pr)
+    deep = cf["chunks"] * of_piece
+    if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg // apart % deep):
         return None
     found = TiledMap(
-        size=16 // of_piece, columns=view.w, channels=pr.c, rows=view.h, images=view.n,
-        box_columns=spans.places, box_channels=cf["chunks"] * of_piece,
+        size=16 // of_piece, columns=apart * view.w, channels=pr.c // apart, rows=view.h, images=view.n,
+        box_columns=spans.places, box_channels=deep,
     )  # fmt: skip
     return found if found.legal else None

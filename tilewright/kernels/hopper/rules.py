@@ -16,6 +16,7 @@ from tilewright.kernels.hopper.sum import (
     most_patches,
     parts_of,
     runs,
+    skewed,
     steps,
     taps,
     turns_runs,
@@ -45,8 +46,10 @@ def batches(pr: Problem) -> tuple[int, ...]:
 
 
 def _whole_batches(problem: Problem, cf: Values) -> bool:
-    """Whether batches make up a patch; or, where patches come with their filters, the sum."""
+    """Whether batches make up a patch; where patches come with their filters, the sum, or a lead's."""
     way = cf["x"]
+    if skewed(problem, way):
+        return runs(problem, way, cf["chunks"]) % cf["batch"] == 0
     whole = steps(problem, way, cf["chunks"]) if _joint(problem, cf) else taps(problem, way)
     return whole % cf["batch"] == 0
 

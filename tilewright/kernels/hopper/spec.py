@@ -22,7 +22,17 @@ from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback, halves
 from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, out_bytes, paired, run, stores
 from tilewright.kernels.hopper.layout import layout
-from tilewright.kernels.hopper.raster import PIECES, SWIZZLED, TALL, image_of, joint, raster, raw_of, spans_of
+from tilewright.kernels.hopper.raster import (
+    PIECES,
+    SWIZZLED,
+    TALL,
+    image_of,
+    joint,
+    raster,
+    raw_of,
+    spans_of,
+    useful,
+)
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import (
     AS_IS,
@@ -37,11 +47,14 @@ from tilewright.kernels.hopper.sum import (
     chunks_of,
     copied_parts,
     held,
+    leads,
+    leap,
     most_steps,
     numbers,
     parts_of,
     products,
     promotions,
+    skewed,
     turns_runs,
     ways,
 )
@@ -201,14 +214,29 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
         packed_bytes=_packed_bytes(pr, sz, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
-            ("PACK_C", pr.cg if cf["x"] == GATHERED else cf["chunks"] * numbers(pr, cf["x"])),
+            ("PACK_C", _run_channels(pr, cf, sz)),
             ("PACK_ORDER", PAIRS if paired(pr, cf) else IN_ORDER),
             ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
             *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
+            *_pack_leads(pr, cf),
         ),
         workspace=workspace, parts=parts, specific=True,
         packer=_packer(pr, cf),
     )  # fmt: skip
+
+
+def _run_channels(pr: Problem, cf: Values, sz: Sizes) -> int:
+    """Channels of a tap that are neighbours in the sum: of a step; where planes begin anywhere, of a lead."""
+    if cf["x"] == GATHERED:
+        return pr.cg
+    return cf["chunks"] * numbers(pr, cf["x"]) * (sz.steps // leads(pr) if skewed(pr, cf["x"]) else 1)
+
+
+def _pack_leads(pr: Problem, cf: Values) -> tuple[tuple[str, int], ...]:
+    """Tell who packs the filter of channels in the order of their leads: as taps, the longest lead first."""
+    if not skewed(pr, cf["x"]):
+        return ()
+    return ("CG", pr.cg // leads(pr)), ("SIZE_S", leads(pr)), ("PACK_LEAP", leap(pr))
 
 
 def _packer(pr: Problem, cf: Values) -> str:
@@ -260,6 +288,12 @@ def _launches(
     return (*halves.launches(pr, chunks), *launches, last), (*workspace, *halves.workspace(pr, chunks))
 
 
+def _lead_defines(pr: Problem, cf: Values) -> Values:
+    if not skewed(pr, cf["x"]):
+        return dict(LEADS=1)
+    return dict(LEADS=leads(pr), LEAP=leap(pr), USED=useful(pr, cf["bn"]))
+
+
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) -> Values:
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
@@ -277,7 +311,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, sz.image)), MIN_BLOCKS=cf["mb"],
         COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
-        SPAN=spans.outputs if spans else 0,
+        SPAN=spans.outputs if spans else 0, **_lead_defines(pr, cf),
         PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
         K_TILES=sz.k_tiles, K_GROUP=k_group(device, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from math import gcd
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED
@@ -31,7 +32,8 @@ def ways(pr: Problem) -> tuple[int, ...]:
 
     Numbers that are split are so by whoever copies them, and then the copy engine can copy patches. In nchw
     the tensor cores take pixels side by side too, if numbers have 2 bytes; the copy engine brings them where
-    all that it copies begins at a multiple of 16 bytes. Else threads turn pixels into pieces of channels.
+    all that it copies begins at a multiple of 16 bytes, and of 1x1 filters wherever planes begin (``leads``).
+    Else threads turn pixels into pieces of channels.
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
@@ -44,9 +46,30 @@ def ways(pr: Problem) -> tuple[int, ...]:
         return whole + copied + gathered + halved
     moves = (pr.dilation[1] if pr.s > 1 else 0, pr.pad[2], View.of(pr).w)  # from one box to another
     aligned = pr.stride[1] == 1 and not any(move % each(pr) for move in moves)
-    planes = (PLANES,) if aligned and pr.dtype in ("f16", "bf16") else ()
+    planes = (PLANES,) if (aligned or leads(pr) > 1) and pr.dtype in ("f16", "bf16") else ()
     turned = (TURNED,) if pr.n * pr.c * pr.h * pr.w < MOST_TURNED else ()
     return whole + copied + gathered + halved + planes + turned
+
+
+def leads(pr: Problem) -> int:
+    """Channels of nchw until one begins at a multiple of 16 bytes again, as the first does (hopper_lead.h).
+
+    1 where all do; and where planes are not read at any place: 1x1 filters alone, of whole rounds of leads.
+    """
+    view = View.of(pr)
+    found = each(pr) // gcd(view.w, each(pr))
+    pointwise = view.h == 1 and view.w == view.q and (pr.r, pr.s) == (1, 1) and not pr.epilogue.pool
+    return found if pointwise and not any(pr.pad) and pr.cg % found == 0 else 1
+
+
+def skewed(pr: Problem, way: int) -> bool:
+    """Whether the copy engine brings planes that begin anywhere."""
+    return way == PLANES and leads(pr) > 1
+
+
+def leap(pr: Problem) -> int:
+    """Channels from one lead to the next longer one, but for whole rounds of ``leads``."""
+    return View.of(pr).w * leads(pr) // each(pr) % leads(pr)
 
 
 def turns_runs(pr: Problem, way: int) -> bool:
@@ -89,15 +112,21 @@ def promotions(pr: Problem, cf: Values) -> int:
 
 
 def chunks_of(pr: Problem, way: int) -> int:
-    """Pieces of 16 bytes of the sum under one tap; of all of it where it is gathered, in steps of two."""
+    """Pieces of 16 bytes of the sum under one tap, and of one lead.
+
+    Of all of it where it is gathered, in steps of two.
+    """
     if way == GATHERED:
         return ceil_div(pr.cg * pr.r * pr.s, 2 * each(pr)) * 2
-    return ceil_div(pr.cg, numbers(pr, way))
+    return ceil_div(pr.cg // (leads(pr) if skewed(pr, way) else 1), numbers(pr, way))
 
 
 def taps(pr: Problem, way: int) -> int:
-    """Steps of a run of channels, which one patch serves, unless each has a patch of its own (PLANES)."""
-    return 1 if way == GATHERED else pr.r * pr.s
+    """Steps of a run of channels, which one patch serves, unless each has a patch of its own (PLANES).
+
+    Planes that begin anywhere have one for each lead, as if channels that follow each other were taps.
+    """
+    return 1 if way == GATHERED else leads(pr) if skewed(pr, way) else pr.r * pr.s
 
 
 def runs(pr: Problem, way: int, chunks: int) -> int:

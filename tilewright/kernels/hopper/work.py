@@ -14,12 +14,14 @@ from tilewright.kernels.hopper.sum import (
     PROMOTED,
     TURNED,
     held,
+    leads,
     most_patches,
     most_steps,
     numbers,
     parts_of,
     products,
     promotions,
+    skewed,
     turns_runs,
 )
 from tilewright.kernels.hopper.tile import Sizes, registers, sizes
@@ -43,6 +45,8 @@ NARROW = 1.5  # of a sector's usual time, where 4 bytes are stored from register
 BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
 ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
+SKEWED_ROW = 5.0  # of the copy engine, for a channel of a span that begins anywhere (859 trials of 6 layers)
+MOVING = 6.0  # to move sums, for each of their columns (the same)
 DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
 BY_THREADS = 12.0  # bytes a cycle that three warps copy piece by piece (clocks: 8 to 15)
 BY_TURNING = 5.0  # that they load number by number and turn (fitted to 191 trials of 14 layers)
@@ -101,7 +105,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
             COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
             _rounding(pr, cf, sz) * patches / steps,
             by_threads * 16 / _bytes_copied(pr, cf) / steps,
-        ),
+            sz.lines * deep * SKEWED_ROW if skewed(pr, cf["x"]) else 0.0,
+        ) + _moving(pr, cf, sz),
     )  # fmt: skip
 
 
@@ -135,6 +140,14 @@ def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
         return (SENDING + cf["batch"] * copies * SENDING_MORE) / cf["batch"]
     patches = (SENDING + (copies - 1) * SENDING_MORE) / (pr.r * pr.s) if sz.image else 0.0
     return SENDING / cf["batch"] + patches
+
+
+def _moving(pr: Problem, cf: Values, sz: Sizes) -> float:
+    """Cycles of a step that sums take to move to the columns of the next lead (hopper_lead.h)."""
+    if not skewed(pr, cf["x"]):
+        return 0.0
+    of_lead = sz.steps // leads(pr)
+    return (DRAIN + MOVING * cf["bn"]) / of_lead
 
 
 def _bytes_copied(pr: Problem, cf: Values) -> float:

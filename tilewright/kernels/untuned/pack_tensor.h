@@ -4,6 +4,7 @@
 //   PACK_K      rows of a tile: output channels, in the order that PACK_ORDER says (FILTER_OF)
 //   PACK_STEPS  steps of PACK_CHUNKS chunks of 16 bytes each, along the sum
 //   PACK_C      the sum runs over so many channels of each tap, then over as many more; zeros past the last one
+//   PACK_LEAP   the last tap is the first one, then those that lie so far before each other (hopper_lead.h)
 //
 // Example: 64 channels of f16, 3x3, PACK_CHUNKS = 4, PACK_C = 32: 72 chunks, 18 steps; a row of a step is 32
 // channels of a tap, the first 32 in steps 0 .. 8.
@@ -19,6 +20,11 @@
 #ifndef PACK_APART
 #define PACK_APART 0
 #endif
+#ifdef PACK_LEAP
+#define TAP_OF(i) ((FILTER_TAPS - 1 - (i)) * PACK_LEAP % FILTER_TAPS)
+#else
+#define TAP_OF(i) (i)
+#endif
 
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
@@ -30,7 +36,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         int k = (int)(rest % TILES) * PACK_K + FILTER_OF(row), group = rest / TILES;
         unsigned word = 0;
         for (int j = 0; j < IN_WORD; j++, i++) {
-            int tap = i / PACK_C % FILTER_TAPS, c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;
+            int tap = TAP_OF(i / PACK_C % FILTER_TAPS), c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;
             if (k >= KG || c >= CG) continue;
             unsigned bits = w[(offset_t)(group * KG + k) * (CG * FILTER_TAPS) + FILTER_AT(c, tap)];
             word |= (IN_WORD == 4 ? bits & 0xff : bits) << (32 / IN_WORD * j);
