@@ -9,7 +9,8 @@
 INLINE acc_t tile_sum(const SHARED acc_t *shared, const GLOBAL acc_t *parts, Place at, int slow, int fast, int pass) {
     acc_t sum = 0;
     if (pass == 1) {
-        UNROLL for (int g = 0; g < SG; g++) sum += load_fresh(parts + (offset_t)g * (KB * PIXELS) + slow * FAST + fast);
+        UNROLL for (int g = 0; g < SG; g++)
+            sum += load_fresh(parts + (offset_t)g * (KB * TILE_PIXELS) + slow * FAST + fast);
         return sum;
     }
     const SHARED acc_t *tile = shared + slow * PITCH + fast;
@@ -67,7 +68,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     }
     CLUSTER_BARRIER();
     int warp = at.sc * (THREADS / WARP) + THREAD(0) / WARP, lane = THREAD(0) % WARP;
-    GLOBAL acc_t *parts = partial + (offset_t)at.tile * SG * (KB * PIXELS);
+    GLOBAL acc_t *parts = partial + (offset_t)at.tile * SG * (KB * TILE_PIXELS);
 #define APART (SC * (THREADS / WARP))  // rows between two of a warp
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
@@ -88,7 +89,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
                     if (slow + j * APART < SLOW) {
                         const int row = slow + j * APART, k = Y_NHWC ? fast : row, pixel = Y_NHWC ? row : fast;
                         if (COMBINE == LAST && pass == 0)
-                            parts[(offset_t)at.sg * (KB * PIXELS) + row * FAST + fast] = sums[j];
+                            parts[(offset_t)at.sg * (KB * TILE_PIXELS) + row * FAST + fast] = sums[j];
                         else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sums[j] SCALE_ARGUMENT);
                     }
             }
@@ -112,7 +113,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
                        GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
                        vec acc[TK][TH][TW] SCALE_PARAMETER) {
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
-    GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * PIXELS) + me.team * VECTOR;
+    GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * TILE_PIXELS) + me.team * VECTOR;
 // On their way, in registers.
 #define SHARES_AT_ONCE (TK * TH * TW * VECTOR <= 16 ? 4 : TK * TH * TW * VECTOR <= 32 ? 2 : 1)
 #define PART(g, a, b, i) (mine + ((offset_t)(g) * (TK * TH * TW) + ((a) * TH + (b)) * TW + (i)) * (TEAM * VECTOR))

@@ -1,28 +1,28 @@
 // What the gemm kernel does with its sums: where a thread's outputs lie, and how one is finished. OUTS outputs of a
-// thread are runs of OUT neighbours in y: channels of a pixel in nhwc, pixels of a channel in nchw. A run is stored at
-// once, and bias and residual read at once, where rows are whole and aligned (Y_VECTOR).
+// thread are runs of RUN_OUT neighbours in y: channels of a pixel in nhwc, pixels of a channel in nchw. A run is stored
+// at once, and bias and residual read at once, where rows are whole and aligned (Y_VECTOR).
 
-// Output g of a thread: OUT neighbours in y, from channel out_k and pixel out_px of the block tile on.
+// Output g of a thread: RUN_OUT neighbours in y, from channel out_k and pixel out_px of the block tile on.
 INLINE int out_k(Lane me, int g) { return me.k + (Y_NHWC ? g / PT * (4 * LK) : g / TP / 4 * (4 * LK) + g / TP % 4); }
 INLINE int out_px(Lane me, int g) {
     return me.px + (Y_NHWC ? g % PT / VECTOR * (LP * VECTOR) + g % VECTOR : g % TP * (LP * VECTOR));
 }
-INLINE void pick(float v[OUT], vec acc[KT][TP], int g) {
+INLINE void pick(float v[RUN_OUT], vec acc[KT][TP], int g) {
     float one[VECTOR];
-    UNROLL for (int i = 0; i < OUT; i++) {
+    UNROLL for (int i = 0; i < RUN_OUT; i++) {
         vec_unpack(one, Y_NHWC ? acc[g / PT * 4 + i][g % PT / VECTOR] : acc[g / TP][g % TP]);
         v[i] = one[Y_NHWC ? g % VECTOR : i];
     }
 }
-#define STORE_OUT(to, v)                  \
-    do {                                  \
-        if (OUT == 4) store4(to, v);      \
-        else vec_store(to, vec_pack(v));  \
+#define STORE_OUT(to, v)                 \
+    do {                                 \
+        if (RUN_OUT == 4) store4(to, v); \
+        else vec_store(to, vec_pack(v)); \
     } while (0)
 
 // Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
 INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int px,
-                       float v[OUT]) {
+                       float v[RUN_OUT]) {
     k += at.k0, px += at.q0;
     const int group = at.group * K, whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
     y += SHARE_AT(at);
@@ -37,7 +37,7 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         STORE_OUT(y + to, v);
     }
 #else
-    UNROLL for (int i = 0; i < OUT; i++) {
+    UNROLL for (int i = 0; i < RUN_OUT; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
         if (whole && ki < K && pi < PIXELS) {
             offset_t to = y_at(group + ki, pi);

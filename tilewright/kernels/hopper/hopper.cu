@@ -35,7 +35,7 @@
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store
 // them, or a block stores those that its cluster sends it (hopper_own.h); else all threads store from a tile of sums in
-// shared memory, RUN neighbours in y at once (hopper_store.h).
+// shared memory, RUN_OUT neighbours in y at once (hopper_store.h).
 // Where there are more tiles than places for blocks, blocks stay (STAYS, tile.py): each takes every so-many-th
 // tile, and its buffers go round without a break: while a tile's sums are stored the next one's data come.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
@@ -123,10 +123,10 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
     ask_for_residual(z, shared, b);
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
-#if FINISH == 1
-    if (STORES != WORDS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
+#if FINISH == OWN
+    if (STORES != STORE_WORDS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
     store_own(y, bias, z, shared, b, sums, team, thread SCALE_ARGUMENT);
-#elif FINISH == 2
+#elif FINISH == MET
     send_shares(shared, b, sums, team, thread);
     store_shares(y, bias, z, shared, b, THREAD(0) SCALE_ARGUMENT);
 #else
@@ -193,7 +193,7 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
         do sum_tile(y, bias, z, shared, &here, &ring, team, thread SCALE_ARGUMENT);
         while (go_on(&here, w));
     }
-#if !FINISH
+#if FINISH == BY_TILE
     BARRIER();
 #if SC > 1  // each block of the cluster gets its rows from all
     if (thread % 32 == 0)  // a warp takes 100 cycles for each
@@ -272,8 +272,8 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
 #else
     SHARED int *is_last = 0;
 #endif
-    if (!FINISH) store_tile(y, bias, z, partial, arrived, is_last, &b, shared SCALE_ARGUMENT);
+    if (FINISH == BY_TILE) store_tile(y, bias, z, partial, arrived, is_last, &b, shared SCALE_ARGUMENT);
 #ifdef __CUDACC__
-    if (SC > 1 && !FINISH) CLUSTER_WAIT();  // nobody leaves before its rows are copied
+    if (SC > 1 && FINISH == BY_TILE) CLUSTER_WAIT();  // nobody leaves before its rows are copied
 #endif
 }
