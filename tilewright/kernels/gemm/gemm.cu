@@ -162,8 +162,6 @@ INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x,
     }
 }
 
-#include "gemm_store.h"
-
 #if STREAM
 // FULL_TILES have a block each; the other blocks take STREAM_STEPS of the other tiles' steps, LONGER of them one more.
 INLINE int first_work(int block) {
@@ -175,6 +173,8 @@ INLINE int stream_of(int work) {  // who does a step of a shared tile
     return work < (STREAM_STEPS + 1) * LONGER ? work / (STREAM_STEPS + 1) : (work - LONGER) / STREAM_STEPS;
 }
 #endif
+
+#include "gemm_store.h"
 
 BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
@@ -200,56 +200,12 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         zeros_awaited(arrived, at);
         if (COMBINE == ATOMIC && SB == 1) BARRIER();
 
-        // the shares of a block meet in shared memory; each finishes some outputs
+        // the shares meet, and every output is finished by one thread
         float mine[MY_OUTS][RUN_OUT];
-#if SB > 1
-        ASYNC_WAIT(0);
-        BARRIER();
-        UNROLL for (int g = 0; g < OUTS; g++) {
-            float v[RUN_OUT];
-            pick(v, acc, g);
-            SHARED float *to = shared + ((me.share * OUTS + g) * TEAM + me.team) * RUN_OUT;
-            STORE_OUT(to, v);
-        }
-        BARRIER();
-        UNROLL for (int g = 0; g < MY_OUTS; g++) {
-            UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
-            if (FINISHES(me, g)) UNROLL for (int s = 0; s < SB; s++)
-                UNROLL for (int i = 0; i < RUN_OUT; i++)
-                    mine[g][i] += shared[((s * OUTS + g * SB + me.share) * TEAM + me.team) * RUN_OUT + i];
-        }
-#else
-        UNROLL for (int g = 0; g < OUTS; g++) pick(mine[g], acc, g);
-#endif
-
-        // the shares of the grid meet in memory: the block that arrives last adds them up, in a fixed order
+        join_shares(mine, acc, shared, me);
         int whole = 1;
 #if COMBINE == LAST
-#if STREAM  // worked out here, for the loop above needs all registers; a stream goes on with a tile, or begins one
-        const int owner = stream_of(at.tile * TILE_STEPS), part0 = 2 * owner;
-        const int part = 2 * (block - FULL_TILES) + (first == 0);
-        const int parts = block < FULL_TILES ? 1 : stream_of(at.tile * TILE_STEPS + TILE_STEPS - 1) - owner + 1;
-#else
-        const int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
-#endif
-        if (parts > 1) {
-            GLOBAL float *own = partial + (me.share * TEAM + me.team) * RUN_OUT, *to = own + (offset_t)part * (KB * PB);
-            UNROLL for (int g = 0; g < MY_OUTS; g++)
-                if (FINISHES(me, g)) STORE_OUT(to + g * (SB * TEAM * RUN_OUT), mine[g]);
-            whole = arrive_last(arrived, at, parts, is_last);
-            if (whole) {
-                UNROLL for (int g = 0; g < MY_OUTS; g++) UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
-                NO_UNROLL for (int s = 0; s < parts; s++) {
-                    const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
-                    UNROLL for (int g = 0; g < MY_OUTS; g++)
-                        if (FINISHES(me, g)) {
-                            float more[RUN_OUT];
-                            load_fresh_run(RUN_OUT, more, from + g * (SB * TEAM * RUN_OUT));
-                            UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] += more[i];
-                        }
-                }
-            }
-        }
+        whole = join_blocks(mine, partial, arrived, is_last, at, me, block, first);
 #endif
         if (whole) UNROLL for (int g = 0; g < MY_OUTS; g++) {
             int out = g * SB + me.share;
