@@ -75,7 +75,7 @@ SLIPS = (
     ("if (TOGETHER) WG_WAIT(LAG);", "", "the copy engine copies", "written"),
     ("sent ? 0 : X_BYTES", "X_BYTES", "the copy engine copies", "all wait"),
     ("SC * pairs_of(b->sc) * KB * 8", "SC * PAIRS * KB * 8", "shares meet in pairs of pixels", "all wait"),
-    ("if (SC > 1 && !FINISH) CLUSTER_WAIT();", "", "shares meet in rows", "gone"),
+    ("if (SC > 1 && FINISH == BY_TILE) CLUSTER_WAIT();", "", "shares meet in rows", "gone"),
     ("if (step > b->first / TAPS) COPIERS_SYNC();", "", "turned by runs of pixels", "to be turned"),
     ("run / RAW_STAGES % 2", "0", "turned by runs of pixels", "written|all wait"),
     ("end - LAG + STAGES < count", "0", "planes that begin anywhere", "all wait"),
@@ -115,7 +115,7 @@ def _host_source(found: Blueprint) -> str:
         "#define multiply_step(sums, shared, w, x, r, s, ...) "
         "(check_step(w, x, r, s), multiply_step(sums, shared, w, x, r, s, __VA_ARGS__))",
         _function(store, "rows_of"), _function(store, "pairs_of"),
-        *re.findall(r"^#define IS_CHANNEL[^\n]*", own, re.M), own[own.index("#if FINISH == 2") :],
+        *re.findall(r"^#define IS_CHANNEL[^\n]*", own, re.M), own[own.index("#if FINISH == MET") :],
         kernel.replace('#include "hopper_send.h"', send),
     ]  # fmt: skip
     barrier = r'asm volatile\("bar\.sync (\d+), %0;" ::"n"\((.*?)\) : "memory"\)'

@@ -19,10 +19,10 @@
 #define HB 1
 #define WB 1
 #define SC 1
-#define NUMBERS (DTYPE == 4 ? 4 : 1)        // of a word
-#define STEP (VECTOR * NUMBERS)             // of a row, read by one thread at once
-#define PIECE (LANES * STEP)                // and by its team
-#define PARTS (ROWS * IMAGES)               // sums of a thread
+#define IN_WORD (DTYPE == 4 ? 4 : 1)           // numbers of a word
+#define THREAD_NUMBERS (VECTOR * IN_WORD)      // of a row, read by one thread at once
+#define TEAM_NUMBERS (LANES * THREAD_NUMBERS)  // and by its team: a piece of the row
+#define THREAD_SUMS (ROWS * IMAGES)
 #define FOR_SUMS(a, b) UNROLL for (int a = 0; a < ROWS; a++) UNROLL for (int b = 0; b < IMAGES; b++)
 
 #include "tile.h"
@@ -69,7 +69,7 @@ INLINE vec first_of(const GLOBAL in_t *p) {
 INLINE vec load_input(const GLOBAL in_t *x, const SHARED acc_t *xs, int image, int c, int from) {
 #if X_SHARED
     acc_t v[VECTOR];
-    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = xs[(image * C_SHARE + c - from) / NUMBERS + i];
+    UNROLL for (int i = 0; i < VECTOR; i++) v[i] = xs[(image * C_SHARE + c - from) / IN_WORD + i];
     return vec_pack(v);
 #else
     return load_row(x + (offset_t)image * C + c);
@@ -81,12 +81,35 @@ INLINE void add_pieces(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL
                        int from, int pieces) {
     vec wv[UNROLL_PIECES][ROWS];
     UNROLL for (int u = 0; u < UNROLL_PIECES; u++)
-        if (u < pieces) UNROLL for (int a = 0; a < ROWS; a++) wv[u][a] = load_row(w + (offset_t)a * C + c + u * PIECE);
+        if (u < pieces)
+            UNROLL for (int a = 0; a < ROWS; a++) wv[u][a] = load_row(w + (offset_t)a * C + c + u * TEAM_NUMBERS);
     UNROLL for (int u = 0; u < UNROLL_PIECES; u++)
         if (u < pieces) UNROLL for (int b = 0; b < IMAGES; b++) {
-            vec xv = load_input(x, xs, b, c + u * PIECE, from);
+            vec xv = load_input(x, xs, b, c + u * TEAM_NUMBERS, from);
             UNROLL for (int a = 0; a < ROWS; a++) vec_mul_add(&acc[a][b], wv[u][a], xv);
         }
+}
+
+// Put zeros where the shares of the rows will be added (tile.h).
+INLINE void zero_outputs(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
+    if (!ZEROES_TILE(at)) return;
+    for (int e = THREAD(0); e < KB * IMAGES; e += THREADS) {
+        int k = at.k0 + e % KB, n = at.n * IMAGES + e / KB;
+        if (k < K && n < N) y[(offset_t)n * K + k] = 0;
+    }
+    zeros_written(arrived, at);
+}
+
+// acc += w x over the last few numbers of each row, one a lane.
+INLINE void add_last(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL in_t *x, int end, int lane) {
+    for (int c = end - C % THREAD_NUMBERS + lane; c < end; c += LANES) {
+        vec one[ROWS];
+        UNROLL for (int a = 0; a < ROWS; a++) one[a] = first_of(w + (offset_t)a * C + c);
+        UNROLL for (int b = 0; b < IMAGES; b++) {
+            vec xv = first_of(x + (offset_t)b * C + c);
+            UNROLL for (int a = 0; a < ROWS; a++) vec_mul_add(&acc[a][b], one[a], xv);
+        }
+    }
 }
 
 BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
@@ -104,15 +127,8 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     const GLOBAL in_t *wr = w + (offset_t)first * C;
     image = image < N - IMAGES ? image : N - IMAGES;
     const GLOBAL in_t *xr = x + (offset_t)image * C;
-
 #if COMBINE == ATOMIC
-    if (ZEROES_TILE(at)) {
-        for (int e = THREAD(0); e < KB * IMAGES; e += THREADS) {
-            int k = at.k0 + e % KB, n = at.n * IMAGES + e / KB;
-            if (k < K && n < N) y[(offset_t)n * K + k] = 0;
-        }
-        zeros_written(arrived, at);
-    }
+    zero_outputs(y, arrived, at);
 #endif
 
     // the input, where it is shared
@@ -126,20 +142,11 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     // registers and main loop
     vec acc[ROWS][IMAGES];
     FOR_SUMS(a, b) vec_zero(&acc[a][b]);
-    int c = from + lane * STEP;
-    NO_UNROLL for (; c + (UNROLL_PIECES - 1) * PIECE + STEP <= end; c += UNROLL_PIECES * PIECE)
+    int c = from + lane * THREAD_NUMBERS;
+    NO_UNROLL for (; c + (UNROLL_PIECES - 1) * TEAM_NUMBERS + THREAD_NUMBERS <= end; c += UNROLL_PIECES * TEAM_NUMBERS)
         add_pieces(acc, wr, xr, shared, c, from, UNROLL_PIECES);
-    NO_UNROLL for (; c + STEP <= end; c += PIECE) add_pieces(acc, wr, xr, shared, c, from, 1);
-#if C % STEP  // the last few of each row, one a lane
-    if (end == C) for (c = end - C % STEP + lane; c < end; c += LANES) {
-        vec one[ROWS];
-        UNROLL for (int a = 0; a < ROWS; a++) one[a] = first_of(wr + (offset_t)a * C + c);
-        UNROLL for (int b = 0; b < IMAGES; b++) {
-            vec xv = first_of(xr + (offset_t)b * C + c);
-            UNROLL for (int a = 0; a < ROWS; a++) vec_mul_add(&acc[a][b], one[a], xv);
-        }
-    }
-#endif
+    NO_UNROLL for (; c + THREAD_NUMBERS <= end; c += TEAM_NUMBERS) add_pieces(acc, wr, xr, shared, c, from, 1);
+    if (C % THREAD_NUMBERS && end == C) add_last(acc, wr, xr, end, lane);
 
     zeros_awaited(arrived, at);
 
@@ -154,15 +161,15 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     }
     NO_UNROLL for (int apart = LANES / 2; apart > 0; apart /= 2) {
         BARRIER();
-        if (lane < apart) UNROLL for (int i = 0; i < PARTS; i++) mine[i * THREADS] += mine[i * THREADS + apart];
+        if (lane < apart) UNROLL for (int i = 0; i < THREAD_SUMS; i++) mine[i * THREADS] += mine[i * THREADS + apart];
     }
     BARRIER();
 
-    // the shares of the grid meet, and every sum is finished: one for each thread
+    // the shares of the grid meet (pass 1 of LAST), and every sum is finished: one for each thread
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1 && !arrive_last(arrived, at, SG, is_last)) return;
-        for (int e = THREAD(0); e < TEAMS * PARTS; e += THREADS) {
-            int a = e / IMAGES % ROWS, b = e % IMAGES, t = e / PARTS, k = t * ROWS + a;
+        for (int e = THREAD(0); e < TEAMS * THREAD_SUMS; e += THREADS) {
+            int a = e / IMAGES % ROWS, b = e % IMAGES, t = e / THREAD_SUMS, k = t * ROWS + a;
             int base = at.k0 + t * ROWS < last ? at.k0 + t * ROWS : last;  // as `first` of that team
             acc_t sum = shared[(a * IMAGES + b) * THREADS + t * LANES];
             GLOBAL acc_t *part = partial + (offset_t)at.tile * SG * (KB * IMAGES) + e;

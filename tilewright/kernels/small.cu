@@ -33,8 +33,8 @@
 #define PLANE (XH * XP)
 #define LINES (X_NHWC ? XH : C * XH)    // runs of neighbours in memory, of an image
 #define LINE (X_NHWC ? W * C : W)
-#define ROW ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)
-#define ROW4 ((ROW + 3) / 4 * 4)
+#define SEEN_W ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)
+#define SEEN_W4 ((SEEN_W + 3) / 4 * 4)
 #define BAND_PIXELS (BAND * Q)
 #define ceil_div(a, b) (((a) + (b) - 1) / (b))
 
@@ -65,13 +65,13 @@ INLINE void stage(SHARED float *to, const GLOBAL float *x, int item) {
     ASYNC_COMMIT();
 }
 
-INLINE void load_row(float row[ROW4], const SHARED float *from) {
+INLINE void load_row(float row[SEEN_W4], const SHARED float *from) {
 #if ALIGNED_WORDS == 4
-    UNROLL for (int i = 0; i < ROW4; i += 4) load4(row + i, from + i);
+    UNROLL for (int i = 0; i < SEEN_W4; i += 4) load4(row + i, from + i);
 #elif ALIGNED_WORDS == 2
-    UNROLL for (int i = 0; i < (ROW + 1) / 2 * 2; i += 2) load_run(2, row + i, from + i);
+    UNROLL for (int i = 0; i < (SEEN_W + 1) / 2 * 2; i += 2) load_run(2, row + i, from + i);
 #else
-    UNROLL for (int i = 0; i < ROW; i++) row[i] = from[i];
+    UNROLL for (int i = 0; i < SEEN_W; i++) row[i] = from[i];
 #endif
 }
 
@@ -161,6 +161,26 @@ INLINE void store_lines(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL 
     }
 }
 
+// Sum up a unit, of staged rows from `from` on and taps from `filter` on.
+INLINE void sum_unit(vec acc[VK][TH][TW], FILTER_SPACE float *w, const SHARED float *from, const SHARED float *filter) {
+    UNROLL for (int a = 0; a < VK; a++)
+        UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[a][b][j]);
+    UNROLL_BY(CHANNEL_UNROLL_BY) for (int c = 0; c < C; c++) {
+        UNROLL_BY(ROW_UNROLL_BY) for (int r = 0; r < R; r++) {
+            float row[TH][SEEN_W4];
+            UNROLL for (int b = 0; b < TH; b++)
+                load_row(row[b], from + c * PLANE + (r * DIL_H + b * (P_PARTS * STR_H)) * XP);
+            UNROLL for (int s = 0; s < S; s++)
+                UNROLL for (int a = 0; a < VK; a++) {
+                    vec tap = load_tap(w, filter, ((c * R + r) * S + s) * KP + a * VECTOR);
+                    UNROLL for (int b = 0; b < TH; b++)
+                        UNROLL for (int j = 0; j < TW; j++)
+                            vec_fma_turn(j, &acc[a][b][j], tap, row[b][j * STR_W + s * DIL_W]);
+                }
+        }
+    }
+}
+
 BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, FILTER_SPACE float *RESTRICT w, const GLOBAL float *RESTRICT bias,
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
@@ -191,22 +211,7 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
             Unit at = find_unit(unit);
             const SHARED float *from = xs + at.i * (C * PLANE) + at.p * (STR_H * XP) + at.q * STR_W;
             vec acc[VK][TH][TW];
-            UNROLL for (int a = 0; a < VK; a++)
-                UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[a][b][j]);
-            UNROLL_BY(CHANNEL_UNROLL) for (int c = 0; c < C; c++) {
-                UNROLL_BY(ROW_UNROLL) for (int r = 0; r < R; r++) {
-                    float row[TH][ROW4];
-                    UNROLL for (int b = 0; b < TH; b++)
-                        load_row(row[b], from + c * PLANE + (r * DIL_H + b * (P_PARTS * STR_H)) * XP);
-                    UNROLL for (int s = 0; s < S; s++)
-                        UNROLL for (int a = 0; a < VK; a++) {
-                            vec tap = load_tap(w, filter + at.k, ((c * R + r) * S + s) * KP + a * VECTOR);
-                            UNROLL for (int b = 0; b < TH; b++)
-                                UNROLL for (int j = 0; j < TW; j++)
-                                    vec_fma_turn(j, &acc[a][b][j], tap, row[b][j * STR_W + s * DIL_W]);
-                        }
-                }
-            }
+            sum_unit(acc, w, from, filter + at.k);
             UNROLL for (int b = 0; b < TH; b++)
                 UNROLL for (int a = 0; a < VK; a++) {
                     Unit mine = {at.i, at.p + b * P_PARTS, at.q, at.k + a * VECTOR};

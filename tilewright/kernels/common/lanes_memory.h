@@ -17,7 +17,7 @@ typedef uchar wide_byte __attribute__((ext_vector_type(VECTOR), aligned(1)));
 typedef uint wide_uint __attribute__((ext_vector_type(VECTOR)));
 typedef ushort wide_short __attribute__((ext_vector_type(VECTOR), aligned(2)));
 #elif (DTYPE == 2 || DTYPE == 5) && defined(__F16C__)
-#define HALVES  // of y, bias and z; and of x, but where that is f8
+#define HALF_NUMBERS  // of y, bias and z; and of x, but where that is f8
 typedef __fp16 wide_half __attribute__((ext_vector_type(VECTOR), aligned(2)));
 #elif DTYPE == 4
 typedef char wide_char __attribute__((ext_vector_type(VECTOR), aligned(1)));
@@ -30,7 +30,7 @@ INLINE wide load_lanes(const GLOBAL in_t *from) {
     return __builtin_convertvector(*(const GLOBAL wide_char *)from, wide);
 #elif DTYPE == 3
     return __builtin_astype(__builtin_convertvector(*(const GLOBAL wide_short *)from, wide_uint) << 16, wide);
-#elif DTYPE == 2 && defined(HALVES)
+#elif DTYPE == 2 && defined(HALF_NUMBERS)
     return __builtin_convertvector(*(const GLOBAL wide_half *)from, wide);
 #elif DTYPE == 5  // as float_of_e4m3 does
     wide_uint bits = __builtin_convertvector(*(const GLOBAL wide_byte *)from, wide_uint), size = bits & 0x7f;
@@ -47,7 +47,7 @@ INLINE wide load_lanes(const GLOBAL in_t *from) {
 INLINE wide load_outs(const GLOBAL out_t *from) {
 #if DTYPE == 4
     return *(const GLOBAL wide *)from;
-#elif DTYPE == 5 && defined(HALVES)
+#elif DTYPE == 5 && defined(HALF_NUMBERS)
     return __builtin_convertvector(*(const GLOBAL wide_half *)from, wide);
 #elif DTYPE == 5
     wide v;
@@ -77,7 +77,7 @@ INLINE void store_lanes(GLOBAL y_t *to, wide v) {
     wide_uint bits = __builtin_astype(v, wide_uint);
     bits = v != v ? (wide_uint)(0x7fc0) : bits + 0x7fff + (bits >> 16 & 1) >> 16;
     *(GLOBAL wide_short *)to = __builtin_convertvector(bits, wide_short);
-#elif defined(HALVES)
+#elif defined(HALF_NUMBERS)
     *(GLOBAL wide_half *)to = __builtin_convertvector(v, wide_half);
 #else
     UNROLL for (int i = 0; i < VECTOR; i++) to[i] = y_of(v[i]);

@@ -7,7 +7,7 @@
 //   store_pooled  what the pool makes of each window of the tile, of sums that have met
 //
 // needs, before it is included, beside tile.h:
-//   PT KT TH TW PIXELS      pieces of a warp at once, and the tile of a block
+//   PT KT HB WB TILE_PIXELS      pieces of a warp at once, and the tile of a block
 //   RUN_OUT WORDS_OUT       outputs that a thread has side by side, and words that they take requantised
 //   GROUP_OF                pieces whose channels (nchw: pixels) alternate (alternated.h): RUN_OUT / 2
 //   Y_VECTOR                whether runs are stored at once: whole, and aligned
@@ -68,9 +68,9 @@ INLINE void store_done(GLOBAL done_t *to, const acc_t v[RUN_OUT], const float *s
 // the other finish_run.)
 INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
                        acc_t v[RUN_OUT], const acc_t *b, const float *s) {
-    if (px >= PIXELS) return;
+    if (px >= TILE_PIXELS) return;
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
-        const int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i), p = at.p0 + pi / TW, q = at.q0 + pi % TW;
+        const int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i), p = at.p0 + pi / WB, q = at.q0 + pi % WB;
         if (!ADD || (at.k0 + ki < K && (unsigned)p < P && (unsigned)q < Q))
             v[i] = before_pool_by(v[i], b[OF(i)], z, Z_AT(at.n, at.k0 + ki, p, q));
     }
@@ -79,7 +79,7 @@ INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
 
 // Pool: UNIT_OUT channels of a pixel to a thread.
 INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SCALE_PARAMETER) {
-    const int wide = WINDOWS(TW), windows = WINDOWS(TH) * wide, units = KB / UNIT_OUT;
+    const int wide = WINDOWS(WB), windows = WINDOWS(HB) * wide, units = KB / UNIT_OUT;
     NO_UNROLL for (int e = THREAD(0); e < windows * units; e += THREADS) {
         const int k = (Y_NHWC ? e % units : e / windows) * UNIT_OUT, window = Y_NHWC ? e / units : e % windows;
         const int i0 = window / wide * POOL_STRIDE, j0 = window % wide * POOL_STRIDE, k_all = at.k0 + k;
@@ -91,7 +91,7 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
             const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE;
             acc_t v[UNIT_OUT];
             if ((unsigned)(at.p0 + i) >= P || (unsigned)(at.q0 + j) >= Q) continue;
-            load_run(UNIT_OUT, v, sums + SUM_AT(k, i * TW + j));
+            load_run(UNIT_OUT, v, sums + SUM_AT(k, i * WB + j));
             UNROLL for (int c = 0; c < UNIT_OUT; c++) pool_take(&pooled[c], v[c]);
         }
         GLOBAL done_t *to = y + Y_AT(at.n, k_all, yp, yq);
@@ -111,10 +111,10 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
 // (sums: of the other finish_run.)
 INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
                        acc_t v[RUN_OUT], const acc_t *b, const float *s) {
-    const int p = at.p0 + px / TW, q = at.q0 + px % TW;
+    const int p = at.p0 + px / WB, q = at.q0 + px % WB;
 #if Y_VECTOR
     k += at.k0;
-    if (k >= K || px >= PIXELS || p >= P || q >= Q) return;
+    if (k >= K || px >= TILE_PIXELS || p >= P || q >= Q) return;
     const offset_t to = Z_AT(at.n, k, p, q);
     UNROLL for (int i = 0; i < RUN_OUT; i++) if (EPILOGUE_HERE) v[i] = before_pool_by(v[i], b[OF(i)], z, to + i);
     store_done(y + to, v, s);
@@ -122,8 +122,8 @@ INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
     k += at.k0;
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
         const int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
-        const int row = at.p0 + pi / TW, column = at.q0 + pi % TW;
-        if (ki >= K || pi >= PIXELS || row >= P || column >= Q) continue;
+        const int row = at.p0 + pi / WB, column = at.q0 + pi % WB;
+        if (ki >= K || pi >= TILE_PIXELS || row >= P || column >= Q) continue;
         const offset_t to = Z_AT(at.n, ki, row, column);
         if (EPILOGUE_HERE) v[i] = before_pool_by(v[i], b[OF(i)], z, to);
         y[to] = DONE_BY(v[i], s[OF(i)]);
@@ -145,8 +145,8 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
                 UNROLL for (int j = 0; j < RUN_OUT; j++) {
                     const int kj = at.k0 + k + channel_of(Y_NHWC ? g : i, h, lane) + (Y_NHWC ? j : 0);
                     const int window = first / 4 + (Y_NHWC ? 8 * i + lane / 4 : 4 * g + lane % 4 * RUN_OUT + j);
-                    const int yp = at.p0 / 2 + window / (TW / 2), yq = at.q0 / 2 + window % (TW / 2);
-                    const int inside = window < PIXELS / 4 && yp < YP && yq < YQ && kj < K;
+                    const int yp = at.p0 / 2 + window / (WB / 2), yq = at.q0 / 2 + window % (WB / 2);
+                    const int inside = window < TILE_PIXELS / 4 && yp < YP && yq < YQ && kj < K;
                     GLOBAL done_t *to = y + Y_AT(at.n, kj, yp, yq);
                     pooled[j] = POOL_NOTHING;
                     UNROLL for (int cell = 0; cell < 4; cell++) {

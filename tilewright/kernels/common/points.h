@@ -7,16 +7,16 @@
 
 #define PAIRS (POINTS / 2 - 1)
 #if POINTS == 6
-#define PAIR(i) ((i) == 0 ? 0.75f : 1.5f)
+#define PAIR_POINT(i) ((i) == 0 ? 0.75f : 1.5f)
 #elif POINTS == 8
-#define PAIR(i) ((i) == 0 ? 0.5f : (i) == 1 ? 1.0f : 2.0f)
+#define PAIR_POINT(i) ((i) == 0 ? 0.5f : (i) == 1 ? 1.0f : 2.0f)
 #else
-#define PAIR(i) ((i) == 0 ? 0.375f : (i) == 1 ? 0.75f : (i) == 2 ? 1.25f : 2.25f)
+#define PAIR_POINT(i) ((i) == 0 ? 0.375f : (i) == 1 ? 0.75f : (i) == 2 ? 1.25f : 2.25f)
 #endif
 
 // What each of `count` outputs or taps counts for at a point: its powers.
 INLINE void powers_of(int point, int count, float *to) {
-    const float a = PAIR((point - 1) / 2), base = point == 0 ? 0.0f : point % 2 ? a : -a;
+    const float a = PAIR_POINT((point - 1) / 2), base = point == 0 ? 0.0f : point % 2 ? a : -a;
     float power = 1.0f;
     UNROLL for (int j = 0; j < count; j++, power *= base)
         to[j] = point < POINTS - 1 ? power : j == count - 1 ? 1.0f : 0.0f;
@@ -27,7 +27,7 @@ INLINE void product_of_pairs(float to[PAIRS + 1], int without) {
     UNROLL for (int i = 0; i <= PAIRS; i++) to[i] = i == 0 ? 1.0f : 0.0f;
     UNROLL for (int j = 0; j < PAIRS; j++) {
         if (j == without) continue;
-        const float square = PAIR(j) * PAIR(j);
+        const float square = PAIR_POINT(j) * PAIR_POINT(j);
         UNROLL for (int i = PAIRS; i > 0; i--) to[i] = to[i - 1] - square * to[i];
         to[0] *= -square;
     }
@@ -40,12 +40,12 @@ INLINE float distances_of(int point) {
     float square = 0.0f, product = 1.0f;
     if (point == POINTS - 1) return 1.0f;
     if (point > 0) {
-        const float a = PAIR((point - 1) / 2);
+        const float a = PAIR_POINT((point - 1) / 2);
         square = a * a;
         product = 2.0f * square;
     }
     UNROLL for (int i = 0; i < PAIRS; i++)
-        if (point == 0 || i != (point - 1) / 2) product *= square - PAIR(i) * PAIR(i);
+        if (point == 0 || i != (point - 1) / 2) product *= square - PAIR_POINT(i) * PAIR_POINT(i);
     return product;
 }
 
@@ -64,8 +64,8 @@ INLINE void at_points(value_t to[POINTS], const value_t *d, int apart) {
         value_t even = by[0] * d[2 * apart], odd = by[0] * d[apart];
         UNROLL for (int i = 1; i < PAIRS; i++)
             even += by[i] * d[(2 * i + 2) * apart], odd += by[i] * d[(2 * i + 1) * apart];
-        to[2 * pair + 1] = even + PAIR(pair) * odd;
-        to[2 * pair + 2] = even - PAIR(pair) * odd;
+        to[2 * pair + 1] = even + PAIR_POINT(pair) * odd;
+        to[2 * pair + 2] = even - PAIR_POINT(pair) * odd;
     }
 }
 
@@ -78,7 +78,7 @@ INLINE void from_points(int count, value_t *to, const value_t *m, int apart) {
         UNROLL for (int pair = 0; pair < PAIRS; pair++) {
             value_t one = m[(2 * pair + 1) * apart], other = m[(2 * pair + 2) * apart];
             sum += powers[pair] * (j % 2 ? one - other : one + other);
-            powers[pair] *= PAIR(pair);
+            powers[pair] *= PAIR_POINT(pair);
         }
         to[j] = sum;
     }

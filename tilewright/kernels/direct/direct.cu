@@ -21,21 +21,22 @@
 #define KB (VECTOR * TK * BK)
 #define HB (TH * BH)
 #define WB (TW * BW)
-#define PIXELS (HB * WB)
-#define TEAM (BK * BH * BW)                 // threads that share one run of channels
-#define SHARES (SW * SB)                    // runs of channels inside a block
+#define TILE_PIXELS (HB * WB)
+#define TEAM (BK * BH * BW)                              // threads that share one run of channels
+#define SHARES (SW * SB)                                 // runs of channels inside a block
 #define THREADS (TEAM * SHARES)
 #define RS (R * S)
-#define ROW ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)  // inputs under one thread's output row
-#define ROW4 ((ROW + 3) / 4 * 4)
+#define SEEN_W ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)  // inputs under one thread's output row
+#define SEEN_W4 ((SEEN_W + 3) / 4 * 4)
 #define VECTOR_ROWS (CV == 1 && TX_W == 1 && (TW * STR_W) % 4 == 0 && TX_H % 4 == 0 && TX_C % 4 == 0)
-#define QUAD(i) ((i) >= 0 && (i) + 4 <= ROW4 && (X_LEAD == 0 || (i) + 3 <= ROW))  // worth reading four from column i on
+// Whether it is worth to read four from column i on.
+#define QUAD(i) ((i) >= 0 && (i) + 4 <= SEEN_W4 && (X_LEAD == 0 || (i) + 3 <= SEEN_W))
 #define STAGE_FLOATS (X_FLOATS + F_FLOATS)  // X_FLOATS, F_FLOATS: extent of the staged tiles
 #define STAGED (X_SHARED || F_SHARED)
 #define OUT_SHARED (OUT || SB > 1 || SC > 1)
 #define POOLED_PIXELS (WINDOWS(HB) * WINDOWS(WB))
-#define FAST (Y_NHWC ? KB : PIXELS)         // the output tile in shared memory: [SLOW][PITCH]
-#define SLOW (Y_NHWC ? PIXELS : KB)
+#define FAST (Y_NHWC ? KB : TILE_PIXELS)         // the output tile in shared memory: [SLOW][PITCH]
+#define SLOW (Y_NHWC ? TILE_PIXELS : KB)
 #define PITCH (FAST + OUT_PAD)
 #define WARP (THREADS < 32 ? THREADS : 32)
 #define FOR_TILE(a, b, i)                                   \
@@ -72,24 +73,24 @@ INLINE Lane find_lane(void) {
 }
 
 // Input row r of output row b: CV channels from cc on, of the staged tile or in place.
-INLINE void load_row(acc_t row[ROW4][CV], const GLOBAL in_t *x, const SHARED acc_t *xs, Place at, Lane me, int c0,
+INLINE void load_row(acc_t row[SEEN_W4][CV], const GLOBAL in_t *x, const SHARED acc_t *xs, Place at, Lane me, int c0,
                      int cc, int b, int r) {
 #if X_SHARED
     const SHARED acc_t *from = xs + cc * TX_C + ((me.h + b) * STR_H + r * DIL_H) * TX_H + me.w * STR_W * TX_W + X_LEAD;
     if (CV == 4) {
-        UNROLL for (int i = 0; i < ROW; i++) load4(row[i], from + i * TX_W);
+        UNROLL for (int i = 0; i < SEEN_W; i++) load4(row[i], from + i * TX_W);
     } else if (VECTOR_ROWS) {
-        UNROLL for (int i = 0; i < ROW; i++) {  // four at a time from where they are aligned
+        UNROLL for (int i = 0; i < SEEN_W; i++) {  // four at a time from where they are aligned
             const int quad = i - (X_LEAD + i) % 4;
             if (!QUAD(quad)) row[i][0] = from[i];
             else if (i == quad) load4(&row[0][0] + i, from + i);
         }
     } else {
-        UNROLL for (int i = 0; i < ROW; i++) row[i][0] = from[i * TX_W];
+        UNROLL for (int i = 0; i < SEEN_W; i++) row[i][0] = from[i * TX_W];
     }
 #else
     int h = (at.p0 + me.h + b) * STR_H + r * DIL_H - PAD_T;
-    UNROLL for (int i = 0; i < ROW; i++) {
+    UNROLL for (int i = 0; i < SEEN_W; i++) {
         int w = (at.q0 + me.w) * STR_W + i - PAD_L;
         UNROLL for (int u = 0; u < CV; u++) {
             int c = c0 + cc + u;
@@ -108,7 +109,7 @@ INLINE void multiply_add(vec acc[TK][TH][TW], const GLOBAL in_t *x, const GLOBAL
     const SHARED acc_t *fs = xs + X_FLOATS;
     UNROLL_BY(CHANNEL_UNROLL_BY) for (int cc = me.share * CV; cc < CS; cc += SHARES * CV) {
         UNROLL_BY(ROW_UNROLL_BY) for (int r = 0; r < R; r++) {
-            acc_t row[TH][ROW4][CV];
+            acc_t row[TH][SEEN_W4][CV];
             UNROLL for (int b = 0; b < TH; b++) load_row(row[b], x, xs, at, me, c0, cc, b, r);
             UNROLL for (int u = 0; u < CV; u++)
                 UNROLL for (int s = 0; s < S; s++)

@@ -24,7 +24,7 @@
 // driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
 #define TILE_K (VECTOR * TK)
-#define TILES (BK * BH * BW)
+#define REGISTER_TILES (BK * BH * BW)
 #define TILE_VECTORS (TK * TH * TW)
 #define FILTER_TILES ((K + TILE_K - 1) / TILE_K)  // of one group, in w
 
@@ -214,14 +214,14 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                    SHARED acc_t *RESTRICT shared, int id SCALE_PARAMETER) {
     Place at = find_place(id);
     int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
-    GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * TILES * TILE_VECTORS * VECTOR);
+    GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * REGISTER_TILES * TILE_VECTORS * VECTOR);
     int finite = 1;
     for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
             if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
             FENCE();  // what others wrote before they arrived is read after
         }
-        NO_UNROLL for (int t = 0; t < TILES; t++) {
+        NO_UNROLL for (int t = 0; t < REGISTER_TILES; t++) {
             int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
             offset_t filter = (offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED;
@@ -257,7 +257,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             }
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
 #define PART(g, a, b, i) \
-    *(GLOBAL wide *)(parts + (((g) * TILES + t) * TILE_VECTORS + ((a) * TH + (b)) * TW + (i)) * VECTOR)
+    *(GLOBAL wide *)(parts + (((g) * REGISTER_TILES + t) * TILE_VECTORS + ((a) * TH + (b)) * TW + (i)) * VECTOR)
             if (pass == 0) {
                 FOR_TILE(a, b, i) PART(at.sg, a, b, i) = acc[a][b][i];
                 continue;

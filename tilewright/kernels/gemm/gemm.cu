@@ -27,18 +27,18 @@
 #define LP (32 / LK)
 #define KB (WK * LK * KT)
 #define PB (WP * LP * PT)
-#define HB 1  // the tile of pixels, as tile.h has it: one row
+#define HB 1                                // the tile of pixels, as tile.h has it: one row
 #define WB PB
 #define SC 1
 #define TEAM (32 * WK * WP)
 #define THREADS (TEAM * SB)
-#define CHANNELS (CS / SB)                  // of a step, for one thread; RUN of them are unrolled
+#define CHANNELS (CS / SB)                  // of a step, for one thread; UNROLLED of them are unrolled
 #define STAGE_FLOATS (CS * KB + X_FLOATS)   // the filter, then the input: [c][X_PITCH], or with CV = 4 [px][X_PITCH]
 #define COPY (CV == 4 || X_QUADS ? 4 : 1)   // floats a copy
 #define PIXELS (N * P * Q)
-#define OUT (Y_NHWC ? 4 : VECTOR)           // neighbours in y that a thread holds
-#define OUTS (KT * PT / OUT)
-#define MINE ((OUTS + SB - 1) / SB)         // outputs that a thread finishes, or one fewer
+#define RUN_OUT (Y_NHWC ? 4 : VECTOR)       // neighbours in y that a thread holds
+#define OUTS (KT * PT / RUN_OUT)
+#define MY_OUTS ((OUTS + SB - 1) / SB)      // outputs that a thread finishes, or one fewer
 #define FINISHES(me, g) (OUTS % SB == 0 || (g) * SB + (me).share < OUTS)
 
 #include "tile.h"
@@ -102,10 +102,10 @@ typedef struct {
     int slot;                   // which of the STAGES buffers
 } Reader;
 
-// Go on to the next RUN channels; behind the last ones of a step wait for the next step's.
+// Go on to the next UNROLLED channels; behind the last ones of a step wait for the next step's.
 INLINE void advance(Reader *from, const SHARED float *shared, Lane me, int run) {
-    if (run + RUN < CHANNELS) {
-        from->w += RUN * KB, from->x += CV == 4 ? RUN : RUN * X_PITCH;
+    if (run + UNROLLED < CHANNELS) {
+        from->w += UNROLLED * KB, from->x += CV == 4 ? UNROLLED : UNROLLED * X_PITCH;
         return;
     }
     ASYNC_WAIT(STAGES - 2);
@@ -148,11 +148,11 @@ INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x,
     NO_UNROLL for (int step = first; step < last; step++) {
         int free = from.slot == 0 ? STAGES - 1 : from.slot - 1;
         stage(shared + free * STAGE_FLOATS, &source, at, step + STAGES - 1, last);
-        NO_UNROLL for (int run = 0; run < CHANNELS; run += RUN) {
-            UNROLL for (int c = 0; c < RUN; c++) {
-                const int next = c + FRAGMENTS - 1, at_w = next % RUN * KB;
-                const int at_x = next % RUN * (CV == 4 ? 1 : X_PITCH);
-                if (next == RUN) advance(&from, shared, me, run);
+        NO_UNROLL for (int run = 0; run < CHANNELS; run += UNROLLED) {
+            UNROLL for (int c = 0; c < UNROLLED; c++) {
+                const int next = c + FRAGMENTS - 1, at_w = next % UNROLLED * KB;
+                const int at_x = next % UNROLLED * (CV == 4 ? 1 : X_PITCH);
+                if (next == UNROLLED) advance(&from, shared, me, run);
                 load_w(a[next % FRAGMENTS], from.w + at_w);
                 if (next % CV == 0) load_x(b[next / CV % FRAGMENTS], from.x + at_x);
                 multiply_add(acc, a[c % FRAGMENTS], b[c / CV % FRAGMENTS], c % CV);
@@ -162,19 +162,19 @@ INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x,
     }
 }
 
-#include "gemm_store.h"
-
-#if STREAM  // FULL_TILES have a block each; the other blocks take EACH of the other tiles' steps, LONGER of them one
-            // more
+#if STREAM
+// FULL_TILES have a block each; the other blocks take STREAM_STEPS of the other tiles' steps, LONGER of them one more.
 INLINE int first_work(int block) {
     const int stream = block - FULL_TILES;
-    return stream < 0 ? block * TURNS : FULL_TILES * TURNS + stream * EACH + min(stream, LONGER);
+    return stream < 0 ? block * TILE_STEPS : FULL_TILES * TILE_STEPS + stream * STREAM_STEPS + min(stream, LONGER);
 }
 INLINE int stream_of(int work) {  // who does a step of a shared tile
-    work -= FULL_TILES * TURNS;
-    return work < (EACH + 1) * LONGER ? work / (EACH + 1) : (work - LONGER) / EACH;
+    work -= FULL_TILES * TILE_STEPS;
+    return work < (STREAM_STEPS + 1) * LONGER ? work / (STREAM_STEPS + 1) : (work - LONGER) / STREAM_STEPS;
 }
 #endif
+
+#include "gemm_store.h"
 
 BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
@@ -186,71 +186,28 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
     Lane me = find_lane();
 #if STREAM
     NO_UNROLL for (int work = first_work(block), end = first_work(block + 1); work < end;) {
-        Place at = find_place(work / TURNS);
-        int first = work % TURNS, last = min(TURNS, first + end - work);
+        Place at = find_place(work / TILE_STEPS);
+        int first = work % TILE_STEPS, last = min(TILE_STEPS, first + end - work);
         work += last - first;
         if (SB > 1) BARRIER();
 #else
     {
         Place at = find_place(block);
-        int first = at.sg * TURNS / SG, last = (at.sg + 1) * TURNS / SG;
+        int first = at.sg * TILE_STEPS / SG, last = (at.sg + 1) * TILE_STEPS / SG;
 #endif
         vec acc[KT][TP];
         sum_up(acc, shared, x, w, y, arrived, at, me, first, last);
         zeros_awaited(arrived, at);
         if (COMBINE == ATOMIC && SB == 1) BARRIER();
 
-        // the shares of a block meet in shared memory; each finishes some outputs
-        float mine[MINE][OUT];
-#if SB > 1
-        ASYNC_WAIT(0);
-        BARRIER();
-        UNROLL for (int g = 0; g < OUTS; g++) {
-            float v[OUT];
-            pick(v, acc, g);
-            SHARED float *to = shared + ((me.share * OUTS + g) * TEAM + me.team) * OUT;
-            STORE_OUT(to, v);
-        }
-        BARRIER();
-        UNROLL for (int g = 0; g < MINE; g++) {
-            UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
-            if (FINISHES(me, g)) UNROLL for (int s = 0; s < SB; s++)
-                UNROLL for (int i = 0; i < OUT; i++)
-                    mine[g][i] += shared[((s * OUTS + g * SB + me.share) * TEAM + me.team) * OUT + i];
-        }
-#else
-        UNROLL for (int g = 0; g < OUTS; g++) pick(mine[g], acc, g);
-#endif
-
-        // the shares of the grid meet in memory: the block that arrives last adds them up, in a fixed order
+        // the shares meet, and every output is finished by one thread
+        float mine[MY_OUTS][RUN_OUT];
+        join_shares(mine, acc, shared, me);
         int whole = 1;
 #if COMBINE == LAST
-#if STREAM  // worked out here, for the loop above needs all registers; a stream goes on with a tile, or begins one
-        const int owner = stream_of(at.tile * TURNS), part0 = 2 * owner, part = 2 * (block - FULL_TILES) + (first == 0);
-        const int parts = block < FULL_TILES ? 1 : stream_of(at.tile * TURNS + TURNS - 1) - owner + 1;
-#else
-        const int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
+        whole = join_blocks(mine, partial, arrived, is_last, at, me, block, first);
 #endif
-        if (parts > 1) {
-            GLOBAL float *own = partial + (me.share * TEAM + me.team) * OUT, *to = own + (offset_t)part * (KB * PB);
-            UNROLL for (int g = 0; g < MINE; g++)
-                if (FINISHES(me, g)) STORE_OUT(to + g * (SB * TEAM * OUT), mine[g]);
-            whole = arrive_last(arrived, at, parts, is_last);
-            if (whole) {
-                UNROLL for (int g = 0; g < MINE; g++) UNROLL for (int i = 0; i < OUT; i++) mine[g][i] = 0.0f;
-                NO_UNROLL for (int s = 0; s < parts; s++) {
-                    const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
-                    UNROLL for (int g = 0; g < MINE; g++)
-                        if (FINISHES(me, g)) {
-                            float more[OUT];
-                            load_fresh_run(OUT, more, from + g * (SB * TEAM * OUT));
-                            UNROLL for (int i = 0; i < OUT; i++) mine[g][i] += more[i];
-                        }
-                }
-            }
-        }
-#endif
-        if (whole) UNROLL for (int g = 0; g < MINE; g++) {
+        if (whole) UNROLL for (int g = 0; g < MY_OUTS; g++) {
             int out = g * SB + me.share;
             if (FINISHES(me, g)) finish_out(y, bias, z, at, out_k(me, out), out_px(me, out), mine[g]);
         }

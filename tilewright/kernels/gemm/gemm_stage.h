@@ -8,7 +8,7 @@
 // one are zeros.
 
 #define CHANNEL_RUN (CS < 8 ? CS : 8)
-#define ACROSS (X_NHWC ? (CV == 4 ? CS / 4 : CHANNEL_RUN) : PB / COPY)  // copies in a row
+#define ROW_COPIES (X_NHWC ? (CV == 4 ? CS / 4 : CHANNEL_RUN) : PB / COPY)  // copies in a row
 #define X_ITEMS (CS * PB / COPY)
 #define X_COPIES ((X_ITEMS + THREADS - 1) / THREADS)
 #define W_ITEMS (CS * KB / 4)
@@ -19,10 +19,13 @@ typedef struct {
 } Source;
 
 // Copy j of this thread: its channel and pixel in the tile.
+#define WHOLE_ROWS (THREADS % ROW_COPIES == 0)  // all threads copy whole rows: the column is the same for all j
 INLINE int copy_row(int j) {
-    return THREADS % ACROSS ? (j * THREADS + THREAD(0)) / ACROSS : j * (THREADS / ACROSS) + THREAD(0) / ACROSS;
+    return WHOLE_ROWS ? j * (THREADS / ROW_COPIES) + THREAD(0) / ROW_COPIES : (j * THREADS + THREAD(0)) / ROW_COPIES;
 }
-INLINE int copy_column(int j) { return THREADS % ACROSS ? (j * THREADS + THREAD(0)) % ACROSS : THREAD(0) % ACROSS; }
+INLINE int copy_column(int j) {
+    return WHOLE_ROWS ? THREAD(0) % ROW_COPIES : (j * THREADS + THREAD(0)) % ROW_COPIES;
+}
 INLINE int copy_c(int j) {
     return !X_NHWC ? copy_row(j) : CV == 4 ? copy_column(j) * 4 : copy_column(j) + copy_row(j) / PB * CHANNEL_RUN;
 }

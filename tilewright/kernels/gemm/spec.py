@@ -197,7 +197,9 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> 
     blocks = stream.full_tiles + stream.blocks if stream else sz.tiles * cf["sg"]
     # Sums that wait for others: of each block; a block of a stream ends a tile and begins another.
     parts = sz.tile * (2 * stream.blocks if stream else blocks)
-    shared = dict(FULL_TILES=stream.full_tiles, EACH=stream.each, LONGER=stream.longer) if stream else {}
+    shared = {}
+    if stream:
+        shared = dict(FULL_TILES=stream.full_tiles, STREAM_STEPS=stream.each, LONGER=stream.longer)
     launches, workspace = _launches(pr, device, pd, sz, cf, blocks, parts)
     return Blueprint(
         source="gemm.cu",
@@ -231,8 +233,9 @@ def _defines(
     images = image_defines(pr, View.unflattened(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
-        CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], RUN=sz.run, MIN_BLOCKS=cf["mb"],
-        STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"], TURNS=sz.turns, STEPS=sz.turns,
+        CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], UNROLLED=sz.run,
+        MIN_BLOCKS=cf["mb"], STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"],
+        TILE_STEPS=sz.turns, STEPS=sz.turns,
         K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], STRIDED=int(pd.strided),

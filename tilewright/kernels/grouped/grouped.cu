@@ -24,20 +24,20 @@
 #define WB 1
 #define SC 1
 #define SG 1
-#define ROW ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)   // inputs of a row under a thread's outputs
-#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // rows under them
+#define SEEN_W ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)   // inputs of a row under a thread's outputs
+#define SEEN_H ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // rows under them
 #define ITEMS ((offset_t)N * (K / VECTOR) * P_BLOCKS * Q_BLOCKS)
 
 #include "tile.h"
 #include "word.h"
 
-#define LANES (CHUNKED && VECTOR > 1)           // a CPU's: many elements at once
-#define NUMBERS (LANES && ACROSS && DTYPE == 4)  // i8: lanes hold a number each, not a word of four
-#if LANES
+#define CPU_LANES (CHUNKED && VECTOR > 1)           // a CPU's: many elements at once
+#define NUMBER_LANES (CPU_LANES && ACROSS && DTYPE == 4)  // i8: lanes hold a number each, not a word of four
+#if CPU_LANES
 #include "lanes_memory.h"
 #endif
 // f16, bf16 and f8 are widened, bytes side by side are parted: what is in memory is not what is multiplied.
-#define PARTS_WORDS (!LANES && (DTYPE == 2 || DTYPE == 3 || DTYPE == 5 || (DTYPE == 4 && ACROSS)))
+#define PARTS_WORDS (!CPU_LANES && (DTYPE == 2 || DTYPE == 3 || DTYPE == 5 || (DTYPE == 4 && ACROSS)))
 
 typedef struct {
     int n, k, p, q;
@@ -63,7 +63,7 @@ INLINE Item find_item(offset_t i) {
 
 // CV words that are neighbours in memory.
 INLINE vec load_words(const GLOBAL in_t *from) {
-#if LANES
+#if CPU_LANES
     return load_lanes(from);
 #elif DTYPE < 2
     return vec_load(from);
@@ -105,60 +105,60 @@ INLINE vec load_input(const GLOBAL in_t *x, Item at, int c, int word, int h, int
 // nchw: four columns at a time, from the first multiple of four on; no four are cut by the edge of the image
 #if X_QUADS
 #define LEAD ((4 - PAD_L % 4) % 4)
-#define RUNS ((LEAD + ROW + 3) / 4)
-INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
-    acc_t line[RUNS * 4], one[VECTOR] = {0};
+#define ROW_QUADS ((LEAD + SEEN_W + 3) / 4)
+INLINE void load_row(vec row[SEEN_W], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
+    acc_t line[ROW_QUADS * 4], one[VECTOR] = {0};
 #if PARTS_WORDS
-    unsigned held[RUNS][2];
-    UNROLL for (int i = 0; i < RUNS; i++) {
+    unsigned held[ROW_QUADS][2];
+    UNROLL for (int i = 0; i < ROW_QUADS; i++) {
         held[i][0] = held[i][1] = 0;
         const int v = w - LEAD + 4 * i;
         if ((unsigned)h < H && (unsigned)v < W) hold4(held[i], x + X_AT(at.n, c, h, v));
     }
-    UNROLL for (int j = 0; j < RUNS * 4; j++) line[j] = held_number(held[j / 4], j % 4);
+    UNROLL for (int j = 0; j < ROW_QUADS * 4; j++) line[j] = held_number(held[j / 4], j % 4);
 #else
-    UNROLL for (int i = 0; i < RUNS; i++) {
+    UNROLL for (int i = 0; i < ROW_QUADS; i++) {
         UNROLL for (int j = 0; j < 4; j++) line[4 * i + j] = 0;
         const int v = w - LEAD + 4 * i;
         if ((unsigned)h < H && (unsigned)v < W) load4(line + 4 * i, x + X_AT(at.n, c, h, v));
     }
 #endif
-    UNROLL for (int j = 0; j < ROW; j++) {
+    UNROLL for (int j = 0; j < SEEN_W; j++) {
         one[0] = line[LEAD + j];
         row[j] = vec_pack(one);
     }
 }
 #elif PARTS_WORDS
-INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
-    unsigned held[ROW][HELD(CV)];
-    UNROLL for (int j = 0; j < ROW; j++) {
+INLINE void load_row(vec row[SEEN_W], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
+    unsigned held[SEEN_W][HELD(CV)];
+    UNROLL for (int j = 0; j < SEEN_W; j++) {
         UNROLL for (int u = 0; u < HELD(CV); u++) held[j][u] = 0;
         if ((unsigned)h < H && (unsigned)(w + j) < W) hold_run(CV, held[j], x + X_AT(at.n, c, h, w + j));
     }
-    UNROLL for (int j = 0; j < ROW; j++) {
+    UNROLL for (int j = 0; j < SEEN_W; j++) {
         acc_t words[VECTOR] = {0};
         UNROLL for (int u = 0; u < CV; u++) words[u] = held_number(held[j], u);
         row[j] = vec_pack(words);
     }
 }
 #else
-INLINE void load_row(vec row[ROW], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
-#if LANES  // a CPU: a row that lies inside the image, as most do, is asked once
-    if ((unsigned)h < H && w >= 0 && w + ROW <= W) {
+INLINE void load_row(vec row[SEEN_W], const GLOBAL in_t *x, Item at, int c, int word, int h, int w) {
+#if CPU_LANES  // a CPU: a row that lies inside the image, as most do, is asked once
+    if ((unsigned)h < H && w >= 0 && w + SEEN_W <= W) {
         const GLOBAL in_t *from = x + X_AT(at.n, c, h, w);
-        UNROLL for (int j = 0; j < ROW; j++) row[j] = load_inside(from + j * (X_NHWC ? C_ALL : 1), word);
+        UNROLL for (int j = 0; j < SEEN_W; j++) row[j] = load_inside(from + j * (X_NHWC ? C_ALL : 1), word);
     } else
 #endif
-        UNROLL for (int j = 0; j < ROW; j++) row[j] = load_input(x, at, c, word, h, w + j);
+        UNROLL for (int j = 0; j < SEEN_W; j++) row[j] = load_input(x, at, c, word, h, w + j);
 }
 #endif
 
 // sums += the products of an input row and row r of the filter.
-INLINE void add_taps(vec sums[TW], const vec row[ROW], const GLOBAL acc_t *w, int c, int r) {
+INLINE void add_taps(vec sums[TW], const vec row[SEEN_W], const GLOBAL acc_t *w, int c, int r) {
     UNROLL for (int s = 0; s < S; s++) {
 #if ACROSS
         vec tap = vec_load(w + (r * S + s) * K);
-#if NUMBERS
+#if NUMBER_LANES
         tap = tap << 24 >> 24;
         UNROLL for (int j = 0; j < TW; j++) sums[j] += tap * row[j * STR_W + s * DIL_W];
 #else
@@ -180,14 +180,14 @@ INLINE void add_taps(vec sums[TW], const vec row[ROW], const GLOBAL acc_t *w, in
 // acc += the products of a channel (or CV of them): each input row is read once, i rows below the thread's first.
 INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_t *w, Item at, int c0, int c, int h0,
                         int w0) {
-#if ROLLED && LANES  // a loop over a large filter's rows
+#if ROLLED && CPU_LANES  // a loop over a large filter's rows
     NO_UNROLL for (int r = 0; r < R; r++) {
-        vec row[ROW];
+        vec row[SEEN_W];
         load_row(row, x, at, c0 + CHANNEL(c), c, h0 + r * DIL_H, w0);
         add_taps(acc[0], row, w, c, r);
     }
 #elif ROLLED  // on a GPU with the next row on its way while one is multiplied
-    vec row[2][ROW];
+    vec row[2][SEEN_W];
     load_row(row[0], x, at, c0 + CHANNEL(c), c, h0, w0);
     NO_UNROLL for (int first = 0; first < R; first += 2)
         UNROLL for (int turn = 0; turn < 2; turn++) {
@@ -196,8 +196,8 @@ INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_
             if (r < R) add_taps(acc[0], row[turn], w, c, r);
         }
 #else
-    UNROLL for (int i = 0; i < ROWS; i++) {
-        vec row[ROW];
+    UNROLL for (int i = 0; i < SEEN_H; i++) {
+        vec row[SEEN_W];
         load_row(row, x, at, c0 + CHANNEL(c), c, h0 + i, w0);
         UNROLL for (int b = 0; b < TH; b++)
             UNROLL for (int r = 0; r < R; r++)
@@ -209,7 +209,7 @@ INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_
 // Store the sums of VECTOR channels of a pixel, finished unless a second kernel does that.
 INLINE void store_pixel(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
                         vec v SCALE_PARAMETER) {
-#if LANES && Y_VECTOR
+#if CPU_LANES && Y_VECTOR
     const offset_t to = Z_AT(at.n, at.k, p, q);
     store_channels(y + to, finish_channels(v, bias, at.k, z, to), at.k);
 #else

@@ -23,7 +23,7 @@
 #define WB 1
 #define SC 1
 #define SG 1
-#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)           // lines under a tile
+#define SEEN_H ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)           // lines under a tile
 #define LINES ((ITEM_ROWS - 1) * STR_H + (R - 1) * DIL_H + 1)   // and under an item
 #define USED ((ITEM_COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1) // of a line; vectors hang over
 #define LINE ((USED + 2 * VECTOR - 1) / VECTOR * VECTOR)
@@ -132,13 +132,13 @@ INLINE void add_line(vec acc[TK][TH][TW], const acc_t *line, const int columns[T
 INLINE void add_channel(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps,
                         int c) {
 #if !ROLLED
-    UNROLL for (int i = 0; i < ROWS; i++) add_line(acc, line, columns, taps, c, i, 0);
+    UNROLL for (int i = 0; i < SEEN_H; i++) add_line(acc, line, columns, taps, c, i, 0);
 #elif TH == 1  // a large filter: a loop over its rows
     NO_UNROLL for (int r = 0; r < R; r++) add_line(acc, line, columns, taps, c, r * DIL_H, 1);
 #else  // of stride 1: a loop over the lines that lie under all output rows, between those at both ends
     UNROLL for (int i = 0; i < TH - 1; i++) add_line(acc, line, columns, taps, c, i, 0);
     NO_UNROLL for (int i = TH - 1; i < R; i++) add_line(acc, line, columns, taps, c, i, 1);
-    UNROLL for (int i = R; i < ROWS; i++) add_line(acc, line, columns, taps, c, i, 0);
+    UNROLL for (int i = R; i < SEEN_H; i++) add_line(acc, line, columns, taps, c, i, 0);
 #endif
 }
 

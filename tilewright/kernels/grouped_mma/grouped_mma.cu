@@ -3,7 +3,7 @@
 //   y[n,k,p,q] = epilogue(sum over c,r,s of x[n, k's group + c, p*u+r*d-pad, q*u+s*d-pad] * w[k][c][r][s])
 //
 // 16 bytes of a pixel's channels are a row of a matrix, eight rows of any eight pixels one that a warp loads
-// (ldmatrix). A block stages the pixels under its tile of TH x TW outputs once, and a product takes 16 of them at one
+// (ldmatrix). A block stages the pixels under its tile of HB x WB outputs once, and a product takes 16 of them at one
 // tap: their rows by the filter's 16 bytes for 8 output channels, two taps of a row (or pieces of a wide group's
 // channels) at once. An image in nchw is turned on its way to shared memory, sums on their way back.
 //
@@ -26,14 +26,12 @@
 #define KT (BW * NT)
 #define SLICE (8 * KT)  // output channels of a warp
 #define KB (SLICE * WN)
-#define HB TH
-#define WB TW
-#define PIXELS (TH * TW)
+#define TILE_PIXELS (HB * WB)
 #define TAPS (R * S)
 #define M_IS_PIXELS 1
 #define POOL_HELD 0
 #define POOL_MEETS 0
-#define PIXEL_AT(first, i, h, lane) ((first) + ((i) + DOWN * (h) * PT) * TW + (DOWN ? 0 : 8 * (h)) + (lane) / 4)
+#define PIXEL_AT(first, i, h, lane) ((first) + ((i) + DOWN * (h) * PT) * WB + (DOWN ? 0 : 8 * (h)) + (lane) / 4)
 
 #include "tile.h"
 #include "grouped_mma.h"
@@ -58,6 +56,6 @@ BOUNDED_KERNEL(grouped_mma, THREADS, MIN_BLOCKS)
     NO_UNROLL for (int strip = warp % WM; strip < STRIPS; strip += WM) {
         acc_t acc[PT][KT][4];
         sum_up(acc, shared, filter, strip, slice, lane);
-        store_strip(y, z, shared, at, k, ROW_OF(strip) * TW + COLUMN_OF(strip), lane, acc, &its);
+        store_strip(y, z, shared, at, k, ROW_OF(strip) * WB + COLUMN_OF(strip), lane, acc, &its);
     }
 }

@@ -25,7 +25,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         const offset_t first = (slice / PARTS * BW + j / NT) * PACK_GROUPS;  // group of the bundle
         unsigned word = 0;
         for (int i = 0; i < 4 / NUMBER_BYTES; i++) {
-            const int channel = at % PIECES * NUMBERS + lane % 4 * (4 / NUMBER_BYTES) + i;  // of the bundle
+            const int channel = at % PIECES * EACH + lane % 4 * (4 / NUMBER_BYTES) + i;  // of the bundle
             if (j >= NT * BW || channel / CG != group) continue;
             const offset_t from = (((first + group) * KG + output % KG) * CG + channel % CG) * TAPS + at / PIECES;
             word |= BITS_OF(w[from]) << 8 * NUMBER_BYTES * i;

@@ -8,13 +8,13 @@
 #include "ldmatrix.h"
 #include "mma_sync.h"
 
-#define DOWN (TW / 8 % 2)
-#define STRIPS_OF_ROW (DOWN ? TW / 8 : TW / 16)
+#define DOWN (WB / 8 % 2)
+#define STRIPS_OF_ROW (DOWN ? WB / 8 : WB / 16)
 #define STRIP_ROWS (DOWN ? 2 * PT : PT)
-#define STRIPS (TH / STRIP_ROWS * STRIPS_OF_ROW)
+#define STRIPS (HB / STRIP_ROWS * STRIPS_OF_ROW)
 #define ROW_OF(strip) ((strip) / STRIPS_OF_ROW * STRIP_ROWS)
 #define COLUMN_OF(strip) ((strip) % STRIPS_OF_ROW * (DOWN ? 8 : 16))
-#define SEEN ((PT - 1) * STR_H + (R - 1) * DIL_H + 1)  // rows of the image under PT outputs
+#define SEEN_H ((PT - 1) * STR_H + (R - 1) * DIL_H + 1)  // rows of the image under PT outputs
 #define ROW_SUM (S * PIECES)                           // pieces along a row of the filter
 
 // Where piece `at` of a row of the filter lies for pixel `column` of the strip's half `h`, in the strip's first row; of
@@ -63,7 +63,7 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const acc_t *tile, const Filter w, int 
         }
     UNROLL for (int i = 0; i < PT; i++)
         UNROLL for (int j = 0; j < KT; j++) UNROLL for (int e = 0; e < 4; e++) acc[i][j][e] = 0;
-    UNROLL for (int row = 0; row < SEEN; row++) {
+    UNROLL for (int row = 0; row < SEEN_H; row++) {
         if (!is_seen(row)) continue;
         UNROLL for (int b = 0; b < BW; b++)
             UNROLL for (int k = 0; k < ROW_SUM; k += 2) {

@@ -19,7 +19,7 @@ INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *s
                         int lane, acc_t acc[PT][KT][4], const Channels *its) {
     UNROLL for (int i = 0; i < PT; i++)
         UNROLL for (int h = 0; h < 2; h++) {
-            const int px = PIXEL_AT(first, i, h, lane), p = at.p0 + px / TW, q = at.q0 + px % TW;
+            const int px = PIXEL_AT(first, i, h, lane), p = at.p0 + px / WB, q = at.q0 + px % WB;
             const int inside = p < P && q < Q, own = at.k0 + k + lane % 4 * 2;
             UNROLL for (int j = 0; j < KT; j++) {
                 done_t out[2];
@@ -73,7 +73,7 @@ INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *s
     const int bundle = lane % TURNED, run = lane % 4 / TURNED * TURNED;
     UNROLL for (int i = 0; i < PT; i++)
         UNROLL for (int h = 0; h < 2; h++) {
-            const int px = PIXEL_AT(first, i, h, lane), p = at.p0 + px / TW, q = at.q0 + px % TW;
+            const int px = PIXEL_AT(first, i, h, lane), p = at.p0 + px / WB, q = at.q0 + px % WB;
             const int inside = p < P && q < Q;
             const offset_t to = Z_AT(at.n, at.k0 + k, p, q);
             UNROLL for (int b = 0; b < BW; b += TURNED)

@@ -219,10 +219,10 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     pairs = cf["combine"] != TWO_PASS and DTYPE_BYTES[pr.dtype_out] == 2 and pr.q % 2 == 0
     return requant_defines(pr) | dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
-        TH=cf["th"], TW=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
+        HB=cf["th"], WB=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
-        NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, SWIZZLE=sz.swizzle,
-        LINE=_line(pr, sz, cf, aligned), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
+        NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, EXCHANGED=sz.swizzle,
+        ROW_THREADS=_line(pr, sz, cf, aligned), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
         PAIRS_OUT=int(pairs and aligned),
         RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, GROUP_OF=sz.run // 2, Y_VECTOR=int(aligned),
         TURNED=sz.turned if aligned else 1,

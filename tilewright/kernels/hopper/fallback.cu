@@ -11,8 +11,8 @@
 //                       window 0      window 1
 //
 // A block takes tile after tile, 4 x 4 sums a thread, DEPTH terms of them a step, which come while those of the step
-// before are multiplied (fallback.py has the sizes). RUN steps are summed by themselves, and these sums one after the
-// other: always in this order.
+// before are multiplied (fallback.py has the sizes). PARTIAL_STEPS steps are summed by themselves, and these sums one
+// after the other: always in this order.
 // Where nothing was lost no block has a tile: they only look.
 // Example: 64 channels of 3x3 filters: 576 terms, 36 steps of 16; a 2x2 pool: 16 windows of a tile.
 
@@ -55,8 +55,8 @@ INLINE Pixel find_pixel(int out, int cell) {
 }
 
 // Neighbouring threads stage neighbours in memory: of w terms, of x terms (nhwc) or columns.
-#define STAGED (KB * DEPTH / THREADS)         // numbers of a thread
-#define STAGED_COLUMNS (X_NHWC ? STAGED : 1)  // columns that they are of
+#define MY_STAGED (KB * DEPTH / THREADS)         // numbers of a thread
+#define STAGED_COLUMNS (X_NHWC ? MY_STAGED : 1)  // columns that they are of
 #define STAGED_TERM(i) (X_NHWC ? THREAD(0) % DEPTH : (THREAD(0) + (i) * THREADS) / COLUMNS)
 #define STAGED_COLUMN(i) (X_NHWC ? (THREAD(0) + (i) * THREADS) / DEPTH : THREAD(0) % COLUMNS)
 
@@ -64,12 +64,12 @@ INLINE Pixel find_pixel(int out, int cell) {
 // A Pixel is here one of x, under the first tap.
 INLINE void stage(SHARED acc_t *to, const GLOBAL acc_t *x, const GLOBAL acc_t *w, const Pixel *from, int group, int k0,
                   int step) {
-    UNROLL for (int i = 0; i < STAGED; i++) {
+    UNROLL for (int i = 0; i < MY_STAGED; i++) {
         const int row = (THREAD(0) + i * THREADS) / DEPTH, term = THREAD(0) % DEPTH, t = step * DEPTH + term;
         const int keep = t < TERMS && k0 + row < K;
         async_copy1(to + term * PITCH + row, w + (keep ? (offset_t)(group * K + k0 + row) * TERMS + t : 0), keep);
     }
-    UNROLL for (int i = 0; i < STAGED; i++) {
+    UNROLL for (int i = 0; i < MY_STAGED; i++) {
         const int term = STAGED_TERM(i), t = step * DEPTH + term, tap = t / C;
         const Pixel at = from[i % STAGED_COLUMNS];
         const int h = at.p + tap / S * DIL_H, v = at.q + tap % S * DIL_W;
@@ -108,7 +108,7 @@ INLINE void sum_up(SHARED acc_t *shared, const GLOBAL acc_t *x, const GLOBAL acc
         BARRIER();  // all of the step has come, and who multiplied the one before is done
         if (step + 1 < STEPS) stage(shared + (step + 1) % 2 * (2 * DEPTH * PITCH), x, w, from, group, k0, step + 1);
         multiply(part, shared + step % 2 * (2 * DEPTH * PITCH));
-        if (step % RUN == RUN - 1 || step == STEPS - 1)
+        if (step % PARTIAL_STEPS == PARTIAL_STEPS - 1 || step == STEPS - 1)
             UNROLL for (int i = 0; i < 16; i++) sums[i] += part[i], part[i] = 0;
     }
     BARRIER();

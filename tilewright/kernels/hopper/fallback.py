@@ -9,7 +9,7 @@ from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 # Threads of a block, channels and sums of a tile, terms of a step, steps that are added up by themselves.
-_SIZES = dict(THREADS=256, KB=64, COLUMNS=64, DEPTH=16, RUN=4)
+_SIZES = dict(THREADS=256, KB=64, COLUMNS=64, DEPTH=16, PARTIAL_STEPS=4)
 _SHARED_BYTES = 2 * _SIZES["DEPTH"] * 2 * (_SIZES["COLUMNS"] + 4) * 4  # one step comes, one is multiplied
 
 
@@ -40,5 +40,5 @@ def beside_bytes(pr: Problem, rows: int) -> int:
 
 def chain(pr: Problem) -> int:
     """Length of the longest chain of adds: a run of terms, then the runs."""
-    run = _SIZES["RUN"] * _SIZES["DEPTH"]
+    run = _SIZES["PARTIAL_STEPS"] * _SIZES["DEPTH"]
     return run + ceil_div(pr.cg * pr.r * pr.s, run)

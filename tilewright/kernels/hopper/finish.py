@@ -10,7 +10,7 @@ from tilewright.kernels.tile import LAST, TWO_PASS
 from tilewright.problem import DTYPE_BYTES, Problem
 
 BY_TILE, OWN, MET = range(3)  # all threads, those who have the sums, the blocks of a cluster
-WORDS, ROWS, IN_PLANES = range(3)  # how those who have the sums store them (hopper_own.h)
+STORE_WORDS, STORE_ROWS, STORE_PLANES = range(3)  # how those who have the sums store them (hopper_own.h)
 FEW_MET = 12  # pixels of a warpgroup for each block of its cluster: 1.5 times four sums a thread (measured)
 MOST_RUN = 8  # outputs that a thread finishes at once
 
@@ -50,8 +50,8 @@ def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
 def stores(pr: Problem, cf: Values) -> int:
     """Say how those who have the sums (OWN) store them: hopper_own.h has the ways."""
     if pr.layout_out == "nchw":
-        return IN_PLANES
-    return WORDS if out_bytes(pr, cf) == 4 else ROWS
+        return STORE_PLANES
+    return STORE_WORDS if out_bytes(pr, cf) == 4 else STORE_ROWS
 
 
 def paired(pr: Problem, cf: Values) -> bool:

@@ -15,19 +15,19 @@
 #include "halves.h"
 #include "halves_guard.h"
 
-#define TILES ((KG + PACK_K - 1) / PACK_K)
-#define ROWS (GROUP_COUNT * TILES * PACK_K)
-#define PART (PACK_K * CHUNKS * 4)  // words
-#define TILE (PACK_STEPS * 2 * PART)
+#define K_TILES ((KG + PACK_K - 1) / PACK_K)
+#define PACKED_ROWS (GROUP_COUNT * K_TILES * PACK_K)
+#define PART_WORDS (PACK_K * CHUNKS * 4)  // words
+#define TILE_WORDS (PACK_STEPS * 2 * PART_WORDS)
 #define TERMS (CG * FILTER_TAPS)
 
 KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     SHARED_FLAG(most);
-    GLOBAL unsigned *moved = packed + (offset_t)(GROUP_COUNT * TILES) * TILE, *exact = moved + 2 * ROWS;
-    GLOBAL acc_t *against = (GLOBAL acc_t *)moved + ROWS;
-    NO_UNROLL for (int row = GROUP(0); row < ROWS; row += GROUPS(0)) {
-        const int tile = row / PACK_K, at = row % PACK_K, group = tile / TILES;
-        const int filter = FILTER_OF(at), k = tile % TILES * PACK_K + filter, channel = tile * PACK_K + filter;
+    GLOBAL unsigned *moved = packed + (offset_t)(GROUP_COUNT * K_TILES) * TILE_WORDS, *exact = moved + 2 * PACKED_ROWS;
+    GLOBAL acc_t *against = (GLOBAL acc_t *)moved + PACKED_ROWS;
+    NO_UNROLL for (int row = GROUP(0); row < PACKED_ROWS; row += GROUPS(0)) {
+        const int tile = row / PACK_K, at = row % PACK_K, group = tile / K_TILES;
+        const int filter = FILTER_OF(at), k = tile % K_TILES * PACK_K + filter, channel = tile * PACK_K + filter;
         GLOBAL const unsigned *from = w + (offset_t)(group * KG + k) * TERMS;
         int size = 0;
         for (int i = THREAD(0); k < KG && i < TERMS; i += MAX_THREADS) size = max(size, finite_size(from[i]));
@@ -52,9 +52,9 @@ KERNEL(pack)(GLOBAL const unsigned *RESTRICT w, GLOBAL unsigned *RESTRICT packed
                 low |= split_halves(&v, shift) << 16 * j;
                 high |= v << 16 * j;
             }
-            GLOBAL unsigned *to = packed + (offset_t)tile * TILE + step * (2 * PART) +
+            GLOBAL unsigned *to = packed + (offset_t)tile * TILE_WORDS + step * (2 * PART_WORDS) +
                                   (at * CHUNKS + (chunk ^ SWIZZLE(at % 8))) * 4 + item % 4;
-            to[0] = high, to[PART] = low;
+            to[0] = high, to[PART_WORDS] = low;
         }
         BARRIER();  // all have read what is largest
     }

@@ -1,15 +1,15 @@
 // Sums that go to y without a tile of them in shared memory (FINISH, finish.py): no barrier of all threads,
 // and little code, which costs 4 to 5 cycles an instruction where it runs once.
 //
-// FINISH 1: sums are whole, and those store them who have them (STORES, finish.py).
-//   WORDS      4 bytes an output, from registers: an instruction stores 16 channels (64 bytes) of 4 pixels
-//   ROWS       1 or 2 bytes: warps of the same pixels hand them to each other by way of shared memory, OWN_ROWS pixels
-//              at a time: a row there is a pixel with all channels of the tile. They store whole rows, 16 bytes a
-//              thread: 64 bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of a cache line
-//              at most).
-//   IN_PLANES  2 bytes in nchw, a warp by itself: it has 16 channels, OWN_ROWS pixels of which it puts in rows of
-//              shared memory at a time, and stores 8 pixels a thread: 128 bytes of a channel lie side by side
-// FINISH 2: they are shares of a cluster, and each block finishes some of its pixels: a thread sends what it has of two
+// OWN: sums are whole, and those store them who have them (STORES, finish.py).
+//   STORE_WORDS    4 bytes an output, from registers: an instruction stores 16 channels (64 bytes) of 4 pixels
+//   STORE_ROWS     1 or 2 bytes: warps of the same pixels hand them to each other by way of shared memory, OWN_ROWS
+//                  pixels at a time: a row there is a pixel with all channels of the tile. They store whole rows, 16
+//                  bytes a thread: 64 bytes or more lie side by side in y (a warp alone has 16 channels, a quarter of
+//                  a cache line at most).
+//   STORE_PLANES   2 bytes in nchw, a warp by itself: it has 16 channels, OWN_ROWS pixels of which it puts in rows of
+//                  shared memory at a time, and stores 8 pixels a thread: 128 bytes of a channel lie side by side
+// MET: they are shares of a cluster, and each block finishes some of its pixels: a thread sends what it has of two
 // neighbouring pixels and two channels (16 bytes), from its registers to that block's shared memory, where
 // [share][pair of pixels][pair of channels] wait until all have come. Then a thread adds up one such four of all
 // shares. All else goes by way of the tile of sums (hopper_store.h).
@@ -23,7 +23,7 @@
 
 #define IS_CHANNEL(k) (K % KB == 0 || (k) < K)
 
-#if FINISH == 1
+#if FINISH == OWN
 #if TIGHT
 #define STORE_LOOP NO_UNROLL  // unrolled it takes registers, which sums have here
 #else
@@ -65,7 +65,7 @@ INLINE void join_bytes(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
 }
 #endif
 
-#if STORES == WORDS
+#if STORES == STORE_WORDS
 // Store the sums of a thread from registers, channels from `k` on; y is where channel k of pixel 0 goes. A warp of a
 // block that stays has a table of its own: one for all would have to be waited for.
 INLINE void store_words(GLOBAL done_t *y, shared_t shared, const Block *b, const acc_t sums[WG_WORDS], int k,
@@ -96,9 +96,9 @@ INLINE void store_words(GLOBAL done_t *y, shared_t shared, const Block *b, const
     }
 }
 
-#elif STORES == ROWS
+#elif STORES == STORE_ROWS
 #define MATES_SYNC(mates) asm volatile("bar.sync %0, %1;" ::"r"(3 + (mates)), "n"(MATES) : "memory")
-#define PIECES (KB * OUT_BYTES / 16)  // of a row
+#define ROW_PIECES (KB * OUT_BYTES / 16)  // of a row
 
 #define OF_LANE(lane) \
     (OUT_BYTES == 2 ? ((lane) / 16 * 8 + (lane) % 8) * OWN_PITCH + (lane) / 8 % 2 * 16 : (lane) * OWN_PITCH)
@@ -130,10 +130,11 @@ INLINE void add_rows(acc_t sums[WG_WORDS], shared_t row, int from, int to, int l
 #endif
 
 // Piece i that a thread brings of the residual, and stores of y: 16 bytes of pixel `out` from channel k of the tile on.
-#define PIECE_OF_ROWS(i)                                                                                           \
-    const int item = mate + (i) * MATES, at = min(item / PIECES, count - 1), k = item % PIECES * (16 / OUT_BYTES); \
+#define PIECE_OF_ROWS(i)                                                             \
+    const int item = mate + (i) * MATES, at = min(item / ROW_PIECES, count - 1);     \
+    const int k = item % ROW_PIECES * (16 / OUT_BYTES);                              \
     const int out = output_of(shared, b, mates * WG_N + from + at)
-#define IS_PIECE (item < count * PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
+#define IS_PIECE (item < count * ROW_PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
 
 // Store sums by way of rows of shared memory; y is where the tile's first channel of pixel 0 goes, and `k_warp` the
 // first channel in the tile that the warp has.
@@ -144,12 +145,12 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t 
         const int count = min(WG_N - from, OWN_ROWS);
         if (STAYS || (ADDS && from)) MATES_SYNC(mates);  // nobody reads rows any more
 #if ADDS
-        STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
+        STORE_LOOP for (int i = 0; i < (count * ROW_PIECES + MATES - 1) / MATES; i++) {
             PIECE_OF_ROWS(i);
             unsigned four[4];
             if (IS_PIECE) {
                 load_run(4, four, (const GLOBAL unsigned *)(added->z + (offset_t)out * (GROUPS_ * K) + k));
-                write16(shared, rows + at * OWN_PITCH + item % PIECES * 16, four);
+                write16(shared, rows + at * OWN_PITCH + item % ROW_PIECES * 16, four);
             }
         }
         MATES_SYNC(mates);
@@ -157,10 +158,10 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t 
 #endif
         write_rows(shared + rows + k_warp * OUT_BYTES, sums, from, from + count, mate % 32);
         MATES_SYNC(mates);
-        STORE_LOOP for (int i = 0; i < (count * PIECES + MATES - 1) / MATES; i++) {
+        STORE_LOOP for (int i = 0; i < (count * ROW_PIECES + MATES - 1) / MATES; i++) {
             PIECE_OF_ROWS(i);
             acc_t four[4];
-            read4(four, shared, rows + at * OWN_PITCH + item % PIECES * 16);
+            read4(four, shared, rows + at * OWN_PITCH + item % ROW_PIECES * 16);
             if (IS_PIECE)
                 store_run(4, (GLOBAL acc_t *)(y + (offset_t)out * (GROUPS_ * K) + k), four);  // bits
         }
@@ -221,7 +222,7 @@ INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
                       const Block *b, acc_t sums[WG_WORDS], int team, int thread SCALE_PARAMETER) {
     const int lane = thread % 32, warp = thread / 32, k_warp = team % WM * 64 + warp * 16;
     const int k_sum = k_warp + FIRST_OF(lane);
-    const int k_tile = b->at.group * K + b->channels, first = Y_NHWC ? k_tile + (STORES == WORDS ? k_sum : 0) : 0;
+    const int k_tile = b->at.group * K + b->channels, first = Y_NHWC ? k_tile + (STORES == STORE_WORDS ? k_sum : 0) : 0;
     Added added = {z + first, {0, 0}};
     y += SHARE_AT(b->at) + first;
     asm volatile("" : "+l"(y));  // worked out once
@@ -235,9 +236,9 @@ INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
         if (REQUANT) sums[i] = DONE_OF(sums[i], k);
     }
 #endif
-#if STORES == WORDS
+#if STORES == STORE_WORDS
     store_words(y, shared, b, sums, b->channels + k_sum, team / WM * WG_N, team * 4 + warp, lane, &added);
-#elif STORES == IN_PLANES
+#elif STORES == STORE_PLANES
     store_planes(y, shared, b, sums, b->channels + k_warp, team / WM * WG_N, team * 4 + warp, lane, &added);
 #else
     store_rows(y, shared, b, sums, k_warp, team / WM, team % WM * 128 + thread, &added);
@@ -245,7 +246,7 @@ INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
 }
 #endif
 
-#if FINISH == 2
+#if FINISH == MET
 #define FOURS (KB / 2)  // of a pair of pixels
 #define TWO_AT_ONCE (Y_VECTOR && K % 2 == 0)
 #define RESIDUAL_PAIRS (ADDS && TWO_AT_ONCE)  // two numbers of it at once, on their way with the shares

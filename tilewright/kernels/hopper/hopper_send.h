@@ -37,7 +37,7 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
 #endif
     if (SC > 1) bar_init(MEET, 1);
     bar_init_done();
-    if (SC > 1) bar_expect(MEET, FINISH == 2 ? SC * pairs_of(b->sc) * KB * 8 : (SC - 1) * rows_of(b->sc) * PITCH * 4);
+    if (SC > 1) bar_expect(MEET, FINISH == MET ? SC * pairs_of(b->sc) * KB * 8 : (SC - 1) * rows_of(b->sc) * PITCH * 4);
 }
 
 #if MAPPED
@@ -65,7 +65,7 @@ INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot
         const int line = i % lines, part = i / lines % X_PARTS, patch = i / lines / X_PARTS, phase = line / LINES;
         const int c = ((b->at.group * X_PARTS + part) * CC + ((JOINT ? step : step / TAPS) + patch) * CHUNKS) * EACH;
         const int o = b->px0 + line % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
-        const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW);
+        const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW_PITCH);
         image_copy(to, b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W, phase / PHASES_W, bar);
     }
 #endif

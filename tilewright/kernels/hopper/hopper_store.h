@@ -1,11 +1,11 @@
 // The tile of sums of the hopper family: written by the warpgroups, added up over shares, finished and stored by all
-// threads of the blocks that have shares of it, RUN neighbours in y at once. A row of the tile is FAST neighbours: the
-// channels of a pixel, or in nchw the pixels of a channel.
+// threads of the blocks that have shares of it, RUN_OUT neighbours in y at once. A row of the tile is FAST neighbours:
+// the channels of a pixel, or in nchw the pixels of a channel.
 
-#define RUNS ((MINE * FAST + THREADS * RUN - 1) / (THREADS * RUN))  // of a thread
-#define MOST_AT_ONCE (RUN > 4 ? 2 : 4)  // at most 16 elements
-#define RUNS_AT_ONCE (RUNS < MOST_AT_ONCE ? RUNS : MOST_AT_ONCE)
-#define BY_ROWS (RUN == 1 && FAST >= 32)  // a warp has a row at once: what its elements share is worked out once
+#define THREAD_RUNS ((MINE * FAST + THREADS * RUN_OUT - 1) / (THREADS * RUN_OUT))  // of a thread
+#define MOST_AT_ONCE (RUN_OUT > 4 ? 2 : 4)  // at most 16 elements
+#define RUNS_AT_ONCE (THREAD_RUNS < MOST_AT_ONCE ? THREAD_RUNS : MOST_AT_ONCE)
+#define BY_ROWS (RUN_OUT == 1 && FAST >= 32)  // a warp has a row at once: what its elements share is worked out once
 #define OF_ROW (FAST < 256 ? (FAST + 31) / 32 : 8)  // elements of it that a thread has at once
 #define WARPS (THREADS / 32)
 
@@ -30,19 +30,19 @@ INLINE int pairs_of(int sc) { return max(0, min(PAIRS, NB / 2 - sc * PAIRS)); } 
 
 // Add up a run of the tile, over the shares of the cluster; `row` counts this block's, number `own`. Its own share has
 // stayed where it was written.
-INLINE void add_up(acc_t v[RUN], shared_t shared, int own, int row, int column) {
+INLINE void add_up(acc_t v[RUN_OUT], shared_t shared, int own, int row, int column) {
     const int at = (row * PITCH + column) * 4;
     if (SC > 1)
-        UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
+        UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] = 0;
     UNROLL for (int sc = 0; sc < SC; sc++) {
         const int from = (SC > 1 && !(KEPT && sc == own) ? MEET_FROM : 0) + sc * (MINE * PITCH * 4) + at;
-        acc_t term[RUN];
-#if RUN % 4 == 0
-        UNROLL for (int i = 0; i < RUN; i += 4) read4(term + i, shared, from + i * 4);
+        acc_t term[RUN_OUT];
+#if RUN_OUT % 4 == 0
+        UNROLL for (int i = 0; i < RUN_OUT; i += 4) read4(term + i, shared, from + i * 4);
 #else
-        UNROLL for (int i = 0; i < RUN; i++) term[i] = read1(shared, from + i * 4);
+        UNROLL for (int i = 0; i < RUN_OUT; i++) term[i] = read1(shared, from + i * 4);
 #endif
-        UNROLL for (int i = 0; i < RUN; i++) v[i] = SC > 1 ? v[i] + term[i] : term[i];
+        UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] = SC > 1 ? v[i] + term[i] : term[i];
     }
 }
 
@@ -63,9 +63,9 @@ INLINE int output_of(shared_t shared, const Block *b, int px) {
 // Have the L2 cache fetch what this block adds of a residual, a line of 128 bytes at a time, by those who multiply. Not
 // where it is read number by number (Y23, 28269 channels: 105 us with it, 74 without).
 INLINE void ask_for_residual(const GLOBAL out_t *z, shared_t shared, const Block *b) {
-#if ADDS && !POOL && (FINISH || RUN > 1)
-    const int first = SC > 1 ? b->sc * (FINISH == 2 ? 2 * PAIRS : MINE) : 0, most = Y_NHWC ? NB : KT;
-    const int rows = SC > 1 ? min(most - first, FINISH == 2 ? 2 * PAIRS : MINE) : most;
+#if ADDS && !POOL && (FINISH != BY_TILE || RUN_OUT > 1)
+    const int first = SC > 1 ? b->sc * (FINISH == MET ? 2 * PAIRS : MINE) : 0, most = Y_NHWC ? NB : KT;
+    const int rows = SC > 1 ? min(most - first, FINISH == MET ? 2 * PAIRS : MINE) : most;
     const int in_line = 128 / (int)sizeof(out_t), lines = ((Y_NHWC ? KT : NB) + in_line - 1) / in_line;
     if (b->sg == 0) NO_UNROLL for (int item = THREAD(0); item < rows * lines; item += 128 * TEAMS) {
         const int row = first + item / lines, along = item % lines * in_line, k = b->channels + (Y_NHWC ? along : row);
@@ -83,20 +83,20 @@ INLINE int pixel_of(shared_t shared, int row, int column) {
 
 // Finish a run of outputs, from an element of the tile on, and store it; or hand partial sums on.
 INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int row,
-                       int column, int pixel, const acc_t v[RUN] SCALE_PARAMETER) {
+                       int column, int pixel, const acc_t v[RUN_OUT] SCALE_PARAMETER) {
     const int k = b->channels + (Y_NHWC ? column : row), k_all = b->at.group * K + k;
     if (k < K && pixel >= 0) {
         const offset_t to = element_of(k_all, pixel);
         y += SHARE_AT(b->at) + to;
 #if Y_VECTOR
-        acc_t done[RUN];
-        done_t out[RUN];
-        UNROLL for (int i = 0; i < RUN; i++) done[i] = v[i];
-        if (EPILOGUE_HERE) before_pool_run(RUN, done, bias, k_all, 1, z, to);
-        UNROLL for (int i = 0; i < RUN; i++) out[i] = DONE_OF(done[i], k_all + i);
-        store_run(RUN, y, out);
+        acc_t done[RUN_OUT];
+        done_t out[RUN_OUT];
+        UNROLL for (int i = 0; i < RUN_OUT; i++) done[i] = v[i];
+        if (EPILOGUE_HERE) before_pool_run(RUN_OUT, done, bias, k_all, 1, z, to);
+        UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(done[i], k_all + i);
+        store_run(RUN_OUT, y, out);
 #else
-        UNROLL for (int i = 0; i < RUN; i++) y[i] = DONE_OF(epilogue(v[i], bias, k_all + i, z, to + i), k_all + i);
+        UNROLL for (int i = 0; i < RUN_OUT; i++) y[i] = DONE_OF(epilogue(v[i], bias, k_all + i, z, to + i), k_all + i);
 #endif
     }
 }
@@ -108,54 +108,54 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     const int wide = WINDOWS(TILE_COLUMNS), windows = WINDOWS(TILE_ROWS) * wide;
     const int fast = Y_NHWC ? KT : windows, slow = Y_NHWC ? windows : KT;
     const int row = b->px0 / WR, n = row / HR, p0 = row % HR, q0 = b->px0 % WR;
-    for (int e = THREAD(0) * RUN; e < slow * fast; e += THREADS * RUN) {
+    for (int e = THREAD(0) * RUN_OUT; e < slow * fast; e += THREADS * RUN_OUT) {
         const int k = Y_NHWC ? e % fast : e / fast, window = Y_NHWC ? e / fast : e % fast;
         const int k_all = b->at.group * K + b->channels + k;
         const int i0 = window / wide * POOL_STRIDE, j0 = window % wide * POOL_STRIDE;
         const int yp = (p0 + i0) / POOL_STRIDE, yq = (q0 + j0) / POOL_STRIDE;
         if (b->channels + k < K && n < N && yp < YP && yq < YQ) {
-            acc_t pooled[RUN];
-            done_t out[RUN];
+            acc_t pooled[RUN_OUT];
+            done_t out[RUN_OUT];
             GLOBAL done_t *to = y + Y_AT(n, k_all, yp, yq);
-            UNROLL for (int c = 0; c < RUN; c++) pooled[c] = POOL_NOTHING;
+            UNROLL for (int c = 0; c < RUN_OUT; c++) pooled[c] = POOL_NOTHING;
             UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
                 const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * TILE_WIDTH + j;
-                acc_t v[RUN];
+                acc_t v[RUN_OUT];
                 add_up(v, shared, b->sc, Y_NHWC ? place : k, Y_NHWC ? k : place);
-                UNROLL for (int c = 0; c < RUN; c++)
+                UNROLL for (int c = 0; c < RUN_OUT; c++)
                     pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, q0 + j)));
             }
-            UNROLL for (int c = 0; c < RUN; c++) {
+            UNROLL for (int c = 0; c < RUN_OUT; c++) {
                 out[c] = DONE_OF(pool_mean(pooled[c]), k_all + c);
                 if (!Y_VECTOR) to[c] = out[c];
             }
-            if (Y_VECTOR) store_run(RUN, to, out);
+            if (Y_VECTOR) store_run(RUN_OUT, to, out);
         }
     }
 }
 
 #else
 // The sum over the shares of the grid, in a fixed order.
-INLINE void add_parts(acc_t v[RUN], const GLOBAL acc_t *part) {
-    UNROLL for (int i = 0; i < RUN; i++) v[i] = 0;
+INLINE void add_parts(acc_t v[RUN_OUT], const GLOBAL acc_t *part) {
+    UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] = 0;
     NO_UNROLL for (int g = 0; g < SG; g++, part += SLOW * FAST) {
-        acc_t more[RUN];
-        load_fresh_run(RUN, more, part);
-        UNROLL for (int i = 0; i < RUN; i++) v[i] += more[i];
+        acc_t more[RUN_OUT];
+        load_fresh_run(RUN_OUT, more, part);
+        UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] += more[i];
     }
 }
 
 // Store this block's rows of the tile. LAST: shares of the grid meet in memory, the block that arrives last adds them.
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
                        GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared SCALE_PARAMETER) {
-    const int start = THREAD(0) * RUN, rows = rows_of(b->sc), count = rows * FAST, first = b->sc * MINE;
+    const int start = THREAD(0) * RUN_OUT, rows = rows_of(b->sc), count = rows * FAST, first = b->sc * MINE;
     GLOBAL acc_t *parts = partial + (offset_t)b->at.tile * SG * (SLOW * FAST) + first * FAST;
     int whole = 1;
 #if COMBINE == LAST
-    for (int e = start; e < count; e += THREADS * RUN) {
-        acc_t v[RUN];
+    for (int e = start; e < count; e += THREADS * RUN_OUT) {
+        acc_t v[RUN_OUT];
         add_up(v, shared, b->sc, e / FAST, e % FAST);
-        store_run(RUN, parts + (offset_t)b->sg * (SLOW * FAST) + e, v);
+        store_run(RUN_OUT, parts + (offset_t)b->sg * (SLOW * FAST) + e, v);
     }
     whole = arrive_last(arrived, b->at, SG, is_last);
 #endif
@@ -164,7 +164,7 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     const int lane = THREAD(0) % 32;
     for (int row = THREAD(0) / 32; row < rows; row += WARPS)
         NO_UNROLL for (int from = lane; from - lane < FAST; from += OF_ROW * 32) {
-            acc_t v[OF_ROW][RUN];
+            acc_t v[OF_ROW][RUN_OUT];
             UNROLL for (int i = 0; i < OF_ROW; i++) {
                 const int column = min(from + i * 32, FAST - 1);
                 if (COMBINE == LAST) add_parts(v[i], parts + row * FAST + column);
@@ -178,17 +178,17 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             }
         }
 #else
-    NO_UNROLL for (int e = start; e < count; e += RUNS_AT_ONCE * THREADS * RUN) {
-        acc_t v[RUNS_AT_ONCE][RUN];
+    NO_UNROLL for (int e = start; e < count; e += RUNS_AT_ONCE * THREADS * RUN_OUT) {
+        acc_t v[RUNS_AT_ONCE][RUN_OUT];
         int pixel[RUNS_AT_ONCE];
         UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {  // all are read before the first is stored
-            const int at = min(e + i * (THREADS * RUN), count - RUN);
+            const int at = min(e + i * (THREADS * RUN_OUT), count - RUN_OUT);
             pixel[i] = pixel_of(shared, first + at / FAST, at % FAST);
             if (COMBINE == LAST) add_parts(v[i], parts + at);
             else add_up(v[i], shared, b->sc, at / FAST, at % FAST);
         }
         UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {
-            const int at = e + i * (THREADS * RUN);
+            const int at = e + i * (THREADS * RUN_OUT);
             if (at < count) finish_run(y, bias, z, b, first + at / FAST, at % FAST, pixel[i], v[i] SCALE_ARGUMENT);
         }
     }

@@ -12,7 +12,7 @@
 #define TURNS (X_WAY == 5)                   // x is nchw: threads make pieces of it (hopper_turn.h: of runs of pixels)
 #define TAPS (GATHERS ? 1 : R * S)           // steps of a run of channels, and so of a patch (SPAN: each has its own)
 #define OF_LEAD (STEPS / LEADS)              // steps of channels that begin alike (hopper_lead.h)
-#define ROW (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
+#define ROW_PITCH (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
 #define EACH (16 / (int)sizeof(x_t))         // numbers of a piece
 #define X_PARTS (MAPPED ? PARTS : 1)         // of numbers in x: who copied it has split them
@@ -28,10 +28,15 @@
 #define X_EMPTY(slot) W_FULL(2 * STAGES + X_BARS + (slot))
 #define FIRST W_FULL(2 * (STAGES + X_BARS))
 #define MEET W_FULL(2 * (STAGES + X_BARS) + 1)
+// Who finishes the sums of a tile (FINISH, finish.py): all threads, from a tile of sums (hopper_store.h); those who
+// have them; or each block of a cluster those of some pixels (hopper_own.h).
+#define BY_TILE 0
+#define OWN 1
+#define MET 2
 // How those who have sums store them (STORES, hopper_own.h).
-#define WORDS 0
-#define ROWS 1
-#define IN_PLANES 2
+#define STORE_WORDS 0
+#define STORE_ROWS 1
+#define STORE_PLANES 2
 // Which of a warp's 16 channels a lane's first row of a product is, and how many further on the second (wgmma.h).
 #define FIRST_OF(lane) (PAIRED ? (lane) / 4 * 2 : (lane) / 4)
 #define SECOND (PAIRED ? 1 : 8)
@@ -283,9 +288,9 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
     const int r = GATHERS ? 0 : tap_r * DIL_H, s = GATHERS ? 0 : tap_s * DIL_W;
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + s / STR_W +
                     (TALL ? (r / STR_H + team / WM) * LINE : r / STR_H * WR + team / WM * WG_N);
-    const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW);
+    const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW_PITCH);
     const int spans = team / WM * ((WG_N + LINE - 1) / LINE) * SPAN_PIECES;
-    const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + (SPAN ? spans : row * (ROW / 16));
+    const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + (SPAN ? spans : row * (ROW_PITCH / 16));
 #if PROMOTED
     acc_t part[WG_WORDS];
     UNROLL for (int first = 0; first < CHUNKS / 2; first += PROMOTED) {

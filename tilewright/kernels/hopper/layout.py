@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.finish import BY_TILE, MET, WORDS, out_bytes, stores
+from tilewright.kernels.hopper.finish import BY_TILE, MET, STORE_WORDS, out_bytes, stores
 from tilewright.kernels.hopper.raster import (
     SEGMENT,
     SWIZZLED,
@@ -103,7 +103,7 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     # the tile of sums; or rows of pixels, and tables of them
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
-    size, by_words = out_bytes(pr, cf), stores(pr, cf) == WORDS
+    size, by_words = out_bytes(pr, cf), stores(pr, cf) == STORE_WORDS
     of_matrices = 32 // size  # pixels that a warp writes there at once
     own_rows = ceil_div(cf["bn"], of_matrices) * of_matrices
     if pr.layout_out == "nchw":

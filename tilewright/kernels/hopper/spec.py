@@ -315,7 +315,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
         K_TILES=sz.k_tiles, K_GROUP=k_group(device, sz), PX_TILES=sz.px_tiles,
         P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
-        N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN=run(pr, cf),
+        N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN_OUT=run(pr, cf),
         Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
         OFFSET64=offset64(most_bytes), TIGHT=int(room < LEAST_ROOM[divides]),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.finish import MET, OWN, WORDS, finish, out_bytes, run, stores
+from tilewright.kernels.hopper.finish import MET, OWN, STORE_WORDS, finish, out_bytes, run, stores
 from tilewright.kernels.hopper.raster import joint, places_of, raw_stages_of
 from tilewright.kernels.hopper.sum import (
     COPIES,
@@ -66,7 +66,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
     w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
     stored = 4 if combine != NONE else out_bytes(pr, cf)
-    words = finish(pr, cf) == OWN and stores(pr, cf) == WORDS
+    words = finish(pr, cf) == OWN and stores(pr, cf) == STORE_WORDS
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
     x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
@@ -114,7 +114,7 @@ def _storing(pr: Problem, cf: Values, runs: float) -> float:
     """Instructions of a thread to finish and store its sums; or to write them to a tile and store runs."""
     sums, who = cf["bn"] / 2, finish(pr, cf)
     if who == OWN:
-        return sums * (3.0 if stores(pr, cf) == WORDS else 2.0)
+        return sums * (3.0 if stores(pr, cf) == STORE_WORDS else 2.0)
     if who == MET:
         return MEETING_FOURS + sums * 2.0 + ceil_div(cf["bn"], 8 * cf["sc"]) * (40.0 + 8.0 * cf["sc"])
     meeting = MEETING if cf["sc"] > 1 else 0.0

@@ -3,7 +3,7 @@
 //   y[n,k,p,q] = epilogue(sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s-pad] * w[k][c][r][s])
 //
 // What a row of the filter sees of an image is a run of neighbours in memory: S C numbers in nhwc, S in nchw. A block
-// stages the rows under its tile of TH x TW outputs as they are (in pieces of up to 16 bytes; number by number where
+// stages the rows under its tile of HB x WB outputs as they are (in pieces of up to 16 bytes; number by number where
 // rows of the image are no whole words), and a fragment's registers, of four bytes each, are read from there.
 //
 //     a run, 21 numbers of f16            words    0   1   2   3   4   5   6   7   8   9  10  11
@@ -29,9 +29,7 @@
 #define CHANNELS_OF (Y_NHWC ? 8 : 16)
 #define SLICE (KT * CHANNELS_OF)       // channels of a warp
 #define KB (SLICE * WN)
-#define HB TH
-#define WB TW
-#define PIXELS (TH * TW)
+#define TILE_PIXELS (HB * WB)
 #define HALVES_OF (PIXELS_OF / 8)      // pixels of a lane in a piece
 #define GROUP_OF (RUN_OUT / 2)         // pieces of a product whose channels, or pixels, alternate
 #define POOL_MEETS (POOL_HERE && !POOL_HELD)
@@ -39,15 +37,15 @@
 // the input: rows of planes
 #define UNIT (X_NHWC ? C : 1)          // numbers of a column
 #define PLANES (X_NHWC ? 1 : C)
-#define COLUMN (UNIT * NUMBER_BYTES)
-#define ROW_BYTES (W * COLUMN)
-#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)
-#define CHUNKS (STAGED / COPY)         // of a row: what a copy moves
-#define X_WORDS ((PLANES * ROWS * PITCH / 4 + 31) / 32 * 32)
+#define COLUMN_BYTES (UNIT * NUMBER_BYTES)
+#define X_ROW_BYTES (W * COLUMN_BYTES)
+#define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)
+#define ROW_COPIES (STAGED_BYTES / COPY)         // of a row: what a copy moves
+#define X_WORDS ((PLANES * XH * PITCH / 4 + 31) / 32 * 32)
 
 // the sum
-#define WORDS (PLANES / FAN_P * (R / FAN_R) * QUARTERS)  // of a lane
-#define KSTEPS ((WORDS + 1) / 2)
+#define LANE_WORDS (PLANES / FAN_P * (R / FAN_R) * QUARTERS)  // of a lane
+#define KSTEPS ((LANE_WORDS + 1) / 2)
 #define W_REGS W_REGS_OF(Y_NHWC)
 #define W_WORDS (KSTEPS * WN * KT * W_REGS * 32)
 #define W_STAGED (F_SHARED ? W_WORDS : 0)
@@ -74,7 +72,7 @@ BOUNDED_KERNEL(stem, THREADS, MIN_BLOCKS)
     const Channels its = find_channels(bias, at.k0 + k, lane SCALE_ARGUMENT);
     ASYNC_WAIT(0);
     BARRIER();
-    NO_UNROLL for (int first = warp % WM * (PT * PIXELS_OF); first < PIXELS; first += PT * PIXELS_OF * WM) {
+    NO_UNROLL for (int first = warp % WM * (PT * PIXELS_OF); first < TILE_PIXELS; first += PT * PIXELS_OF * WM) {
         acc_t acc[PT][KT][4];
         sum_up(acc, (const SHARED unsigned *)tile, filter, first, slice, lane);
         store_sums(y, z, sums, at, k, first, lane, acc, &its);

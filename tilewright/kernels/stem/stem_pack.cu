@@ -20,12 +20,12 @@
 #define W_RUN W_RUN_OF(PACK_KT * REGS)
 #define SLICE (PACK_KT * (PACK_NHWC ? 8 : 16))
 #define KB (SLICE * PACK_WN)
-#define TILES ((KG + KB - 1) / KB)
-#define WORDS (PACK_PLANES / FAN_P * (SIZE_R / FAN_R) * PACK_QUARTERS)  // of a lane
-#define KSTEPS ((WORDS + 1) / 2)
+#define K_TILES ((KG + KB - 1) / KB)
+#define LANE_WORDS (PACK_PLANES / FAN_P * (SIZE_R / FAN_R) * PACK_QUARTERS)  // of a lane
+#define KSTEPS ((LANE_WORDS + 1) / 2)
 #define COLUMN_CHANNELS (CG / PACK_PLANES)     // of a tap's column in a run
-#define RUN (SIZE_S * COLUMN_CHANNELS)
-#define PACKED ((offset_t)TILES * KSTEPS * PACK_WN * PACK_KT * REGS * 32)
+#define RUN_NUMBERS (SIZE_S * COLUMN_CHANNELS)
+#define PACKED ((offset_t)K_TILES * KSTEPS * PACK_WN * PACK_KT * REGS * 32)
 
 #if DTYPE == 1
 #define BITS_OF(v) tf32_of(float_bits(v))  // f32 comes here as tf32 alone
@@ -50,7 +50,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         unsigned word = 0;
         for (int i = 0; i < IN_WORD; i++) {
             const int e = its.word * IN_WORD - PACK_SHIFT + i;
-            if (k >= KG || j >= WORDS || e < 0 || e >= RUN) continue;
+            if (k >= KG || j >= LANE_WORDS || e < 0 || e >= RUN_NUMBERS) continue;
             const int c = its.plane + e % COLUMN_CHANNELS, tap = its.row * SIZE_S + e / COLUMN_CHANNELS;
             word |= BITS_OF(w[(offset_t)k * (CG * FILTER_TAPS) + FILTER_AT(c, tap)]) << (8 * NUMBER_BYTES * i);
         }

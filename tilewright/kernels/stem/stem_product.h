@@ -40,8 +40,8 @@ typedef struct {
 
 // Words of the tile from the first tap to others. Where columns are apart they are whole fours of words.
 INLINE int words_to(Taps it) {
-    const int word = it.word + (GAP ? it.word / (COLUMN / 4) * (GAP / 4) : 0);
-    return (it.plane * ROWS + it.row * DIL_H) * (PITCH / 4) + word;
+    const int word = it.word + (GAP ? it.word / (COLUMN_BYTES / 4) * (GAP / 4) : 0);
+    return (it.plane * XH + it.row * DIL_H) * (PITCH / 4) + word;
 }
 
 // Of pixel `mine` of a turn's, which begin at pixel `first` of the tile.
@@ -49,12 +49,12 @@ INLINE Window find_window(int first, int mine, int quarter) {
     Window here;
     const int pixel = first + mine;
 #if POOL_HELD
-    const unsigned window = pixel < PIXELS ? pixel / 4 : 0, right = mine % 2;
-    const unsigned row = window / (TW / 2) * 2 + mine / 2 % 2, column = window % (TW / 2) * 2 + right;
+    const unsigned window = pixel < TILE_PIXELS ? pixel / 4 : 0, right = mine % 2;
+    const unsigned row = window / (WB / 2) * 2 + mine / 2 % 2, column = window % (WB / 2) * 2 + right;
 #else
-    const unsigned px = pixel < PIXELS ? pixel : 0, row = px / TW, column = px % TW;
+    const unsigned px = pixel < TILE_PIXELS ? pixel : 0, row = px / WB, column = px % WB;
 #endif
-    const unsigned byte = row * (STR_H * PITCH) + column * (STR_W * (COLUMN + GAP)) + LEAD;
+    const unsigned byte = row * (STR_H * PITCH) + column * (STR_W * (COLUMN_BYTES + GAP)) + LEAD;
     here.at = byte / 4 + words_to(taps_of(0, quarter, R, QUARTERS));
     here.bits = byte % 4 * 8;
     return here;
@@ -62,19 +62,19 @@ INLINE Window find_window(int first, int mine, int quarter) {
 
 // Word FAN_W i + quarter % FAN_W of a run: the bits that are taps. Sums of i8 need no mask: what is multiplied by zero
 // is nothing.
-#define WHOLE(i) (DTYPE == 4 || (FAN_W * (i) * IN_WORD >= SHIFT && FAN_W * ((i) + 1) * IN_WORD - SHIFT <= RUN))
+#define WHOLE(i) (DTYPE == 4 || (FAN_W * (i) * IN_WORD >= SHIFT && FAN_W * ((i) + 1) * IN_WORD - SHIFT <= RUN_NUMBERS))
 INLINE unsigned mask_of(int i, int quarter) {
     unsigned mask = 0;
     UNROLL for (int j = 0; j < IN_WORD; j++) {
         const int tap = (FAN_W * i + quarter % FAN_W) * IN_WORD + j - SHIFT;
-        if (tap >= 0 && tap < RUN) mask |= 0xffffffffu >> (32 - 8 * NUMBER_BYTES) << 8 * NUMBER_BYTES * j;
+        if (tap >= 0 && tap < RUN_NUMBERS) mask |= 0xffffffffu >> (32 - 8 * NUMBER_BYTES) << 8 * NUMBER_BYTES * j;
     }
     return mask;
 }
 
 INLINE unsigned window_word(const SHARED unsigned *tile, Window here, int j, int quarter) {
     const int i = j % QUARTERS;
-    if (j >= WORDS) return 0;
+    if (j >= LANE_WORDS) return 0;
     const SHARED unsigned *from = tile + here.at + words_to(taps_of(j, 0, R, QUARTERS));
 #if UNALIGNED
     unsigned word = FUNNEL(from[0], from[1], here.bits);
@@ -118,7 +118,7 @@ typedef const unsigned (*filter_t)[KT * W_REGS];
 #endif
 
 // The registers of x for a product, of piece i. Where columns are whole pieces of 32 bytes all four come at once.
-#if X_NHWC && Y_NHWC && COLUMN % 32 == 0
+#if X_NHWC && Y_NHWC && COLUMN_BYTES % 32 == 0
 #define WINDOWS_OF 1  // of a lane
 INLINE Window find_windows(int first, int i, int h, int lane) {
     Window here = find_window(first, pixel_of(i, lane % 16), 0);
@@ -177,7 +177,7 @@ INLINE void sum_up(acc_t acc[PT][KT][4], const SHARED uint *tile, filter_t filte
                 const int m = lane / 4 + e / 2 * 8, n = lane % 4 * 2 + e % 2;
                 const int place = Y_NHWC ? m : n, channel = Y_NHWC ? n : m;
                 acc_t sum = 0;
-                for (int word = 0; word < WORDS; word++)
+                for (int word = 0; word < LANE_WORDS; word++)
                     for (int quarter = 0; quarter < 4; quarter++) {
                         const Window here = find_window(first, pixel_of(i, place), quarter);
                         const int at = j * W_REGS + word % 2 * (W_REGS / 2) + channel / 8;  // of a lane's registers

@@ -1,40 +1,40 @@
 // How the stem family stages rows of the image, as they are, and its filter.
 //
-// Of a row STAGED bytes are staged, the first LEAD of them before what its first output sees: chunks of COPY bytes,
-// which lie wholly inside a row of the image or outside (zeros), since COPY divides ROW_BYTES, and the byte at which
-// each tile's rows begin (tile.py). Rows are PITCH bytes apart, and columns GAP more than they have, so that lanes
-// read from different banks.
+// Of a row STAGED_BYTES are staged, the first LEAD of them before what its first output sees: chunks of COPY bytes,
+// which lie wholly inside a row of the image or outside (zeros), since COPY divides X_ROW_BYTES, and the byte at which
+// each tile's rows begin (tile.py). Rows are PITCH bytes apart, and columns GAP more than they have, so that lanes read
+// from different banks.
 
-// A row is shared out to LINE threads, a power of two: no division by a row's chunks.
-#define LINES (THREADS / LINE)
-#define ALL_ROWS (PLANES * ROWS)
-#define COPIES ((CHUNKS + LINE - 1) / LINE)                            // chunks of a row that a thread copies
-#define AT_ONCE (COPY >= 4 ? 4 : COPIES < 8 ? (8 + COPIES - 1) / COPIES : 1)  // rows
+// A row is shared out to ROW_THREADS threads, a power of two: no division by a row's chunks.
+#define ROWS_AT_ONCE (THREADS / ROW_THREADS)
+#define ALL_ROWS (PLANES * XH)
+#define THREAD_COPIES ((ROW_COPIES + ROW_THREADS - 1) / ROW_THREADS)  // chunks of a row that a thread copies
+#define AT_ONCE (COPY >= 4 ? 4 : THREAD_COPIES < 8 ? (8 + THREAD_COPIES - 1) / THREAD_COPIES : 1)  // rows
 
 typedef struct {
     const GLOBAL in_t *from;  // of the image, or anywhere
     int to, inside;           // chunk of the tile, or -1; whether it lies in the image
 } Chunk;
 
-// Chunk `copy` of thread `mine` of a row's LINE, in row `all` of those of all planes.
+// Chunk `copy` of thread `mine` of a row's ROW_THREADS, in row `all` of those of all planes.
 INLINE Chunk find_chunk(const GLOBAL in_t *x, int all, int copy, int h0, int first, int mine) {
     Chunk it;
-    const int i = copy * LINE + mine, h = h0 + all % ROWS, byte = first + i * COPY;
-    it.inside = all < ALL_ROWS && (unsigned)h < H && (unsigned)byte < ROW_BYTES;
-    it.from = x + (it.inside ? ((offset_t)(all / ROWS) * H + h) * (W * UNIT) + (unsigned)byte / NUMBER_BYTES : 0);
-    it.to = all * (PITCH / COPY) + i + (GAP ? i / (COLUMN / COPY) * (GAP / COPY) : 0);
-    if (all >= ALL_ROWS || (CHUNKS % LINE != 0 && i >= CHUNKS)) it.to = -1;
+    const int i = copy * ROW_THREADS + mine, h = h0 + all % XH, byte = first + i * COPY;
+    it.inside = all < ALL_ROWS && (unsigned)h < H && (unsigned)byte < X_ROW_BYTES;
+    it.from = x + (it.inside ? ((offset_t)(all / XH) * H + h) * (W * UNIT) + (unsigned)byte / NUMBER_BYTES : 0);
+    it.to = all * (PITCH / COPY) + i + (GAP ? i / (COLUMN_BYTES / COPY) * (GAP / COPY) : 0);
+    if (all >= ALL_ROWS || (ROW_COPIES % ROW_THREADS != 0 && i >= ROW_COPIES)) it.to = -1;
     return it;
 }
 
 INLINE void stage_x(SHARED acc_t *tile, const GLOBAL in_t *x, Place at) {
-    const int mine = THREAD(0) % LINE, h0 = at.p0 * STR_H - PAD_T;
+    const int mine = THREAD(0) % ROW_THREADS, h0 = at.p0 * STR_H - PAD_T;
     const int first = (at.q0 * STR_W - PAD_L) * (UNIT * NUMBER_BYTES) - LEAD;
     x += (offset_t)at.n * (PLANES * H) * (W * UNIT);
-    NO_UNROLL for (int all = THREAD(0) / LINE; all < ALL_ROWS; all += AT_ONCE * LINES) {
+    NO_UNROLL for (int all = THREAD(0) / ROW_THREADS; all < ALL_ROWS; all += AT_ONCE * ROWS_AT_ONCE) {
 #if COPY >= 4
-        UNROLL for (int i = 0; i < AT_ONCE * COPIES; i++) {
-            const Chunk it = find_chunk(x, all + i / COPIES * LINES, i % COPIES, h0, first, mine);
+        UNROLL for (int i = 0; i < AT_ONCE * THREAD_COPIES; i++) {
+            const Chunk it = find_chunk(x, all + i / THREAD_COPIES * ROWS_AT_ONCE, i % THREAD_COPIES, h0, first, mine);
             const GLOBAL acc_t *from = (const GLOBAL acc_t *)it.from;
             SHARED acc_t *to = tile + it.to * (COPY / 4);
             if (it.to < 0) continue;
@@ -42,14 +42,14 @@ INLINE void stage_x(SHARED acc_t *tile, const GLOBAL in_t *x, Place at) {
                                                                       : async_copy1(to, from, it.inside);
         }
 #else
-        in_t held[AT_ONCE * COPIES];
-        UNROLL for (int i = 0; i < AT_ONCE * COPIES; i++) {
-            const Chunk it = find_chunk(x, all + i / COPIES * LINES, i % COPIES, h0, first, mine);
+        in_t held[AT_ONCE * THREAD_COPIES];
+        UNROLL for (int i = 0; i < AT_ONCE * THREAD_COPIES; i++) {
+            const Chunk it = find_chunk(x, all + i / THREAD_COPIES * ROWS_AT_ONCE, i % THREAD_COPIES, h0, first, mine);
             held[i] = *it.from;
             if (!it.inside) held[i] = 0;
         }
-        UNROLL for (int i = 0; i < AT_ONCE * COPIES; i++) {
-            const Chunk it = find_chunk(x, all + i / COPIES * LINES, i % COPIES, h0, first, mine);
+        UNROLL for (int i = 0; i < AT_ONCE * THREAD_COPIES; i++) {
+            const Chunk it = find_chunk(x, all + i / THREAD_COPIES * ROWS_AT_ONCE, i % THREAD_COPIES, h0, first, mine);
             if (it.to >= 0) ((SHARED in_t *)tile)[it.to] = held[i];
         }
 #endif

@@ -87,7 +87,7 @@ class Strassen(Family):
         inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
         run_in = _run(pr, pr.c, pr.layout_in, aligned)
         run_out = _run(pr, pr.k, pr.layout_out, aligned)
-        blocks = dict(DEPTH=self.depth, BLOCK_C=half.cg, BLOCK_K=half.kg)
+        blocks = dict(LEVELS=self.depth, BLOCK_C=half.cg, BLOCK_K=half.kg)
         defines = sizes(pr) | blocks | dict(
             BLOCK_T=half.w, THREADS=THREADS, RUN_IN=run_in, RUN_OUT=run_out,
         )  # fmt: skip

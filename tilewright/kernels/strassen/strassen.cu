@@ -1,12 +1,12 @@
 // strassen, strassen2: the matrix product of a 1x1 layer by Strassen's algorithm (strassen.h), one or two levels deep.
 //
 //   V[m][c][t] = the sums of blocks of x in product m            transform_input
-//   M[m][k][t] = sum over c of U[m][k][c] V[m][c][t]     PRODUCTS matrix products, by another family
+//   M[m][k][t] = sum over c of U[m][k][c] V[m][c][t]     MATRIX_PRODUCTS matrix products, by another family
 //   y          = of each block the products it is made of        transform_output: finished and stored
 //
-//   x, C x pixels     +------+------+      V and M: images of PRODUCTS * BLOCK_C or BLOCK_K channels and
-//   (DEPTH 1)         |  b0  |  b1  |      BLOCK_T pixels, V in nchw, M in the layout of y. So the products
-//   BLOCK_C channels  +------+------+      are a 1x1 convolution of PRODUCTS groups. What lies behind the
+//   x, C x pixels     +------+------+      V and M: images of MATRIX_PRODUCTS * BLOCK_C or BLOCK_K channels and
+//   (LEVELS 1)         |  b0  |  b1  |      BLOCK_T pixels, V in nchw, M in the layout of y. So the products
+//   BLOCK_C channels  +------+------+      are a 1x1 convolution of MATRIX_PRODUCTS groups. What lies behind the
 //                     |  b2  |  b3  |      last channel or pixel is 0.
 //                     +------+------+
 //
@@ -14,7 +14,7 @@
 // channels in nhwc: RUN_IN of x, RUN_OUT of y. Neighbouring threads take neighbouring pixels of x in nhwc too, for V to
 // be written side by side: it is larger than x. A sum of small whole numbers is exact. Rounding, a NaN or an infinity
 // spreads from one block to others.
-// Example: 4096^3, DEPTH 2: 49 products of 1024^3.
+// Example: 4096^3, LEVELS 2: 49 products of 1024^3.
 
 #include "epilogue.h"
 #include "strassen.h"
@@ -22,7 +22,7 @@
 #define BLOCKS (SIDE * SIDE)
 #define PLANE (SIZE_H * SIZE_W)
 #define PIXELS ((offset_t)SIZE_N * PLANE)
-#define PRODUCT_AT(m, c, t, channels, nhwc) (nhwc ? ((offset_t)(t) * PRODUCTS + (m)) * (channels) + (c) \
+#define PRODUCT_AT(m, c, t, channels, nhwc) (nhwc ? ((offset_t)(t) * MATRIX_PRODUCTS + (m)) * (channels) + (c) \
                                                   : ((offset_t)(m) * (channels) + (c)) * BLOCK_T + (t))
 
 // Where channel c of pixel t is, in x or y.
@@ -65,7 +65,7 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOB
             clear(RUN_IN, below[inner]);
             UNROLL for (int i = 0; i < 4; i++) add_run(RUN_IN, below[inner], sign_in_b(m, i), x_run[i * BELOW + inner]);
         }
-#if DEPTH == 1
+#if LEVELS == 1
         store_sum(sums, m, c0, t0, below[0]);
 #else
         UNROLL for (int inner = 0; inner < SEVEN; inner++) {
@@ -88,7 +88,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     float y_run[BLOCKS][RUN_OUT], below[BELOW][RUN_OUT], product[RUN_OUT];
     UNROLL for (int block = 0; block < BLOCKS; block++) clear(RUN_OUT, y_run[block]);
     UNROLL for (int m = 0; m < SEVEN; m++) {
-#if DEPTH == 1
+#if LEVELS == 1
         load_made_run(RUN_OUT, below[0], products + PRODUCT_AT(m, k0, t0, BLOCK_K, Y_NHWC));
 #else
         UNROLL for (int i = 0; i < BELOW; i++) clear(RUN_OUT, below[i]);

@@ -17,8 +17,8 @@
 #define TILED (STEP == 7)
 #define MT (TILED ? 2 : 1)
 #define NT (TILED ? 4 : 2)
-#define ROWS (16 * MT * BK)     // channels k of a block
-#define COLUMNS_ (8 * NT * BH)  // pixels
+#define KB (16 * MT * BK)        // channels k of a block
+#define PB (8 * NT * BH)         // pixels
 #define THREADS (32 * BK * BH)
 #define DEPTH (TILED ? 32 : 16)  // channels c of a step
 #define PITCH (DEPTH / 2 + 4)    // words of a row: the rows of a product meet all banks
@@ -48,14 +48,14 @@ BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
  const GLOBAL out_t *RESTRICT z, GLOBAL out_t *RESTRICT y) {
     const int lane = THREAD(0) % 32, warp = THREAD(0) / 32;
     const int row = warp % BK * (16 * MT), column = warp / BK * (8 * NT);  // of the warp's tile in the block's
-    const int k0 = GROUP(0) % K_TILES * ROWS;
-    const offset_t px0 = (offset_t)(GROUP(0) / K_TILES) * COLUMNS_;
+    const int k0 = GROUP(0) % K_TILES * KB;
+    const offset_t px0 = (offset_t)(GROUP(0) / K_TILES) * PB;
     float sum[MT][NT][4];
     UNROLL for (int i = 0; i < MT; i++)
         UNROLL for (int j = 0; j < NT; j++) UNROLL for (int e = 0; e < 4; e++) sum[i][j][e] = 0.0f;
 #if TILED
     SHARED_ARRAY(tiles);  // words of w, then of x
-    SHARED unsigned *ws = (SHARED unsigned *)tiles, *xs = ws + ROWS * PITCH;
+    SHARED unsigned *ws = (SHARED unsigned *)tiles, *xs = ws + KB * PITCH;
 #define W_WORD(r, i) ws[(r) * PITCH + part + (i)]
 #define X_WORD(r, i) xs[(r) * PITCH + part + (i)]
 #else
@@ -65,13 +65,13 @@ BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
     for (int c0 = 0; c0 < SIZE_C; c0 += DEPTH) {
 #if TILED
         BARRIER();
-        UNROLL for (int e = 0; e < ROWS * (DEPTH / 2); e += THREADS) {
+        UNROLL for (int e = 0; e < KB * (DEPTH / 2); e += THREADS) {
             int i = e + THREAD(0);  // neighbours read neighbours: the words of a row
             ws[i / (DEPTH / 2) * PITCH + i % (DEPTH / 2)] = w_pair(w, k0 + i / (DEPTH / 2), c0 + i % (DEPTH / 2) * 2);
         }
-        UNROLL for (int e = 0; e < COLUMNS_ * (DEPTH / 2); e += THREADS) {
+        UNROLL for (int e = 0; e < PB * (DEPTH / 2); e += THREADS) {
             int i = e + THREAD(0),
-                r = X_ROWS ? i / (DEPTH / 2) : i % COLUMNS_, c = X_ROWS ? i % (DEPTH / 2) : i / COLUMNS_;
+                r = X_ROWS ? i / (DEPTH / 2) : i % PB, c = X_ROWS ? i % (DEPTH / 2) : i / PB;
             xs[r * PITCH + c] = x_pair(x, px0 + r, c0 + c * 2);
         }
         BARRIER();

@@ -139,9 +139,9 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr),
-        CB=cf["cb"], TH=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
-        KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile, TAPS=sz.taps,
-        R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
+        CB=cf["cb"], HB=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
+        KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile,
+        W_PITCH=sz.taps, R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
         ROWS_IN_FLIGHT=rows_in_flight(pr, sz, cf),
         N=pr.n, **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=int(pr.layout_in == "nhwc"),

@@ -16,23 +16,22 @@
 // where a window begins in the middle of a fragment, its first eight and its last take the place of two neighbours,
 // and T's rows follow the order of the fragments. So each input is loaded once for up to 2 KS windows.
 //
-// A block takes CB channels of a tile of TH x 8 WBT outputs of an image: it stages the tile's inputs channel by channel
+// A block takes CB channels of a tile of HB x 8 WBT outputs of an image: it stages the tile's inputs channel by channel
 // in shared memory, where a warp takes one channel after the other. The sums of nhwc go back through the same place,
 // so that channels that are neighbours in memory are stored together.
 //
 // Zeros of T meet inputs that an output has no part in: a NaN or an infinity spreads to its neighbours (Family.plain).
-// Example: n1c96h56w56k96r7s7p3g96, CB = 16, TH = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 56 KB each.
+// Example: n1c96h56w56k96r7s7p3g96, CB = 16, HB = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 56 KB each.
 
 #include "dialect.h"
 
 #define THREADS (32 * WARPS)
 #define KB CB
-#define HB TH
 #define WB (8 * WBT)
-#define BANDS (TH / 16)
-#define FRAGMENTS ((NC + 1) / 2)                       // of a band
-#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // of the image under the tile
-#define COLUMNS (8 * NC)
+#define BANDS (HB / 16)
+#define BAND_FRAGMENTS ((NC + 1) / 2)                // of a band
+#define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)  // of the image under the tile
+#define XW (8 * NC)
 #define SLOPE (7 * STR_W)                            // zeros before a row of the filter
 #define Y_PITCH (8 * (WBT | 1))                      // an odd number of 16 bytes, as PITCH: rows in other banks
 
@@ -56,15 +55,15 @@ typedef struct {
     unsigned r[4];  // lanes hold two numbers of rows lane / 4 and lane / 4 + 8, first of one eight, then of the next
 } Fragment;
 
-INLINE void read_band(Fragment to[FRAGMENTS], const SHARED half_t *band, int lane) {
+INLINE void read_band(Fragment to[BAND_FRAGMENTS], const SHARED half_t *band, int lane) {
     const unsigned from = (unsigned)__cvta_generic_to_shared(band + lane % 16 * (STR_H * PITCH) + lane / 16 * 8);
-    UNROLL for (int i = 0; i < FRAGMENTS; i++)
+    UNROLL for (int i = 0; i < BAND_FRAGMENTS; i++)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(to[i].r[0]), "=r"(to[i].r[1]), "=r"(to[i].r[2]), "=r"(to[i].r[3]) : "r"(from + 32 * i));
 }
 
 // acc += the products of a row of the filter with a band's rows; t: its T, a register for eight rows.
-INLINE void add_row(acc_t acc[WBT][4], const Fragment x[FRAGMENTS], const unsigned t[2 * KS]) {
+INLINE void add_row(acc_t acc[WBT][4], const Fragment x[BAND_FRAGMENTS], const unsigned t[2 * KS]) {
     UNROLL for (int i = 0; i < WBT; i++) {
         const int at = i * STR_W / 2;
         if (i * STR_W % 2 == 0) {
@@ -87,9 +86,9 @@ INLINE void read_taps(unsigned t[2 * KS], const SHARED half_t *taps, int lane) {
 INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
     UNROLL_BY(R_UNROLLED) for (int r = 0; r < R; r++) {
         unsigned t[2 * KS];
-        read_taps(t, taps + r * TAPS, lane);
+        read_taps(t, taps + r * W_PITCH, lane);
         UNROLL for (int b = 0; b < BANDS; b++) {
-            Fragment x[FRAGMENTS];
+            Fragment x[BAND_FRAGMENTS];
             read_band(x, plane + (16 * b * STR_H + r * DIL_H) * PITCH, lane);
             add_row(acc[b], x, t);
         }
@@ -108,7 +107,7 @@ INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const S
                 for (int r = 0; r < R; r++)
                     for (int s = 0; s < S; s++)
                         acc[b][i][e] += widened(plane[(row + r * DIL_H) * PITCH + column + s * DIL_W]) *
-                                        widened(taps[r * TAPS + SLOPE + s * DIL_W]);
+                                        widened(taps[r * W_PITCH + SLOPE + s * DIL_W]);
             }
 }
 
@@ -153,7 +152,7 @@ INLINE void store_tile(GLOBAL y_t *y, const SHARED half_t *tile, Place at, int w
     y += Z_AT(at.n, at.k0 + 8 * eight, at.p0, at.q0 + column);
     tile += EIGHT_AT(eight);
     NO_UNROLL for (int p = warp; p < HB && at.p0 + p < P; p += WARPS)
-        UNROLL for (int q = 0; q < WB; q += STEP) {
+        UNROLL for (int q = 0; q < WB; q += PIXELS_AT_ONCE) {
             y_t run[8];
             if (q >= q_end) continue;
             UNROLL for (int i = 0; i < 8; i++)
@@ -198,7 +197,7 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
         acc_t acc[BANDS][WBT][4];
         UNROLL for (int b = 0; b < BANDS; b++)
             UNROLL for (int i = 0; i < WBT; i++) UNROLL for (int e = 0; e < 4; e++) acc[b][i][e] = 0;
-        sum_up(acc, tile + plane_at(c), taps + c * R * TAPS, lane);
+        sum_up(acc, tile + plane_at(c), taps + c * R * W_PITCH, lane);
 #if Y_NHWC
         WARP_BARRIER();  // the channel's inputs are not needed any more
         keep_sums((SHARED y_t *)(tile + plane_at(c)), acc, bias, z, at, at.k0 + c, lane);

@@ -4,29 +4,29 @@
 // ROWS_IN_FLIGHT are under way at once.
 
 #if X_NHWC || Y_NHWC
-// nhwc: eight channels of a pixel to a lane, STEP pixels to a warp at once
+// nhwc: eight channels of a pixel to a lane, PIXELS_AT_ONCE pixels to a warp at once
 #define EIGHTS (CB / 8)
-#define STEP (32 / EIGHTS)
+#define PIXELS_AT_ONCE (32 / EIGHTS)
 #define EIGHT_AT(eight) ((eight) * (8 * PLANE + SKEW))
 #endif
 
 #if X_NHWC
-#define TURNS ((COLUMNS + STEP - 1) / STEP)  // of a row
+#define ROW_COPIES ((XW + PIXELS_AT_ONCE - 1) / PIXELS_AT_ONCE)  // of a row
 
 INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int warp, int lane) {
     const int eight = lane % EIGHTS, column = lane / EIGHTS;
     const int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L + column;
     x += X_AT(at.n, at.k0 + 8 * eight, 0, 0);
     tile += EIGHT_AT(eight) + column;
-    NO_UNROLL for (int first = warp; first < ROWS; first += ROWS_IN_FLIGHT * WARPS) {
-        unsigned held[ROWS_IN_FLIGHT][TURNS][4];
+    NO_UNROLL for (int first = warp; first < XH; first += ROWS_IN_FLIGHT * WARPS) {
+        unsigned held[ROWS_IN_FLIGHT][ROW_COPIES][4];
         UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++) {
-            const int row = first + i * WARPS, inside = row < ROWS && (unsigned)(h0 + row) < H;
+            const int row = first + i * WARPS, inside = row < XH && (unsigned)(h0 + row) < H;
             const GLOBAL in_t *from = x + ((offset_t)(h0 + row) * W + w0) * C;
-            UNROLL for (int j = 0; j < TURNS; j++) {
+            UNROLL for (int j = 0; j < ROW_COPIES; j++) {
                 UNROLL for (int u = 0; u < 4; u++) held[i][j][u] = 0;
-                if (inside && (unsigned)(w0 + j * STEP) < W) {
-                    const GLOBAL in_t *pixel = from + j * (STEP * C);
+                if (inside && (unsigned)(w0 + j * PIXELS_AT_ONCE) < W) {
+                    const GLOBAL in_t *pixel = from + j * (PIXELS_AT_ONCE * C);
 #if VECTORS
                     load_run(4, held[i][j], (const GLOBAL unsigned *)pixel);
 #else
@@ -36,16 +36,16 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
             }
         }
         UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++)
-            UNROLL for (int j = 0; j < TURNS; j++) {
-                SHARED half_t *to = tile + (first + i * WARPS) * PITCH + j * STEP;
-                if (first + i * WARPS < ROWS && (COLUMNS % STEP == 0 || column + j * STEP < COLUMNS))
+            UNROLL for (int j = 0; j < ROW_COPIES; j++) {
+                SHARED half_t *to = tile + (first + i * WARPS) * PITCH + j * PIXELS_AT_ONCE;
+                if (first + i * WARPS < XH && (XW % PIXELS_AT_ONCE == 0 || column + j * PIXELS_AT_ONCE < XW))
                     UNROLL for (int u = 0; u < 8; u++) to[u * PLANE] = (half_t)(held[i][j][u / 2] >> u % 2 * 16);
             }
     }
 }
 
 #else
-#define LINES (32 / NC)  // rows that a warp takes at once, eight columns to a lane
+#define ROWS_AT_ONCE (32 / NC)  // rows that a warp takes at once, eight columns to a lane
 
 // Eight columns of a row from w on, of which `row` is the first; zeros outside the image.
 INLINE void load_eight(unsigned held[4], const GLOBAL in_t *row, int w, int inside) {
@@ -68,25 +68,25 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
     NO_UNROLL for (int c = warp; c < CB; c += WARPS) {
         const GLOBAL in_t *plane = x + X_AT(at.n, at.k0 + c, 0, 0);
         SHARED half_t *to = tile + plane_at(c) + line * PITCH + 8 * eight;
-        NO_UNROLL for (int first = 0; first < ROWS; first += ROWS_IN_FLIGHT * LINES) {
+        NO_UNROLL for (int first = 0; first < XH; first += ROWS_IN_FLIGHT * ROWS_AT_ONCE) {
             unsigned held[ROWS_IN_FLIGHT][4];
             UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++) {
-                const int row = first + i * LINES;
-                const int inside = line < LINES && row + line < ROWS && (unsigned)(h0 + row) < H;
+                const int row = first + i * ROWS_AT_ONCE;
+                const int inside = line < ROWS_AT_ONCE && row + line < XH && (unsigned)(h0 + row) < H;
                 load_eight(held[i], plane + (offset_t)(h0 + row) * W, w, inside);
             }
             UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++)
-                if (line < LINES && first + i * LINES + line < ROWS)
-                    store_run(4, (SHARED unsigned *)(to + (first + i * LINES) * PITCH), held[i]);
+                if (line < ROWS_AT_ONCE && first + i * ROWS_AT_ONCE + line < XH)
+                    store_run(4, (SHARED unsigned *)(to + (first + i * ROWS_AT_ONCE) * PITCH), held[i]);
         }
     }
 }
 #endif
 
-// Rows of the filter, [CB][R][TAPS], as toeplitz_pack.cu lays them out; on their way when it returns.
+// Rows of the filter, [CB][R][W_PITCH], as toeplitz_pack.cu lays them out; on their way when it returns.
 INLINE void stage_w(SHARED half_t *taps, const GLOBAL acc_t *w, Place at) {
-    w += (offset_t)at.k0 * (R * TAPS / 2);
-    for (int i = THREAD(0); i < CB * R * TAPS / 8; i += THREADS)
+    w += (offset_t)at.k0 * (R * W_PITCH / 2);
+    for (int i = THREAD(0); i < CB * R * W_PITCH / 8; i += THREADS)
         async_copy4((SHARED acc_t *)taps + 4 * i, w + 4 * i, 1);
     ASYNC_COMMIT();
 }

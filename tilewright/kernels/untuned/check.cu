@@ -23,11 +23,11 @@ typedef signed char y_t;
 typedef out_t y_t;
 #endif
 #if DTYPE == 4
-#define ROUNDED(v) (v)
+#define AS_STORED(v) (v)
 #define LOADED(p) (*(p))
 #else
 #define LOADED(p) out_load(p)
-#define ROUNDED(v) (double)widened(narrowed((acc_t)(v)))
+#define AS_STORED(v) (double)widened(narrowed((acc_t)(v)))
 #endif
 
 KERNEL(check)(GLOBAL const y_t *RESTRICT y, GLOBAL const double *RESTRICT ref,
@@ -42,7 +42,7 @@ KERNEL(check)(GLOBAL const y_t *RESTRICT y, GLOBAL const double *RESTRICT ref,
             continue;
         }
         double bound = limits[0] * size[i] + limits[1] * SIZE_OF(want) + limits[2];
-        unequal += value != ROUNDED(want);
+        unequal += value != AS_STORED(want);
         not_written += value != value;
         if (!FINITE(value)) {
             int right = SIZE_OF(want) + bound >= limits[3] && (value > 0) == (want > 0);

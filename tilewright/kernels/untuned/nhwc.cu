@@ -1,10 +1,10 @@
 // nhwc: the input (nchw, or nhwc that is not aligned or has other channels than whole chunks) as the mma family
 // reads it: [n][h][w][group][CC] chunks of 16 bytes, EACH channels each; channels past the last one are zeros.
 //
-// nchw: a thread writes a chunk of each of PIXELS neighbours, whose numbers it loads as words of 4 bytes where x is
-// aligned (PAIRED); of one pixel where planes do not begin at words, in twice as many blocks (4% of a small layer). Two
-// neighbouring threads take neighbouring chunks, so that sectors of 32 bytes are written whole, the next two the next
-// pixels. nhwc: a thread writes one chunk, neighbouring threads neighbouring ones.
+// nchw: a thread writes a chunk of each of THREAD_PIXELS neighbours, whose numbers it loads as words of 4 bytes where x
+// is aligned (PAIRED); of one pixel where planes do not begin at words, in twice as many blocks (4% of a small layer).
+// Two neighbouring threads take neighbouring chunks, so that sectors of 32 bytes are written whole, the next two the
+// next pixels. nhwc: a thread writes one chunk, neighbouring threads neighbouring ones.
 // COPIED_AS (products.h; else it moves elements of DTYPE): what the chunks are made for.
 // SPLIT: numbers are split in two: of each group of a pixel CC chunks of high parts, then CC of low ones. THREE: of
 // tf32 (mma_tf32.h); HALVES: of f16, moved as the largest number asks for that the BLOCKS of largest.cu have found; how
@@ -55,8 +55,8 @@ typedef unsigned char x_t;
 #define CHUNKS_OF_PIXEL (GROUPS_ * CC)
 #define PLANE (H * W)
 #define CHUNK_TILES ((CHUNKS_OF_PIXEL + CHUNKS_WIDE - 1) / CHUNKS_WIDE)
-#define PIXELS_WIDE (256 / CHUNKS_WIDE * PIXELS)  // of a block, and CHUNKS_WIDE chunks of each
-#define PAIRED (X_ALIGNED && FOLD == 1 && PIXELS > 1 && PLANE % PIXELS == 0)
+#define PIXELS_WIDE (256 / CHUNKS_WIDE * THREAD_PIXELS)  // of a block, and CHUNKS_WIDE chunks of each
+#define PAIRED (X_ALIGNED && FOLD == 1 && THREAD_PIXELS > 1 && PLANE % THREAD_PIXELS == 0)
 #define C_OF_X (GROUPS_ * C / FOLD)
 
 // Where channel `channel` of a pixel is in x.
@@ -66,17 +66,17 @@ INLINE offset_t number_at(int pixel, offset_t channel) {
     return (plane * PLANE + pixel % PLANE) * FOLD + channel / C_OF_X;
 }
 
-// Load the numbers of a chunk, zeros where there are none, of PIXELS pixels from the first on.
-INLINE void load_numbers(x_t numbers[PIXELS][EACH], const GLOBAL x_t *x, int pixel, int chunk) {
+// Load the numbers of a chunk, zeros where there are none, of THREAD_PIXELS pixels from the first on.
+INLINE void load_numbers(x_t numbers[THREAD_PIXELS][EACH], const GLOBAL x_t *x, int pixel, int chunk) {
     const int here = chunk < CHUNKS_OF_PIXEL, c = chunk % CC * EACH;
     const offset_t channel = chunk / CC * C + c;
     UNROLL for (int e = 0; e < EACH; e++) {
 #if PAIRED
         const int keep = here && pixel < N * PLANE && c + e < C;
         const unsigned word = keep ? *(const GLOBAL unsigned *)(x + number_at(pixel, channel + e)) : 0;
-        UNROLL for (int i = 0; i < PIXELS; i++) numbers[i][e] = (x_t)(word >> (32 / PIXELS * i));
+        UNROLL for (int i = 0; i < THREAD_PIXELS; i++) numbers[i][e] = (x_t)(word >> (32 / THREAD_PIXELS * i));
 #else
-        UNROLL for (int i = 0; i < PIXELS; i++)
+        UNROLL for (int i = 0; i < THREAD_PIXELS; i++)
             numbers[i][e] = here && pixel + i < N * PLANE && c + e < C ? x[number_at(pixel + i, channel + e)] : 0;
 #endif
     }
@@ -91,10 +91,10 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
 #else
     const int t = THREAD(0), warp = t / 32, pair = warp % (CHUNKS_WIDE / 2);
     const int neighbour = warp / (CHUNKS_WIDE / 2) * 16 + t % 32 / 2;
-    first = GROUP(0) / CHUNK_TILES * PIXELS_WIDE + neighbour * PIXELS;
+    first = GROUP(0) / CHUNK_TILES * PIXELS_WIDE + neighbour * THREAD_PIXELS;
     chunk = GROUP(0) % CHUNK_TILES * CHUNKS_WIDE + pair * 2 + t % 2;
 #endif
-    x_t many[PIXELS][EACH];
+    x_t many[THREAD_PIXELS][EACH];
     load_numbers(many, x, first, chunk);
     CHAIN_WAIT();  // the kernel before reads x too
 #if COPIED_AS == HALVES
@@ -106,7 +106,7 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
     UNROLL for (int e = 0; e < EACH; e++) misfits += misfit(many[0][e], largest);
     add_misfits((GLOBAL acc_t *)found + 1, misfits, (offset_t)N * PLANE * (GROUPS_ * C));
 #endif
-    UNROLL for (int i = 0; i < PIXELS; i++) {
+    UNROLL for (int i = 0; i < THREAD_PIXELS; i++) {
         const int pixel = first + i;
         const x_t *numbers = many[i];
         if (pixel >= N * PLANE || chunk >= CHUNKS_OF_PIXEL) continue;

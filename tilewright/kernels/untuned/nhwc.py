@@ -52,7 +52,7 @@ def copy_defines(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True)
     ``aligned``: x begins at a multiple of 4 bytes.
     """
     return dict(
-        PIXELS=_neighbours(pr), CHUNKS_WIDE=_chunks_wide(pr, chunks), X_ALIGNED=int(aligned),
+        THREAD_PIXELS=_neighbours(pr), CHUNKS_WIDE=_chunks_wide(pr, chunks), X_ALIGNED=int(aligned),
         DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
         X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=offset64(copied_bytes(pr, chunks, parts)),
         **(dict(SPLIT=1) if parts == 2 else {}),
@@ -72,7 +72,7 @@ def copy_as_is(nbytes: int) -> Launch:
 def copy_defines_as_is(nbytes: int) -> dict[str, int]:
     """Return the defines for that: a row of pixels of one chunk each, of 8 numbers of 2 bytes."""
     return dict(
-        PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index("f16"), N=1, H=1, W=nbytes // 16, C=8,
+        THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index("f16"), N=1, H=1, W=nbytes // 16, C=8,
         GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
     )  # fmt: skip
 

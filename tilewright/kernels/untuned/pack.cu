@@ -29,10 +29,10 @@
 #ifndef PACK_POINTS
 #define PACK_POINTS 0
 #endif
-#define TILES ((KG + PACK_K - 1) / PACK_K)
+#define K_TILES ((KG + PACK_K - 1) / PACK_K)
 #define TAPS (SIZE_R * SIZE_S)
 #define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 2 ? 1 : PACK_WINOGRAD == 3 ? SIZE_R : TAPS)
-#define ROWS ((offset_t)(PACK_WINOGRAD > 1 ? 1 : GROUP_COUNT) * TILES * PACK_C)
+#define PACKED_ROWS ((offset_t)(PACK_WINOGRAD > 1 ? 1 : GROUP_COUNT) * K_TILES * PACK_C)
 #define SIDE_BY_SIDE (CHUNKED ? 1 : PACK_K)  // threads of a row
 
 // Where element rs of filter i lies; `part`: the group, or the point.
@@ -40,7 +40,7 @@ INLINE offset_t place(int part, int tile, int c, int rs, int i) {
 #if PACK_FLAT
     return ((offset_t)c * RS + rs) * (GROUP_COUNT * KG) + part * KG + tile * PACK_K + i;
 #else
-    return ((((offset_t)part * TILES + tile) * PACK_C + c) * RS + rs) * PACK_K + i;
+    return ((((offset_t)part * K_TILES + tile) * PACK_C + c) * RS + rs) * PACK_K + i;
 #endif
 }
 
@@ -113,9 +113,9 @@ INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int grou
 
 // A row is what a tile's filters have of one channel: on a GPU a thread each, on a CPU one after the other.
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
-    FOR_EACH(item, ROWS * SIDE_BY_SIDE) {
+    FOR_EACH(item, PACKED_ROWS * SIDE_BY_SIDE) {
         const offset_t row = item / SIDE_BY_SIDE;
-        const int c = row % PACK_C, tile = row / PACK_C % TILES, group = row / PACK_C / TILES;
+        const int c = row % PACK_C, tile = row / PACK_C % K_TILES, group = row / PACK_C / K_TILES;
         const int channel = c * (DTYPE == 4 ? 4 : 1);  // of i8 a word has four
         const int first = CHUNKED ? 0 : item % SIDE_BY_SIDE, end = CHUNKED ? PACK_K : first + 1;
         for (int i = first; i < end; i++) {

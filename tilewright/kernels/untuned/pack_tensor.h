@@ -14,8 +14,8 @@
 #include "swizzle.h"
 
 #define IN_WORD (DTYPE == 4 ? 4 : 2)  // numbers of a word
-#define TILES ((KG + PACK_K - 1) / PACK_K)
-#define PACKED ((offset_t)GROUP_COUNT * TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
+#define K_TILES ((KG + PACK_K - 1) / PACK_K)
+#define PACKED ((offset_t)GROUP_COUNT * K_TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
 
 #ifndef PACK_APART
 #define PACK_APART 0
@@ -33,7 +33,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         offset_t rest = item / (CHUNKS * 4) / PACK_K;
         int i = ((int)(rest % PACK_STEPS) * CHUNKS + chunk) * (4 * IN_WORD) + (int)(item % 4) * IN_WORD;
         rest /= PACK_STEPS;
-        int k = (int)(rest % TILES) * PACK_K + FILTER_OF(row), group = rest / TILES;
+        int k = (int)(rest % K_TILES) * PACK_K + FILTER_OF(row), group = rest / K_TILES;
         unsigned word = 0;
         for (int j = 0; j < IN_WORD; j++, i++) {
             int tap = TAP_OF(i / PACK_C % FILTER_TAPS), c = i / PACK_C / FILTER_TAPS * PACK_C + i % PACK_C;

@@ -194,7 +194,7 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
     rows = pr.layout_out == "nchw" and whole and aligned
     defines = sizes(pr) | dict(
         POINTS=side, SIDE_P=down, SIDE_Q=across, THREADS=THREADS, TILES=half.w, TILES_P=tiles_p // pr.n,
-        TILES_Q=tiles_q, ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
+        TILES_Q=tiles_q, Y_ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
         SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=offset64(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) // 4),
     )  # fmt: skip

@@ -198,7 +198,7 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> 
         POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=sz.k_groups, BAND=sz.band,
         BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], TILES=sz.tiles, X_FLOATS=sz.x_floats,
         THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], GRID=blocks,
-        CHANNEL_UNROLL=max(1, min(pr.c, MOST_BODY // (pr.r * cf["tk"] * cf["th"]))),
+        CHANNEL_UNROLL_BY=max(1, min(pr.c, MOST_BODY // (pr.r * cf["tk"] * cf["th"]))),
         X_WORDS=_words(pr.layout_in, aligned, sz.side, pr.pad[2], pr.w),
         Y_WORDS=_words(pr.layout_out, aligned, sz.side, pr.q),
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),

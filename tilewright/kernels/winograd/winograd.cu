@@ -22,15 +22,15 @@
 #define WB (2 * WT)
 #define TEAM (BK * BT)
 #define THREADS (TEAM * EG)
-#define EACH (16 / EG)                      // elements of a team
+#define TEAM_ELEMENTS (16 / EG)             // elements of a team
 #define RS 16                               // what stage() copies of the filter for each channel
 #define V_PITCH (16 * TILES + 4)            // of a channel in V, floats: channels meet different banks
 #define STAGE_FLOATS (X_FLOATS + F_FLOATS)
 #define KC (VECTOR * BK)                    // channels whose outputs are stored at once
 #define M_PITCH (TILES + 1)                 // of a channel in M, floats
-#define FOR_ACC(e, a, i)                                \
-    UNROLL for (int e = 0; e < EACH; e++)               \
-        UNROLL for (int a = 0; a < TK; a++)             \
+#define FOR_ACC(e, a, i)                           \
+    UNROLL for (int e = 0; e < TEAM_ELEMENTS; e++) \
+        UNROLL for (int a = 0; a < TK; a++)        \
             UNROLL for (int i = 0; i < TT; i++)
 
 #include "tile.h"
@@ -93,12 +93,12 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
 
     // block and thread
     Place at = find_place(GROUP(0));
-    int id = THREAD(0), t0 = id / BK % BT * TT, k0 = id % BK * VECTOR, e0 = id / TEAM * EACH;
+    int id = THREAD(0), t0 = id / BK % BT * TT, k0 = id % BK * VECTOR, e0 = id / TEAM * TEAM_ELEMENTS;
     const GLOBAL float *filter = w + (offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED * RS * KB;
     SHARED float *vs = shared + STAGES * STAGE_FLOATS;
 
     // registers
-    vec acc[EACH][TK][TT];
+    vec acc[TEAM_ELEMENTS][TK][TT];
     FOR_ACC(e, a, i) vec_zero(&acc[e][a][i]);
 
     // main loop
@@ -115,7 +115,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
         if (STAGES > 1) stage(pipe, shared, x, filter, at, from, step + STAGES - 1);
         BARRIER();
         UNROLL_BY(CHANNEL_UNROLL_BY) for (int c = 0; c < CS; c++)
-            UNROLL for (int e = 0; e < EACH; e++) {
+            UNROLL for (int e = 0; e < TEAM_ELEMENTS; e++) {
                 float v[TT];
                 const SHARED float *tiles = vs + c * V_PITCH + (e0 + e) * TILES + t0;
                 UNROLL for (int i = 0; i < TT; i += 4) load4(&v[i], tiles + i);
@@ -131,7 +131,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
     ASYNC_WAIT(0);
     UNROLL for (int a = 0; a < TK; a++) {
         BARRIER();
-        UNROLL for (int e = 0; e < EACH; e++)
+        UNROLL for (int e = 0; e < TEAM_ELEMENTS; e++)
             UNROLL for (int i = 0; i < TT; i++) {
                 float one[VECTOR];
                 vec_unpack(one, acc[e][a][i]);

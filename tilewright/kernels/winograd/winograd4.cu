@@ -79,7 +79,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         float row[SIDE_Q];
         UNROLL for (int j = 0; j < SIDE_Q; j++)
             row[j] = q0 + j * DILATION_W < SIZE_Q ? before_pool(sums[i][j], bias, k, z, at + j * apart) : 0.0f;
-        if (ROWS) store_run(SIDE_Q, y + at, row);
+        if (Y_ROWS) store_run(SIDE_Q, y + at, row);
         else UNROLL for (int j = 0; j < SIDE_Q; j++) if (q0 + j * DILATION_W < SIZE_Q) y[at + j * apart] = row[j];
     }
 #endif

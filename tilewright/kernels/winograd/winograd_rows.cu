@@ -34,7 +34,7 @@
 #define XH ((P_PARTS * TH - 1) * STR_H + (R - 1) * DIL_H + 1)
 #define PLANE (XH * TILES)
 #define POINT (IMAGES * C * PLANE)
-#define ROWS ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // under a unit
+#define SEEN_H ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // under a unit
 #define ceil_div(a, b) (((a) + (b) - 1) / (b))
 
 #include "tile.h"
@@ -119,9 +119,9 @@ BOUNDED_KERNEL(winograd_rows, THREADS, MIN_BLOCKS)
                 const SHARED float *taps = filter + point * (C * R * KP) + at.k;
                 vec sum[VK][TH];
                 UNROLL for (int a = 0; a < VK; a++) UNROLL for (int b = 0; b < TH; b++) vec_zero(&sum[a][b]);
-                UNROLL_BY(CHANNEL_UNROLL) for (int c = 0; c < C; c++) {
-                    float row[ROWS];
-                    UNROLL for (int h = 0; h < ROWS; h++) row[h] = from[c * PLANE + h * TILES];
+                UNROLL_BY(CHANNEL_UNROLL_BY) for (int c = 0; c < C; c++) {
+                    float row[SEEN_H];
+                    UNROLL for (int h = 0; h < SEEN_H; h++) row[h] = from[c * PLANE + h * TILES];
                     UNROLL for (int r = 0; r < R; r++)
                         UNROLL for (int a = 0; a < VK; a++) {
                             vec tap = vec_load_shared(taps + (c * R + r) * KP + a * VECTOR);
