@@ -19,6 +19,7 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
             const int slot = (step - first) % (STAGES * BATCH), x_slot = (step / TAPS - first / TAPS) % X_STAGES;
 #if SPAN
             copy_spans(shared, X_FROM + slot * X_BYTES, b, step);
+#else
             if (!GATHERS && (step == first || step % TAPS == 0))
                 copy_patch(shared, X_FROM + x_slot * X_BYTES, b, step / TAPS, THREAD(0), THREADS);
 #endif
