@@ -150,6 +150,8 @@ CASES = (
     # planes that begin anywhere: 8, 4 and 2 leads; tiles over images, shares that begin within a lead
     ("n1c64h7w7k70r1s1-f16+bias+relu", PLANES | dict(bn=24)),
     ("n3c64h7w7k70r1s1-bf16", PLANES | dict(bn=56, wn=2)),
+    ("n5c64h7w7k70r1s1-f16+bias", PLANES | dict(bn=128, wn=2)),
+    ("n2c64h14w14k24r1s1-f16", PLANES | dict(bn=192)),
     ("n2c136h9w7k70r1s1-bf16", PLANES | dict(bn=40, chunks=2, wn=2, stages=3)),
     ("n3c72h6w7k72r1s1-f16+add", PLANES | dict(bn=16, wm=2, chunks=2, batch=1)),
     ("n2c80h6w6k33r1s1-f16", PLANES | dict(bn=32, chunks=2, wn=2)),

@@ -11,20 +11,21 @@
 //   lead 0    c = 0   0 1 2 3 4 5 6 7 8 ..
 //
 // The sum goes over all channels of the longest lead first. Then the sums move to the left, by 8 / LEADS columns, to
-// where those of the next lead belong (move_sums). So of a warpgroup's WG_N columns the last ones are no outputs: they
-// have been outside for some leads. USED are: a plane, or a multiple of 8.
+// where those of the next lead belong (move_sums). So of a stretch of columns the last ones are no outputs: they have
+// been outside for some leads. USED are: a plane, or a multiple of 8. A warpgroup's WG_N columns are one stretch, or
+// several of 64, which may be of several images.
 //
 //   LEADS   8 of odd planes, 4, or 2 (14x14);  OF_LEAD: steps of each
 //   LEAP    channels from one lead to the next longer one, but for multiples of LEADS (odd: its own inverse)
-//   a place of the raster is pixel place / WG_N * USED + place % WG_N of its image, of a row of WR places
+//   a place of the raster is pixel place / STRETCH * USED + place % STRETCH of its image, of a row of WR places
 
 #define MOVE (8 / LEADS)
 #define PLANE_OF(part) ((LEADS - 1 - (part)) * LEAP % LEADS)  // the first channel of those that a part of the sum is of
 
-INLINE int lead_pixel(int place) { return place % WR / WG_N * USED + place % WG_N; }
+INLINE int lead_pixel(int place) { return place % WR / STRETCH * USED + place % STRETCH; }
 INLINE int lead_output(int place) {
     const int pixel = lead_pixel(place), n = place / WR;
-    return place % WG_N < USED && pixel < P * Q && n < N ? n * (P * Q) + pixel : -1;
+    return place % STRETCH < USED && pixel < P * Q && n < N ? n * (P * Q) + pixel : -1;
 }
 // Where the box of a step begins, for the columns from a place on: in rows of LEADS planes, and its channel among those
 // of its lead.

@@ -78,27 +78,40 @@ def spans_of(pr: Problem, bn: int) -> Spans | None:
 
     Warpgroups have whole spans, or a part of one. Few outputs should lie past the end of a row, in few spans.
     """
-    if useful(pr, bn) <= 0:
+    if leads(pr) > 1 and stretch_of(pr, bn) is None:
         return None
     q = View.of(pr).q
     found = [Spans(places, places if bn % places == 0 else bn) for places in SPANS
              if bn % places == 0 or bn < places]  # fmt: skip
 
     def cost(one: Spans) -> tuple[int, int]:
+        if leads(pr) > 1:  # of lines that a row crosses each has its price
+            return ceil_div(bn, one.places), one.places
         return ceil_div(q, one.outputs) * (one.outputs + SENT_FOR), one.places
 
     return min(found, default=None, key=cost)
 
 
-def useful(pr: Problem, bn: int) -> int:
-    """Outputs that a warpgroup has of ``bn`` pixels of planes: those that all leads have (hopper_lead.h).
+class Stretch(NamedTuple):
+    """Places of the raster with pixels side by side, of a plane that begins anywhere; ``used`` by outputs."""
 
-    All of a plane, or a multiple of 8, for the next one's boxes to begin there.
+    places: int
+    used: int
+
+
+def stretch_of(pr: Problem, bn: int) -> Stretch | None:
+    """Return the stretches of ``bn`` pixels of a warpgroup (hopper_lead.h); None where planes begin alike.
+
+    All of them, or each span of 64. Its last places are in other stretches, too, for some leads: used are all
+    of a plane, or a multiple of 8, for the next stretch's boxes to begin there.
     """
+    alike = each(pr) // leads(pr)
+    longest, plane = each(pr) - alike, View.of(pr).q
+    found = [Stretch(places, plane if plane <= places - longest else places - each(pr))
+             for places in {bn, SPANS[0]} if places > each(pr) and bn % places == 0]  # fmt: skip
     if leads(pr) == 1:
-        return bn
-    longest, whole = each(pr) - each(pr) // leads(pr), View.of(pr).q
-    return whole if whole <= bn - longest else bn - each(pr)
+        return None
+    return min(found, default=None, key=lambda one: (ceil_div(plane, one.used) * one.places, -one.places))
 
 
 @lru_cache(maxsize=256)
@@ -113,8 +126,8 @@ def lines(pr: Problem, way: int = 0, bn: int = 0) -> tuple[View, Line, Line]:
     if way == PLANES:
         spans = spans_of(pr, bn)
         row = ceil_div(view.q, spans.outputs) * spans.outputs if spans else view.q
-        if spans and leads(pr) > 1:
-            row = ceil_div(view.q, useful(pr, bn)) * bn
+        if spans and (stretch := stretch_of(pr, bn)):
+            row = ceil_div(view.q, stretch.used) * stretch.places
         return view, Line(view.p, 1, 0), Line(row, 1, 0)
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])

@@ -31,7 +31,7 @@ from tilewright.kernels.hopper.raster import (
     raster,
     raw_of,
     spans_of,
-    useful,
+    stretch_of,
 )
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import (
@@ -291,7 +291,9 @@ def _launches(
 def _lead_defines(pr: Problem, cf: Values) -> Values:
     if not skewed(pr, cf["x"]):
         return dict(LEADS=1)
-    return dict(LEADS=leads(pr), LEAP=leap(pr), USED=useful(pr, cf["bn"]))
+    stretch = stretch_of(pr, cf["bn"])
+    assert stretch
+    return dict(LEADS=leads(pr), LEAP=leap(pr), STRETCH=stretch.places, USED=stretch.used)
 
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) -> Values:
