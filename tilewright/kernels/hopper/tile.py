@@ -9,7 +9,7 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import OWN, finish
 from tilewright.kernels.hopper.layout import ALIGNMENT, layout
 from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of, tiles_of
-from tilewright.kernels.hopper.sum import GATHERED, TURNED, copied_parts, products, steps, turns_runs
+from tilewright.kernels.hopper.sum import GATHERED, TURNED, copied_parts, products, skewed, steps, turns_runs
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
@@ -78,14 +78,15 @@ def registers(pr: Problem, cf: Values) -> int:
     """Registers of a thread: sums and the loop around them; beside these, what is copied or gathered.
 
     What is promoted has sums of its own, and so have products with a low part; in tf32, whole or in parts,
-    eight pieces of the input are on their way to be rounded.
+    eight pieces of the input are on their way to be rounded. Some of the sums that move have a copy.
     """
     kind, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
     gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(kind, 60 + terms // 2)
     sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(kind, 1)
     by_number = cf["x"] == TURNED and not turns_runs(pr, cf["x"])
+    moved = sums * 2 // 5 if skewed(pr, cf["x"]) else 0
     through = TURNING if by_number else 80 if kind in (TF32, THREE) else 56  # what is on its way
-    return max(through, sums + 28, gathered if cf["x"] == GATHERED else 0)
+    return max(through, sums + moved + 28, gathered if cf["x"] == GATHERED else 0)
 
 
 def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
