@@ -12,6 +12,7 @@ static void move_sums(acc_t *, int, int) {}
 static void move_home(acc_t *, int, int) {}
 #define store_own(...)
 #define ask_for_residual(...)
+#define BRINGS 0
 #define store_tile(...)
 
 static long patch_of(const Block *b, int step) { return where(step, b->px0, b->at.group, 0); }

@@ -156,14 +156,17 @@ def test_who_finishes_sums(
 
 
 def test_a_residual_is_read_as_y_is_stored(tmp_path: Path) -> None:
-    """Of 2 bytes a number: 16 bytes a thread, turned by the matrices that turn the sums the other way."""
+    """Of 2 bytes a number: 16 bytes a thread, turned by the matrices that turn the sums the other way.
+
+    They are on their way before the products begin.
+    """
     pytest.importorskip("cuda.bindings.nvrtc")
     problem = Problem.parse("n1c512h7w7k512r3s3p1-f16-nhwc+add")
     lines = instructions(HOPPER.blueprint(problem, H100, _config(sc=1)), "sm_90", tmp_path)
     assert not any("LDG" in line and "U16" in line for line in lines)
-    assert any("LDG.E.128" in line for line in lines)
     assert sum("LDSM" in line and "MT88" in line for line in lines) == 4
-    assert any("CCTL" in line for line in lines)  # asked for before
+    copies = [i for i, line in enumerate(lines) if "LDGSTS" in line and ".128" in line]
+    assert min(copies) < min(i for i, line in enumerate(lines) if "HGMMA" in line)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,11 @@ def stores(pr: Problem, cf: Values) -> int:
     return STORE_WORDS if out_bytes(pr, cf) == 4 else STORE_ROWS
 
 
+def brings_residual(pr: Problem, cf: Values) -> bool:
+    """Whether those who have the sums (OWN) have rows of the residual copied while they multiply."""
+    return pr.epilogue.add and cf["combine"] != TWO_PASS and stores(pr, cf) == STORE_ROWS
+
+
 def paired(pr: Problem, cf: Values) -> bool:
     """Whether a thread's two rows of the product are neighbouring channels, by the order in the filter.
 

@@ -150,11 +150,15 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
         sums[i] = 0;
         asm volatile("" : WG_FORM(sums[i]) :: "memory");  // before the products, also where a loop of one turn is none
     }
+#if BRINGS
+    bring_rows(z + b->at.group * K + b->channels, shared, b, team / WM, team % WM * 128 + thread);
+#else
     ask_for_residual(z, shared, b);
+#endif
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
 #if FINISH == OWN
-    if (STORES != STORE_WORDS && !STAYS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
+    if (STORES != STORE_WORDS && !STAYS && !BRINGS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
     store_own(y, bias, z, shared, b, sums, team, thread SCALE_ARGUMENT);
 #elif FINISH == MET
     send_shares(shared, b, sums, team, thread);

@@ -10,7 +10,7 @@
 //                               on CUDA, that of its tensor map (kernels/tensor_map.py)
 //   wg_begin wg_commit          around products that are under way together; multiply_done: all of these but the
 //                               newest `pending` groups, and so what they have summed up in `part`
-//   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous
+//   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous, until COPIES_WAIT
 //   load16                      16 bytes of global memory, zeros unless `keep`
 //   read4                       four sums from shared memory
 //
@@ -149,6 +149,7 @@ INLINE void copy16(shared_t shared, int to, const unsigned char *from, int keep)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  ::"r"(shared + to), "l"(from), "r"(keep ? 16 : 0) : "memory");
 }
+#define COPIES_WAIT() asm volatile("cp.async.wait_all;" ::: "memory")  // this thread's
 INLINE void load16(unsigned v[4], const unsigned char *from, int keep) {  // past the L1 cache: nobody reads it again
     const uint4 bits = keep ? __ldcg((const uint4 *)from) : make_uint4(0, 0, 0, 0);
     v[0] = bits.x, v[1] = bits.y, v[2] = bits.z, v[3] = bits.w;

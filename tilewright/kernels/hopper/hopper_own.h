@@ -15,8 +15,8 @@
 // shares. All else goes by way of the tile of sums (hopper_store.h).
 //
 // A residual z comes the way that y goes: 16 bytes a thread into the same rows, from where the threads that have the
-// sums take it; of 4 bytes an output, to registers. It is asked for before the products (ask_for_residual), so that it
-// comes from the L2 cache.
+// sums take it; of 4 bytes an output, to registers. Rows of pixels have it copied while products are under way
+// (bring_rows); else it is asked for before them (ask_for_residual), so that it comes from the L2 cache.
 //
 // A thread has sums of two rows of the product, 8 apart. Where PAIRED the filter is packed so that these are two
 // neighbouring channels (PAIR, swizzle.h).
@@ -136,25 +136,33 @@ INLINE void add_rows(acc_t sums[WG_WORDS], shared_t row, int from, int to, int l
     const int out = output_of(shared, b, mates * WG_N + from + at)
 #define IS_PIECE (item < count * ROW_PIECES && out >= 0 && IS_CHANNEL(b->channels + k))
 
+#if ADDS
+// Have rows of the residual copied while products are under way; z is where the tile's first channel of pixel 0 is.
+INLINE void bring_rows(const GLOBAL out_t *z, shared_t shared, const Block *b, int mates, int mate) {
+    const int from = 0, count = WG_N;
+    if (STAYS) MATES_SYNC(mates);  // nobody reads rows any more
+    NO_UNROLL for (int i = 0; i < (count * ROW_PIECES + MATES - 1) / MATES; i++) {
+        PIECE_OF_ROWS(i);
+        if (item < count * ROW_PIECES)
+            copy16(shared, OWN_FROM + (mates * OWN_ROWS + at) * OWN_PITCH + item % ROW_PIECES * 16,
+                   (const GLOBAL unsigned char *)(z + (offset_t)max(out, 0) * (GROUPS_ * K) + k), IS_PIECE);
+    }
+}
+#endif
+
 // Store sums by way of rows of shared memory; y is where the tile's first channel of pixel 0 goes, and `k_warp` the
-// first channel in the tile that the warp has.
+// first channel in the tile that the warp has. Rows have the residual before (bring_rows).
 INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int k_warp,
                        int mates, int mate, const Added *added) {
-    const int rows = (STAYS ? OWN_FROM : 0) + mates * (OWN_ROWS * OWN_PITCH);
+    const int rows = (STAYS || ADDS ? OWN_FROM : 0) + mates * (OWN_ROWS * OWN_PITCH);
     UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
         const int count = min(WG_N - from, OWN_ROWS);
-        if (STAYS || (ADDS && from)) MATES_SYNC(mates);  // nobody reads rows any more
 #if ADDS
-        STORE_LOOP for (int i = 0; i < (count * ROW_PIECES + MATES - 1) / MATES; i++) {
-            PIECE_OF_ROWS(i);
-            unsigned four[4];
-            if (IS_PIECE) {
-                load_run(4, four, (const GLOBAL unsigned *)(added->z + (offset_t)out * (GROUPS_ * K) + k));
-                write16(shared, rows + at * OWN_PITCH + item % ROW_PIECES * 16, four);
-            }
-        }
-        MATES_SYNC(mates);
+        COPIES_WAIT();
+        MATES_SYNC(mates);  // all of the residual is there
         add_rows(sums, shared + rows + k_warp * OUT_BYTES, from, from + count, mate % 32, added);
+#else
+        if (STAYS) MATES_SYNC(mates);  // nobody reads rows any more
 #endif
         write_rows(shared + rows + k_warp * OUT_BYTES, sums, from, from + count, mate % 32);
         MATES_SYNC(mates);

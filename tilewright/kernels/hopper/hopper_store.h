@@ -54,6 +54,7 @@ INLINE offset_t element_of(int k, int pixel) {
 }
 
 #define ADDS (ADD && EPILOGUE_HERE)
+#define BRINGS (ADDS && FINISH == OWN && STORES == STORE_ROWS)  // rows of the residual before it is added
 #ifdef __CUDACC__
 // Which pixel of y a pixel of the tile is. A block that stays has no table: it would have to be waited for.
 INLINE int output_of(shared_t shared, const Block *b, int px) {

@@ -7,7 +7,8 @@
     RAW_FROM      channels of nchw as they are, that are to be turned
     TABLE_FROM    where places of a patch are in x, or pixels to be turned in a patch; not of what is mapped
     OUTS_FROM     where outputs are in y, unless blocks stay
-    OWN_FROM      what warps need that store while buffers are filled (blocks that stay): rows or tables
+    OWN_FROM      what warps need that store while buffers are filled (blocks that stay), or that have
+                  a residual copied by then: rows or tables
     MEET_FROM     what the shares of a cluster have of this block's rows, or pairs of pixels
     BARS_FROM     barriers
     SHARED_END
@@ -20,7 +21,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.finish import BY_TILE, MET, STORE_WORDS, out_bytes, stores
+from tilewright.kernels.hopper.finish import (
+    BY_TILE,
+    MET,
+    OWN,
+    STORE_WORDS,
+    brings_residual,
+    out_bytes,
+    stores,
+)
 from tilewright.kernels.hopper.raster import (
     SEGMENT,
     SWIZZLED,
@@ -104,6 +113,7 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
     size, by_words = out_bytes(pr, cf), stores(pr, cf) == STORE_WORDS
+    brings = brings_residual(pr, cf) and who in (None, OWN)
     of_matrices = 32 // size  # pixels that a warp writes there at once
     own_rows = ceil_div(cf["bn"], of_matrices) * of_matrices
     if pr.layout_out == "nchw":
@@ -111,7 +121,8 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
         own_pitch = 2 * own_rows + 16
         rows_bytes = 4 * cf["wm"] * cf["wn"] * WARP_CHANNELS * own_pitch
     else:
-        own_rows, own_pitch = min(own_rows, OWN_ROWS) if stays else own_rows, size * kb + 16
+        own_rows = min(own_rows, OWN_ROWS) if stays and not brings else own_rows
+        own_pitch = size * kb + 16
         rows_bytes = 0 if by_words else cf["wn"] * own_rows * own_pitch
     tables_bytes = 16 * cf["wm"] * nb  # one for each warp
     own_bytes = tables_bytes if by_words else rows_bytes
@@ -135,7 +146,7 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     table_from = max(4 * slow * pitch, rows_bytes, raw_from + raw_stages * raw_bytes)
     outs_from = table_from + (0 if image else 4 * entries)
     own_from = outs_from + (0 if stays else ceil_div(nb, 4) * 16)
-    meet_from = own_from + (own_bytes if stays else 0)
+    meet_from = own_from + (own_bytes if stays or brings else 0)
     bars_from = meet_from + meet_bytes
     return Layout(
         w_bytes=w_bytes, x_bytes=x_bytes, x_next=x_next, x_stages=x_stages, x_bars=x_bars,
