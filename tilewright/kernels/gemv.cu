@@ -90,6 +90,28 @@ INLINE void add_pieces(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL
         }
 }
 
+// Put zeros where the shares of the rows will be added (tile.h).
+INLINE void zero_outputs(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
+    if (!ZEROES_TILE(at)) return;
+    for (int e = THREAD(0); e < KB * IMAGES; e += THREADS) {
+        int k = at.k0 + e % KB, n = at.n * IMAGES + e / KB;
+        if (k < K && n < N) y[(offset_t)n * K + k] = 0;
+    }
+    zeros_written(arrived, at);
+}
+
+// acc += w x over the last few numbers of each row, one a lane.
+INLINE void add_last(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL in_t *x, int end, int lane) {
+    for (int c = end - C % THREAD_NUMBERS + lane; c < end; c += LANES) {
+        vec one[ROWS];
+        UNROLL for (int a = 0; a < ROWS; a++) one[a] = first_of(w + (offset_t)a * C + c);
+        UNROLL for (int b = 0; b < IMAGES; b++) {
+            vec xv = first_of(x + (offset_t)b * C + c);
+            UNROLL for (int a = 0; a < ROWS; a++) vec_mul_add(&acc[a][b], one[a], xv);
+        }
+    }
+}
+
 BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
@@ -105,15 +127,8 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     const GLOBAL in_t *wr = w + (offset_t)first * C;
     image = image < N - IMAGES ? image : N - IMAGES;
     const GLOBAL in_t *xr = x + (offset_t)image * C;
-
 #if COMBINE == ATOMIC
-    if (ZEROES_TILE(at)) {
-        for (int e = THREAD(0); e < KB * IMAGES; e += THREADS) {
-            int k = at.k0 + e % KB, n = at.n * IMAGES + e / KB;
-            if (k < K && n < N) y[(offset_t)n * K + k] = 0;
-        }
-        zeros_written(arrived, at);
-    }
+    zero_outputs(y, arrived, at);
 #endif
 
     // the input, where it is shared
@@ -131,16 +146,7 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     NO_UNROLL for (; c + (UNROLL_PIECES - 1) * TEAM_NUMBERS + THREAD_NUMBERS <= end; c += UNROLL_PIECES * TEAM_NUMBERS)
         add_pieces(acc, wr, xr, shared, c, from, UNROLL_PIECES);
     NO_UNROLL for (; c + THREAD_NUMBERS <= end; c += TEAM_NUMBERS) add_pieces(acc, wr, xr, shared, c, from, 1);
-#if C % THREAD_NUMBERS  // the last few of each row, one a lane
-    if (end == C) for (c = end - C % THREAD_NUMBERS + lane; c < end; c += LANES) {
-        vec one[ROWS];
-        UNROLL for (int a = 0; a < ROWS; a++) one[a] = first_of(wr + (offset_t)a * C + c);
-        UNROLL for (int b = 0; b < IMAGES; b++) {
-            vec xv = first_of(xr + (offset_t)b * C + c);
-            UNROLL for (int a = 0; a < ROWS; a++) vec_mul_add(&acc[a][b], one[a], xv);
-        }
-    }
-#endif
+    if (C % THREAD_NUMBERS && end == C) add_last(acc, wr, xr, end, lane);
 
     zeros_awaited(arrived, at);
 
@@ -159,7 +165,7 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     }
     BARRIER();
 
-    // the shares of the grid meet, and every sum is finished: one for each thread
+    // the shares of the grid meet (pass 1 of LAST), and every sum is finished: one for each thread
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1 && !arrive_last(arrived, at, SG, is_last)) return;
         for (int e = THREAD(0); e < TEAMS * THREAD_SUMS; e += THREADS) {

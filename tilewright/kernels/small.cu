@@ -161,6 +161,26 @@ INLINE void store_lines(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL 
     }
 }
 
+// Sum up a unit, of staged rows from `from` on and taps from `filter` on.
+INLINE void sum_unit(vec acc[VK][TH][TW], FILTER_SPACE float *w, const SHARED float *from, const SHARED float *filter) {
+    UNROLL for (int a = 0; a < VK; a++)
+        UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[a][b][j]);
+    UNROLL_BY(CHANNEL_UNROLL_BY) for (int c = 0; c < C; c++) {
+        UNROLL_BY(ROW_UNROLL_BY) for (int r = 0; r < R; r++) {
+            float row[TH][SEEN_W4];
+            UNROLL for (int b = 0; b < TH; b++)
+                load_row(row[b], from + c * PLANE + (r * DIL_H + b * (P_PARTS * STR_H)) * XP);
+            UNROLL for (int s = 0; s < S; s++)
+                UNROLL for (int a = 0; a < VK; a++) {
+                    vec tap = load_tap(w, filter, ((c * R + r) * S + s) * KP + a * VECTOR);
+                    UNROLL for (int b = 0; b < TH; b++)
+                        UNROLL for (int j = 0; j < TW; j++)
+                            vec_fma_turn(j, &acc[a][b][j], tap, row[b][j * STR_W + s * DIL_W]);
+                }
+        }
+    }
+}
+
 BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, FILTER_SPACE float *RESTRICT w, const GLOBAL float *RESTRICT bias,
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
@@ -191,22 +211,7 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
             Unit at = find_unit(unit);
             const SHARED float *from = xs + at.i * (C * PLANE) + at.p * (STR_H * XP) + at.q * STR_W;
             vec acc[VK][TH][TW];
-            UNROLL for (int a = 0; a < VK; a++)
-                UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[a][b][j]);
-            UNROLL_BY(CHANNEL_UNROLL_BY) for (int c = 0; c < C; c++) {
-                UNROLL_BY(ROW_UNROLL_BY) for (int r = 0; r < R; r++) {
-                    float row[TH][SEEN_W4];
-                    UNROLL for (int b = 0; b < TH; b++)
-                        load_row(row[b], from + c * PLANE + (r * DIL_H + b * (P_PARTS * STR_H)) * XP);
-                    UNROLL for (int s = 0; s < S; s++)
-                        UNROLL for (int a = 0; a < VK; a++) {
-                            vec tap = load_tap(w, filter + at.k, ((c * R + r) * S + s) * KP + a * VECTOR);
-                            UNROLL for (int b = 0; b < TH; b++)
-                                UNROLL for (int j = 0; j < TW; j++)
-                                    vec_fma_turn(j, &acc[a][b][j], tap, row[b][j * STR_W + s * DIL_W]);
-                        }
-                }
-            }
+            sum_unit(acc, w, from, filter + at.k);
             UNROLL for (int b = 0; b < TH; b++)
                 UNROLL for (int a = 0; a < VK; a++) {
                     Unit mine = {at.i, at.p + b * P_PARTS, at.q, at.k + a * VECTOR};

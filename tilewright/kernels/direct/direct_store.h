@@ -44,12 +44,8 @@ INLINE void store_pooled(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
 #endif
 }
 
-// The shares of block and cluster meet in shared memory, behind the staged tiles' last use.
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
-                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
-    if (STAGED) ASYNC_WAIT(0);
-    BARRIER();
+// Write a thread's sums to the tile of its share in shared memory.
+INLINE void write_sums(SHARED acc_t *shared, Lane me, vec acc[TK][TH][TW]) {
     if (me.in_warp == 0) FOR_TILE(a, b, i) {
         acc_t one[VECTOR];
         vec_unpack(one, acc[a][b][i]);
@@ -58,18 +54,32 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             shared[me.in_block * SLOW * PITCH + (Y_NHWC ? pixel * PITCH + k : k * PITCH + pixel)] = one[v];
         }
     }
-    if (SB > 1 && SC > 1) {
-        BARRIER();
-        for (int e = THREAD(0); e < SLOW * PITCH; e += THREADS) {
-            acc_t sum = shared[e];
-            UNROLL for (int g = 1; g < SB; g++) sum += shared[g * SLOW * PITCH + e];
-            shared[e] = sum;
-        }
+}
+
+// Add up the shares of the block, where the cluster's blocks read the sums.
+INLINE void add_shares(SHARED acc_t *shared) {
+    BARRIER();
+    for (int e = THREAD(0); e < SLOW * PITCH; e += THREADS) {
+        acc_t sum = shared[e];
+        UNROLL for (int g = 1; g < SB; g++) sum += shared[g * SLOW * PITCH + e];
+        shared[e] = sum;
     }
+}
+
+#define APART (SC * (THREADS / WARP))  // rows between two of a warp
+
+// The shares of block and cluster meet in shared memory, behind the staged tiles' last use; those of the grid in
+// memory, where the last block to arrive goes through the tile once more (pass 1).
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
+                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
+    if (STAGED) ASYNC_WAIT(0);
+    BARRIER();
+    write_sums(shared, me, acc);
+    if (SB > 1 && SC > 1) add_shares(shared);
     CLUSTER_BARRIER();
     int warp = at.sc * (THREADS / WARP) + THREAD(0) / WARP, lane = THREAD(0) % WARP;
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * SG * (KB * TILE_PIXELS);
-#define APART (SC * (THREADS / WARP))  // rows between two of a warp
     UNROLL for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
             if (SC > 1) CLUSTER_BARRIER();
@@ -109,22 +119,10 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
 }
 
 #else  // every thread stores its own
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
-                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
-#if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
-    GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * TILE_PIXELS) + me.team * VECTOR;
-// On their way, in registers.
-#define SHARES_AT_ONCE (TK * TH * TW * VECTOR <= 16 ? 4 : TK * TH * TW * VECTOR <= 32 ? 2 : 1)
-#define PART(g, a, b, i) (mine + ((offset_t)(g) * (TK * TH * TW) + ((a) * TH + (b)) * TW + (i)) * (TEAM * VECTOR))
-    if (me.in_warp == 0) FOR_TILE(a, b, i) vec_store(PART(at.sg, a, b, i), acc[a][b][i]);
-    if (!arrive_last(arrived, at, SG, is_last)) return;
-    FOR_TILE(a, b, i) vec_zero(&acc[a][b][i]);
-    UNROLL_BY(SHARES_AT_ONCE) for (int g = 0; g < SG; g++)
-        FOR_TILE(a, b, i) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
-#endif
+
 #if Y_ROWS  // nchw, rows of 16-byte aligned quads
-    if (me.in_warp == 0)
+INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, Lane me,
+                      vec acc[TK][TH][TW] SCALE_PARAMETER) {
     UNROLL for (int i = 0; i < TW; i += 4) UNROLL for (int a = 0; a < TK; a++) UNROLL for (int b = 0; b < TH; b++) {
         acc_t quad[4][VECTOR];
         UNROLL for (int j = 0; j < 4; j++) vec_unpack(quad[j], acc[a][b][i + j]);
@@ -141,11 +139,14 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             store_run(4, y + SHARE_AT(at) + to, done);
         }
     }
+}
 #else
-    if (me.in_warp == 0) FOR_TILE(a, b, i) {
+INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, Lane me,
+                      vec acc[TK][TH][TW] SCALE_PARAMETER) {
+    FOR_TILE(a, b, i) {
         acc_t one[VECTOR];
         vec_unpack(one, acc[a][b][i]);
-#if Y_VECTOR
+#if Y_VECTOR  // nhwc: neighbouring channels
         int k = at.k0 + a * (BK * VECTOR) + me.k, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
         if (k < K && p < P && q < Q) {
             k += at.group * K;
@@ -160,6 +161,23 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             finish(y, bias, z, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v] SCALE_ARGUMENT);
 #endif
     }
+}
 #endif
+
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
+                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
+                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
+#if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
+    GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * TILE_PIXELS) + me.team * VECTOR;
+// On their way, in registers.
+#define SHARES_AT_ONCE (TK * TH * TW * VECTOR <= 16 ? 4 : TK * TH * TW * VECTOR <= 32 ? 2 : 1)
+#define PART(g, a, b, i) (mine + ((offset_t)(g) * (TK * TH * TW) + ((a) * TH + (b)) * TW + (i)) * (TEAM * VECTOR))
+    if (me.in_warp == 0) FOR_TILE(a, b, i) vec_store(PART(at.sg, a, b, i), acc[a][b][i]);
+    if (!arrive_last(arrived, at, SG, is_last)) return;
+    FOR_TILE(a, b, i) vec_zero(&acc[a][b][i]);
+    UNROLL_BY(SHARES_AT_ONCE) for (int g = 0; g < SG; g++)
+        FOR_TILE(a, b, i) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
+#endif
+    if (me.in_warp == 0) store_own(y, bias, z, at, me, acc SCALE_ARGUMENT);
 }
 #endif

@@ -162,8 +162,6 @@ INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x,
     }
 }
 
-#include "gemm_store.h"
-
 #if STREAM
 // FULL_TILES have a block each; the other blocks take STREAM_STEPS of the other tiles' steps, LONGER of them one more.
 INLINE int first_work(int block) {
@@ -175,6 +173,8 @@ INLINE int stream_of(int work) {  // who does a step of a shared tile
     return work < (STREAM_STEPS + 1) * LONGER ? work / (STREAM_STEPS + 1) : (work - LONGER) / STREAM_STEPS;
 }
 #endif
+
+#include "gemm_store.h"
 
 BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
@@ -237,18 +237,7 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
             UNROLL for (int g = 0; g < MY_OUTS; g++)
                 if (FINISHES(me, g)) STORE_OUT(to + g * (SB * TEAM * RUN_OUT), mine[g]);
             whole = arrive_last(arrived, at, parts, is_last);
-            if (whole) {
-                UNROLL for (int g = 0; g < MY_OUTS; g++) UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
-                NO_UNROLL for (int s = 0; s < parts; s++) {
-                    const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
-                    UNROLL for (int g = 0; g < MY_OUTS; g++)
-                        if (FINISHES(me, g)) {
-                            float more[RUN_OUT];
-                            load_fresh_run(RUN_OUT, more, from + g * (SB * TEAM * RUN_OUT));
-                            UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] += more[i];
-                        }
-                }
-            }
+            if (whole) add_parts(mine, own, me, part0, parts);
         }
 #endif
         if (whole) UNROLL for (int g = 0; g < MY_OUTS; g++) {

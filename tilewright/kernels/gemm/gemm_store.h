@@ -48,3 +48,18 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
     }
 #endif
 }
+
+// Add up the parts of a tile, which the blocks that share it have written, in a fixed order; `own`: where this thread's
+// outputs are in each.
+INLINE void add_parts(float mine[MY_OUTS][RUN_OUT], const GLOBAL float *own, Lane me, int part0, int parts) {
+    UNROLL for (int g = 0; g < MY_OUTS; g++) UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
+    NO_UNROLL for (int s = 0; s < parts; s++) {
+        const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
+        UNROLL for (int g = 0; g < MY_OUTS; g++)
+            if (FINISHES(me, g)) {
+                float more[RUN_OUT];
+                load_fresh_run(RUN_OUT, more, from + g * (SB * TEAM * RUN_OUT));
+                UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] += more[i];
+            }
+    }
+}

@@ -136,11 +136,8 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
 #endif
 }
 
-// Fill the tile of sums: roles part here, and meet again behind it; or (FINISH) those who have summed up store y.
-INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
-                   shared_t shared, const Block *b SCALE_PARAMETER) {
-    const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
-    const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
+// Before roles part: one thread makes the barriers, and what waits for no other block is sent for.
+INLINE void begin_block(shared_t shared, const Block *b, int sender) {
     if (sender) {
 #if X_IS_MAP && !EARLY
         image_soon(b->x);
@@ -158,44 +155,47 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
     }
 #endif
     CLUSTER_ARRIVE();
-    if (sends) {
-        if (!GATHERS) GROUP_ARRIVE();
-        if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
-        if (sender) {
-            Block here = *b;
-            Ring ring = {0, 1, 0, 1};
-            do send(shared, &here, &ring);
-            while (go_on(&here, w));
-        }
-        __syncwarp();
-        if (SC > 1 && COPIES == 1) CLUSTER_WAIT();
+}
+
+// The sender's warp: one thread sends for all that the block's tiles read.
+INLINE void send_all(shared_t shared, const Block *b, const GLOBAL unsigned char *w, int sender) {
+    if (!GATHERS) GROUP_ARRIVE();
+    if (COPIES > 1) CLUSTER_WAIT();  // the others' barriers are there
+    if (sender) {
+        Block here = *b;
+        Ring ring = {0, 1, 0, 1};
+        do send(shared, &here, &ring);
+        while (go_on(&here, w));
     }
+    __syncwarp();
+    if (SC > 1 && COPIES == 1) CLUSTER_WAIT();
+}
+
+// All other warps (where channels are gathered, that one too): fill the tables, and wait until barriers are there.
+INLINE void make_ready(shared_t shared, const Block *b, int sends, int other) {
 #if GATHERS
     gather(shared, (const x_t *)b->x, b->px0, b->at.group);
     wg_see_copies();
 #endif
-    const int other = THREAD(0) - (team == TEAMS ? 32 : 0);  // number among all but the sender's warp
     if (GATHERS) find_places(shared, b, THREAD(0), THREADS);
     else if (!sends) find_places(shared, b, other, THREADS - 32);
     if (GATHERS) BARRIER();
     else if (!sends) GROUP_SYNC();
     if (CLUSTER > 1 && !sends) CLUSTER_WAIT();
-    if (!GATHERS && !MAPPED && !sends) {  // these copy the first patch
-        CHAIN_WAIT();
-        copy_patch(shared, X_FROM, b, b->first / TAPS, other, THREADS - 32);
-        patch_copied(FIRST);
-        if (TURNS_RUNS && team == TEAMS) bar_wait(FIRST, 0);  // all have read what is raw
-        if (team == TEAMS) copy_patches(shared, b, thread - 32);
-    }
-    if (team < TEAMS) {
-        Block here = *b;
-        Ring ring = {0, 0, 0, 0};
-        do sum_tile(y, bias, z, shared, &here, &ring, team, thread SCALE_ARGUMENT);
-        while (go_on(&here, w));
-    }
-#if FINISH == BY_TILE
-    BARRIER();
-#if SC > 1  // each block of the cluster gets its rows from all
+}
+
+// Patches that the copy engine cannot bring: all but the sender's warp copy the first, three warps those that follow.
+INLINE void copy_all(shared_t shared, const Block *b, int team, int thread, int other) {
+    CHAIN_WAIT();
+    copy_patch(shared, X_FROM, b, b->first / TAPS, other, THREADS - 32);
+    patch_copied(FIRST);
+    if (TURNS_RUNS && team == TEAMS) bar_wait(FIRST, 0);  // all have read what is raw
+    if (team == TEAMS) copy_patches(shared, b, thread - 32);
+}
+
+#if FINISH == BY_TILE && SC > 1
+// Each block of the cluster gets its rows of the tile from all.
+INLINE void exchange_rows(shared_t shared, const Block *b, int team, int warp, int thread) {
     if (thread % 32 == 0)  // a warp takes 100 cycles for each
         NO_UNROLL for (int sc = team * 4 + warp; sc < SC; sc += THREADS / 32)
             if (sc != b->sc && rows_of(sc))
@@ -205,54 +205,36 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
     bar_wait(MEET, 0);
     __syncwarp();
     CLUSTER_ARRIVE();  // this block has its rows: their senders may leave
-#endif
-#endif
 }
-#else
-// The same, one step after the other; each block of a cluster works out all of its shares.
+#endif
+
+// Fill the tile of sums, or (OWN, MET) store y: here roles part (those of a block that stays for all of its tiles), and
+// where there is a tile they meet again.
 INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
                    shared_t shared, const Block *b SCALE_PARAMETER) {
-    const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
-    acc_t sums[SUM_WORDS];
-    int moves[2];
-    find_places(shared, b, THREAD(0), THREADS);
-    for (int sc = 0; sc < SC; sc++) {
-        const int share = b->sg * SC + sc, first = FIRST_STEP(share), last = FIRST_STEP(share + 1);
-        for (int i = 0; i < SUM_WORDS; i++) sums[i] = 0;
-#if GATHERS
-        gather(shared, (const GLOBAL x_t *)b->x, b->px0, b->at.group);
-#endif
-        BARRIER();
-        for (int step = first; step < last; step++) {
-            const int slot = (step - first) % (STAGES * BATCH), x_slot = (step / TAPS - first / TAPS) % X_STAGES;
-#if SPAN
-            copy_spans(shared, X_FROM + slot * X_BYTES, b, step);
-#else
-            if (!GATHERS && (step == first || step % TAPS == 0))
-                copy_patch(shared, X_FROM + x_slot * X_BYTES, b, step / TAPS, THREAD(0), THREADS);
-#endif
-            for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
-                copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
-            BARRIER();
-            if (team < TEAMS && SPAN) multiply_step(sums, shared, slot, slot, 0, 0, team, thread);
-            else if (team < TEAMS)
-                multiply_step(sums, shared, slot, x_slot, step % TAPS / S, step % TAPS % S, team, thread);
-            BARRIER();
-        }
-        if (team < TEAMS) {
-            find_moves(moves, b, team, thread);
-            join_sums(sums, moves);
-            write_sums(shared, sums, team, thread);
-        }
-        BARRIER();
-        if (SC > 1)
-            for (int at = THREAD(0) * 4; at < rows_of(b->sc) * PITCH * 4; at += THREADS * 4) {
-                const int sums = read_int(shared, b->sc * (MINE * PITCH * 4) + at);
-                write_int(shared, MEET_FROM + sc * (MINE * PITCH * 4) + at, sums);
-            }
-        BARRIER();
+    const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
+    const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
+    begin_block(shared, b, sender);
+    if (sends) send_all(shared, b, w, sender);
+    const int other = THREAD(0) - (team == TEAMS ? 32 : 0);  // number among all but the sender's warp
+    make_ready(shared, b, sends, other);
+    if (!GATHERS && !MAPPED && !sends) copy_all(shared, b, team, thread, other);
+    if (team < TEAMS) {
+        Block here = *b;
+        Ring ring = {0, 0, 0, 0};
+        do sum_tile(y, bias, z, shared, &here, &ring, team, thread SCALE_ARGUMENT);
+        while (go_on(&here, w));
     }
+#if FINISH == BY_TILE
+    BARRIER();
+#if SC > 1
+    exchange_rows(shared, b, team, warp, thread);
+#endif
+#endif
 }
+
+#else
+#include "hopper_portable.h"
 #endif
 
 BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
