@@ -19,6 +19,16 @@
 // The sum over C is split SB ways inside the block, and over the grid in SG shares of each tile; or by STREAM
 // (stream-K): the steps of the tiles left over from the last full wave of blocks (2), or of these and that wave
 // (1), are divided evenly among the blocks of one more wave, wherever in a tile a share begins and ends.
+//
+//   global --(gemm_stage.h)--> [CS][KB] filter, [CS][X_PITCH] input in shared memory --> a, b in registers --> acc
+//          --(gemm_store.h: SB shares meet in shared memory, SG in memory)--> y
+//
+// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+//   TK VECTOR TP      tk 1 .. 4, v 1 2 4, tp 1 .. 20: a thread's tile, 4 TK channels by VECTOR TP pixels
+//   LK WK WP SB       lk 1 .. 32 lanes over channels, wk, wp 1 .. 8 warps over both, sb 1 .. 8 shares of C
+//   FRAGMENTS         fd: 2: the next words are read before the multiply-adds of these are done
+//   CV CS STAGES      cv 1 4 channels read at once (nhwc), cs 4 .. 64 of a step, stages 2 .. 4 buffers
+//   STREAM SG COMBINE stream, sg, combine: how tiles and shares are dealt out to blocks, and meet (tile.h)
 // Example: 4096^3, TK = 4, TP = 2, VECTOR = 4, WK = WP = 2: tiles of 128 x 128, 1024 of them; 264 blocks
 // at once would take 4 turns for 3.88 turns of work; with STREAM 2, 792 blocks take a tile, then 264 take 0.88.
 
