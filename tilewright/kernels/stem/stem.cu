@@ -46,11 +46,11 @@
 #define COLUMN_BYTES (UNIT * NUMBER_BYTES)
 #define X_ROW_BYTES (W * COLUMN_BYTES)
 #define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)
-#define ROW_COPIES (STAGED_BYTES / COPY)         // of a row: what a copy moves
+#define ROW_COPIES (STAGED_BYTES / COPY)  // copies of COPY bytes in a row
 #define X_WORDS ((PLANES * XH * PITCH / 4 + 31) / 32 * 32)
 
 // the sum
-#define LANE_WORDS (PLANES / FAN_P * (R / FAN_R) * QUARTERS)  // of a lane
+#define LANE_WORDS (PLANES / FAN_P * (R / FAN_R) * QUARTERS)
 #define KSTEPS ((LANE_WORDS + 1) / 2)
 #define W_REGS W_REGS_OF(Y_NHWC)
 #define W_WORDS (KSTEPS * WN * KT * W_REGS * 32)
