@@ -11,6 +11,8 @@
 //      +---------------------+
 //
 // The sum over C may be split SG ways across the grid; its shares meet as in tile.h.
+// Knobs (gemv.py; docs/families.md has what each buys): THREADS, LANES (lanes 8 .. 256), ROWS (rows 1 .. 16), IMAGES
+// (images), UNROLL_PIECES (unroll 1 .. 8), X_SHARED (x), SG, COMBINE.
 // Example: CLASS1 (4096 x 25088), 256 threads, LANES = 32, ROWS = 4, UNROLL = 2: a block asks for
 // 256 * 4 * 2 * 16 = 32 KB at a time; two blocks a unit keep 64 KB in flight.
 

@@ -17,6 +17,8 @@
 // constant memory (F_CONSTANT) or from a copy of the filter in shared memory. Neighbouring lanes have
 // neighbouring columns (nchw) or channels (nhwc): with TW = 4 or TK = 4 they store 16 bytes each, of one line.
 // With OUT the sums of an item pass through shared memory and are stored as one line, however rows are cut.
+// Knobs (small.py; docs/families.md has what each buys): TK, TH, TW (tk, th, tw) of a unit, THREADS, BAND (bands) and
+// IMAGES (ni) of an item, STAGES (stages 1 2), F_CONSTANT (f), OUT (out).
 // Example: LeNet 1 (86 x 86, 7x7, 4 channels): TW = TH = TK = 4: 19 loads of 16 bytes for 448 multiply-adds.
 
 #define KB 1

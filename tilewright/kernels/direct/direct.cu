@@ -16,6 +16,18 @@
 //
 // The sum over C is split SW ways inside a warp, SB inside the block, SC across a cluster and SG
 // across the grid; each share is a run of channels, CS of them staged at a time, CV read at once.
+//
+//   global --(stage.h)--> x tile and filter in shared memory --> row, tap in registers --> acc --(direct_store.h)--> y
+//
+// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+//   VECTOR TK TH TW   v 1 2 4, tk 1 .. 8, th, tw: the thread tile. Each word from shared memory takes an issue slot, as
+//                     a multiply-add does: 4x8 sums reach 0.73 of the f32 peak, 16x8 0.85
+//   BK BH BW          threads of a block over K, rows and columns; W_FASTEST (wfast): which way neighbours lie
+//   CS STAGES         cs 1 .. 64 channels of a step, stages 1 .. 8 buffers
+//   X_SHARED F_SHARED x, f: staged in shared memory (0: read in place; f = 2: by the copy engine, pipe.h)
+//   CV                cv: 4 channels of nhwc read at once, 16 bytes
+//   SW SB SC SG       sw, sb, sc 1 .. 8, sg: shares of C; COMBINE: how those of the grid meet (tile.h)
+//   OUT OUT_PAD       out, pad: sums go by way of shared memory; sums between its rows
 // Example: R12 (C = 512), SC = 8, SG = 4, CS = 8: a block sums 512 / 32 = 16 channels in 2 steps.
 
 #define KB (VECTOR * TK * BK)

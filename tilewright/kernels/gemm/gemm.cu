@@ -19,6 +19,16 @@
 // The sum over C is split SB ways inside the block, and over the grid in SG shares of each tile; or by STREAM
 // (stream-K): the steps of the tiles left over from the last full wave of blocks (2), or of these and that wave
 // (1), are divided evenly among the blocks of one more wave, wherever in a tile a share begins and ends.
+//
+//   global --(gemm_stage.h)--> [CS][KB] filter, [CS][X_PITCH] input in shared memory --> a, b in registers --> acc
+//          --(gemm_store.h: SB shares meet in shared memory, SG in memory)--> y
+//
+// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+//   TK VECTOR TP      tk 1 .. 4, v 1 2 4, tp 1 .. 20: a thread's tile, 4 TK channels by VECTOR TP pixels
+//   LK WK WP SB       lk 1 .. 32 lanes over channels, wk, wp 1 .. 8 warps over both, sb 1 .. 8 shares of C
+//   FRAGMENTS         fd: 2: the next words are read before the multiply-adds of these are done
+//   CV CS STAGES      cv 1 4 channels read at once (nhwc), cs 4 .. 64 of a step, stages 2 .. 4 buffers
+//   STREAM SG COMBINE stream, sg, combine: how tiles and shares are dealt out to blocks, and meet (tile.h)
 // Example: 4096^3, TK = 4, TP = 2, VECTOR = 4, WK = WP = 2: tiles of 128 x 128, 1024 of them; 264 blocks
 // at once would take 4 turns for 3.88 turns of work; with STREAM 2, 792 blocks take a tile, then 264 take 0.88.
 
@@ -200,12 +210,45 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         zeros_awaited(arrived, at);
         if (COMBINE == ATOMIC && SB == 1) BARRIER();
 
-        // the shares meet, and every output is finished by one thread
+        // the shares of a block meet in shared memory; each finishes some outputs
         float mine[MY_OUTS][RUN_OUT];
-        join_shares(mine, acc, shared, me);
+#if SB > 1
+        ASYNC_WAIT(0);
+        BARRIER();
+        UNROLL for (int g = 0; g < OUTS; g++) {
+            float v[RUN_OUT];
+            pick(v, acc, g);
+            SHARED float *to = shared + ((me.share * OUTS + g) * TEAM + me.team) * RUN_OUT;
+            STORE_OUT(to, v);
+        }
+        BARRIER();
+        UNROLL for (int g = 0; g < MY_OUTS; g++) {
+            UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
+            if (FINISHES(me, g)) UNROLL for (int s = 0; s < SB; s++)
+                UNROLL for (int i = 0; i < RUN_OUT; i++)
+                    mine[g][i] += shared[((s * OUTS + g * SB + me.share) * TEAM + me.team) * RUN_OUT + i];
+        }
+#else
+        UNROLL for (int g = 0; g < OUTS; g++) pick(mine[g], acc, g);
+#endif
+
+        // the shares of the grid meet in memory: the block that arrives last adds them up, in a fixed order
         int whole = 1;
 #if COMBINE == LAST
-        whole = join_blocks(mine, partial, arrived, is_last, at, me, block, first);
+#if STREAM  // worked out here, for the loop above needs all registers; a stream goes on with a tile, or begins one
+        const int owner = stream_of(at.tile * TILE_STEPS), part0 = 2 * owner;
+        const int part = 2 * (block - FULL_TILES) + (first == 0);
+        const int parts = block < FULL_TILES ? 1 : stream_of(at.tile * TILE_STEPS + TILE_STEPS - 1) - owner + 1;
+#else
+        const int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
+#endif
+        if (parts > 1) {
+            GLOBAL float *own = partial + (me.share * TEAM + me.team) * RUN_OUT, *to = own + (offset_t)part * (KB * PB);
+            UNROLL for (int g = 0; g < MY_OUTS; g++)
+                if (FINISHES(me, g)) STORE_OUT(to + g * (SB * TEAM * RUN_OUT), mine[g]);
+            whole = arrive_last(arrived, at, parts, is_last);
+            if (whole) add_parts(mine, own, me, part0, parts);
+        }
 #endif
         if (whole) UNROLL for (int g = 0; g < MY_OUTS; g++) {
             int out = g * SB + me.share;

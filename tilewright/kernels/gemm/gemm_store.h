@@ -49,60 +49,17 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
 #endif
 }
 
-// The shares of a block meet in shared memory; each thread gets the outputs that it finishes.
-INLINE void join_shares(float mine[MY_OUTS][RUN_OUT], vec acc[KT][TP], SHARED float *shared, Lane me) {
-#if SB > 1
-    ASYNC_WAIT(0);
-    BARRIER();
-    UNROLL for (int g = 0; g < OUTS; g++) {
-        float v[RUN_OUT];
-        pick(v, acc, g);
-        SHARED float *to = shared + ((me.share * OUTS + g) * TEAM + me.team) * RUN_OUT;
-        STORE_OUT(to, v);
-    }
-    BARRIER();
-    UNROLL for (int g = 0; g < MY_OUTS; g++) {
-        UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
-        if (FINISHES(me, g)) UNROLL for (int s = 0; s < SB; s++)
-            UNROLL for (int i = 0; i < RUN_OUT; i++)
-                mine[g][i] += shared[((s * OUTS + g * SB + me.share) * TEAM + me.team) * RUN_OUT + i];
-    }
-#else
-    UNROLL for (int g = 0; g < OUTS; g++) pick(mine[g], acc, g);
-#endif
-}
-
-#if COMBINE == LAST
-// The shares of the grid meet in memory: the block that arrives last adds them up, in a fixed order. Whether it is this
-// one, and `mine` the whole sums.
-INLINE int join_blocks(float mine[MY_OUTS][RUN_OUT], GLOBAL float *partial, GLOBAL unsigned *arrived,
-                       SHARED int *is_last, Place at, Lane me, int block, int first) {
-    int whole = 1;
-#if STREAM  // worked out here, for the main loop needs all registers; a stream goes on with a tile, or begins one
-    const int owner = stream_of(at.tile * TILE_STEPS), part0 = 2 * owner;
-    const int part = 2 * (block - FULL_TILES) + (first == 0);
-    const int parts = block < FULL_TILES ? 1 : stream_of(at.tile * TILE_STEPS + TILE_STEPS - 1) - owner + 1;
-#else
-    const int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
-#endif
-    if (parts > 1) {
-        GLOBAL float *own = partial + (me.share * TEAM + me.team) * RUN_OUT, *to = own + (offset_t)part * (KB * PB);
+// Add up the parts of a tile, which the blocks that share it have written, in a fixed order; `own`: where this thread's
+// outputs are in each.
+INLINE void add_parts(float mine[MY_OUTS][RUN_OUT], const GLOBAL float *own, Lane me, int part0, int parts) {
+    UNROLL for (int g = 0; g < MY_OUTS; g++) UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
+    NO_UNROLL for (int s = 0; s < parts; s++) {
+        const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
         UNROLL for (int g = 0; g < MY_OUTS; g++)
-            if (FINISHES(me, g)) STORE_OUT(to + g * (SB * TEAM * RUN_OUT), mine[g]);
-        whole = arrive_last(arrived, at, parts, is_last);
-        if (whole) {
-            UNROLL for (int g = 0; g < MY_OUTS; g++) UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] = 0.0f;
-            NO_UNROLL for (int s = 0; s < parts; s++) {
-                const GLOBAL float *from = own + (offset_t)(part0 + (STREAM ? 2 * s + (s == 0) : s)) * (KB * PB);
-                UNROLL for (int g = 0; g < MY_OUTS; g++)
-                    if (FINISHES(me, g)) {
-                        float more[RUN_OUT];
-                        load_fresh_run(RUN_OUT, more, from + g * (SB * TEAM * RUN_OUT));
-                        UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] += more[i];
-                    }
+            if (FINISHES(me, g)) {
+                float more[RUN_OUT];
+                load_fresh_run(RUN_OUT, more, from + g * (SB * TEAM * RUN_OUT));
+                UNROLL for (int i = 0; i < RUN_OUT; i++) mine[g][i] += more[i];
             }
-        }
     }
-    return whole;
 }
-#endif

@@ -17,6 +17,12 @@
 //
 // A warp keeps the filter of BW bundles (or of a part of one's outputs) in its registers and goes through the tile, PT
 // rows of 16 pixels at a time; WN warps share out the block's bundles, WM its pixels.
+//
+// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+//   HB WB        th, tw: the block's tile of outputs; shared memory has the pixels under it, XH x XW
+//   PT           pt 1 .. 8: rows of outputs that a row of the image is loaded once for
+//   BW NT        bw 1 .. 4 bundles of a warp: whose lanes then store 16 bytes at once; nt: eights of outputs of one
+//   WN WM        wn, wm: warps over bundles and over pixels
 // Example: n1c224h56w56k224r3s3p1g28 in f16: for 16 pixels of a group three products of two taps, three of one; with
 // PT = 4 six rows of the image are loaded for four of outputs, 1.5 matrices for each product instead of 4.
 

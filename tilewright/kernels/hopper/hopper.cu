@@ -40,6 +40,7 @@
 // tile, and its buffers go round without a break: while a tile's sums are stored the next one's data come.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
 // pooled here begins with a row and holds whole windows.
+// Which define is which knob: hopper_tile.h.  Barriers, and who waits for whom: hopper_send.h.
 // Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has
 // 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once; with BATCH = 3 by four copies.
 

@@ -1,5 +1,23 @@
 // Tiles of the hopper family: patches of x, products of a step. Where they lie in shared memory, and how large they and
 // the tile of sums are, layout.py says: X_FROM to BARS_FROM, W_BYTES, X_BYTES, SLOW, PITCH and more.
+//
+// Knobs (spec.py has their values, rules.py what goes together, docs/families.md what each buys):
+//   WM WN WG_N           wm, wn 1 .. 4, bn: warpgroups over channels, 64 each, and over pixels; pixels of one: 8 .. 256
+//   CHUNKS BATCH         chunks 2 .. 16: pieces of 16 bytes of the sum in a step; batch: steps that share a barrier
+//   STAGES X_STAGES      stages 2 .. 24, xs 1 .. 8: batches of filters, and patches, that are on their way or in use
+//   SWIZZLED             pieces: 1: as the tensor cores swizzle rows; 0: pieces apart
+//   TALL                 tall: a tile is a rectangle of pixels, not a run of the raster
+//   X_WAY                x, how the input comes: sum.py names the ways
+//   COPIES SC SG         cm, sc, sg: blocks of a cluster that share filters; shares of the sum in cluster and grid
+//   COMBINE MIN_BLOCKS   combine: how shares of the grid meet (tile.h); mb 1 .. 3: blocks of a unit
+// What follows from them:
+//   MAPPED JOINT         x comes by its tensor map; and with the batch of filters that reads it (1x1)
+//   STAYS EARLY          blocks take tile after tile; the first patches are sent for by a thread of their own
+//   FINISH STORES        who finishes sums, and how they are stored (below)
+//   PAIRED TIGHT         a thread's two rows of a product are neighbouring channels; registers are few
+//   HR WR PHASES_*       the raster, and its phases of a stride
+//   LINES LINE SPAN      lines of a patch and places of each; of x in nchw as it is: pixels of a span that are used
+//   CC K_GROUP PX_TILES  pieces of a pixel's channels; tiles of channels that blocks take together; tiles of pixels
 
 #define TEAMS (WM * WN)
 #define THREADS (128 * TEAMS + (MAPPED ? 32 : 128))

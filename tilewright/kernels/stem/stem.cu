@@ -20,6 +20,12 @@
 //   the channels (pixels) of neighbouring pieces alternate, so that a thread's sums are neighbours in y: runs of up
 //   to 16 bytes of outputs. A thread may have all four sums of a pool's windows (POOL_HELD); else what is pooled meets
 //   in shared memory first (piece_store.h).
+//
+// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+//   HB WB        th, tw: the block's tile of outputs; shared memory has its rows of x, XH of each plane
+//   KT PT        kt 1 .. 16, pt 1 .. 8: pieces of channels of a warp, and of pixels that it takes at once
+//   WN WM        wn, wm: warps over channels, SLICE each, and over pixels
+//   F_SHARED     f: the filter in shared memory, or a lane's registers of all KSTEPS products
 // Example: n1c3h224w224k64r7s7p3u2 in f16: 11 words of a row make 3 for each of four lanes, 7 rows 11 products of 16.
 
 #include "dialect.h"
@@ -40,11 +46,11 @@
 #define COLUMN_BYTES (UNIT * NUMBER_BYTES)
 #define X_ROW_BYTES (W * COLUMN_BYTES)
 #define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)
-#define ROW_COPIES (STAGED_BYTES / COPY)         // of a row: what a copy moves
+#define ROW_COPIES (STAGED_BYTES / COPY)  // copies of COPY bytes in a row
 #define X_WORDS ((PLANES * XH * PITCH / 4 + 31) / 32 * 32)
 
 // the sum
-#define LANE_WORDS (PLANES / FAN_P * (R / FAN_R) * QUARTERS)  // of a lane
+#define LANE_WORDS (PLANES / FAN_P * (R / FAN_R) * QUARTERS)
 #define KSTEPS ((LANE_WORDS + 1) / 2)
 #define W_REGS W_REGS_OF(Y_NHWC)
 #define W_WORDS (KSTEPS * WN * KT * W_REGS * 32)

@@ -43,6 +43,19 @@ INLINE unsigned x_pair(const GLOBAL in_t *x, offset_t px, int c) {
                   : pair_at(x + (n * SIZE_C * SIZE_H + h) * SIZE_W + v, c, SIZE_H * SIZE_W);
 }
 
+// Copy channels c0 to c0 + DEPTH - 1 of the block's filters and pixels to shared memory, a word a thread.
+INLINE void stage(SHARED unsigned *ws, SHARED unsigned *xs, const GLOBAL in_t *w, const GLOBAL in_t *x, int k0,
+                  offset_t px0, int c0) {
+    UNROLL for (int e = 0; e < KB * (DEPTH / 2); e += THREADS) {
+        int i = e + THREAD(0);  // neighbours read neighbours: the words of a row
+        ws[i / (DEPTH / 2) * PITCH + i % (DEPTH / 2)] = w_pair(w, k0 + i / (DEPTH / 2), c0 + i % (DEPTH / 2) * 2);
+    }
+    UNROLL for (int e = 0; e < PB * (DEPTH / 2); e += THREADS) {
+        int i = e + THREAD(0), r = X_ROWS ? i / (DEPTH / 2) : i % PB, c = X_ROWS ? i % (DEPTH / 2) : i / PB;
+        xs[r * PITCH + c] = x_pair(x, px0 + r, c0 + c * 2);
+    }
+}
+
 BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL out_t *RESTRICT y) {
@@ -65,15 +78,7 @@ BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
     for (int c0 = 0; c0 < SIZE_C; c0 += DEPTH) {
 #if TILED
         BARRIER();
-        UNROLL for (int e = 0; e < KB * (DEPTH / 2); e += THREADS) {
-            int i = e + THREAD(0);  // neighbours read neighbours: the words of a row
-            ws[i / (DEPTH / 2) * PITCH + i % (DEPTH / 2)] = w_pair(w, k0 + i / (DEPTH / 2), c0 + i % (DEPTH / 2) * 2);
-        }
-        UNROLL for (int e = 0; e < PB * (DEPTH / 2); e += THREADS) {
-            int i = e + THREAD(0),
-                r = X_ROWS ? i / (DEPTH / 2) : i % PB, c = X_ROWS ? i % (DEPTH / 2) : i / PB;
-            xs[r * PITCH + c] = x_pair(x, px0 + r, c0 + c * 2);
-        }
+        stage(ws, xs, w, x, k0, px0, c0);
         BARRIER();
 #endif
         UNROLL for (int part = 0; part < DEPTH / 2; part += 8) {

@@ -21,6 +21,8 @@
 // so that channels that are neighbours in memory are stored together.
 //
 // Zeros of T meet inputs that an output has no part in: a NaN or an infinity spreads to its neighbours (Family.plain).
+// Knobs (spec.py; docs/families.md has what each buys): CB (cb 1 .. 32) channels of a block, HB (th 16 32 48) its rows,
+// WBT (wb 1 .. 14) its eights of columns, WARPS (warps 1 .. 16) that share out its channels.
 // Example: n1c96h56w56k96r7s7p3g96, CB = 16, HB = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 56 KB each.
 
 #include "dialect.h"

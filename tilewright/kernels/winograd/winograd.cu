@@ -12,6 +12,10 @@
 //     +--------------+           +--+--+--+--+
 //
 // The order of the adds differs from the direct sum and a NaN or infinity in x spreads over its tile.
+//
+// Knobs (fused.py has their values and rules, docs/families.md what each buys): VECTOR (v), TK (tk), TT (tt 4 .. 16): a
+// thread's channels and tiles; EG (eg 4 8 16) teams, BK, BT (bk, bt) threads of a team; HT (ht) rows of tiles; CS, CV,
+// STAGES (cs, cv, stages): as in stage.h; SG, COMBINE: shares of C across the grid (tile.h).
 // Example: 256 threads, EG = 8, BK = 8, BT = 4, VECTOR = 4, TK = 2, TT = 8: 64 channels x 32 tiles,
 // 2 * 8 * 8 = 128 accumulators a thread.
 

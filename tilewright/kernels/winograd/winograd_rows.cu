@@ -18,6 +18,8 @@
 //
 // As many blocks as the device holds at once go from item to item (BAND output rows of IMAGES images). Blocks that
 // share a unit hide each other's step 1.
+// Knobs (rows.py; docs/families.md has what each buys): POINTS (points: with 8 LeNet 2 takes 1236 us, with 10 996;
+// direct sums 1676), TK and TH (tk, th) of a unit, THREADS, MIN_BLOCKS (mb), BAND (bands), IMAGES (ni) of an item.
 
 #define KB 1
 #define HB 1
