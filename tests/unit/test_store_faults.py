@@ -149,6 +149,10 @@ def damage_head(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def damage_schema(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE records", b"CREAT\xcd TABLE records"))
+
+
 def damage_other_tables(path: Path) -> None:
     path.unlink()
     with sqlite3.connect(path) as db:
@@ -163,7 +167,7 @@ def damage_other_version(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [damage_half, damage_pages, damage_head, damage_other_tables, damage_other_version],
+    [damage_half, damage_pages, damage_head, damage_schema, damage_other_tables, damage_other_version],
 )
 def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
     box = Store(path, shipped=False)
