@@ -153,7 +153,7 @@ class Database:
         try:
             with closing(self._connect()) as db:
                 db.execute(self.probe).fetchall()
-                return bool(db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+                return bool(db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
         except _FAILURES as error:
             return not _is_corrupt(error)
 
