@@ -165,6 +165,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "activation clamp order": (conv(activation=("clamp", 6, 0)), ProblemError, r"\('clamp', 6, 0\): must be"),
     "activation slope": (conv(activation=("leaky", "x")), ProblemError, r"\('leaky', 'x'\): must be"),
     "activation slope nan": (conv(activation=("leaky", np.nan)), ProblemError, r"'leaky', nan\): must be"),
+    "activation slope split": (conv(activation=("leaky-", 0.5)), ProblemError, r"\('leaky-', 0.5\): must be"),
     "pool number": (conv(pool=2), ProblemError, 'pool=2: must be a Pool, or its word: "maxpool2"'),
     "pool short": (conv(pool="max2"), ProblemError, "pool='max2': must be a Pool"),
     "pool is an activation": (conv(pool="relu"), ProblemError, "pool='relu': must be a Pool"),
