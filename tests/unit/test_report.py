@@ -308,6 +308,15 @@ def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> N
     assert "fill: #ffffff" not in text.lower()
 
 
+def test_a_dollar_in_a_name_is_no_formula(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    document = copy.deepcopy(DOCUMENT)
+    for row, name in zip(document["rows"], ("$\\frac$", "$100$"), strict=True):
+        row["name"] = name
+    plot.draw(results.parse(document), tmp_path / "a.svg")
+    assert all(name in (tmp_path / "a.svg").read_text() for name in ("$\\frac$", "$100$"))
+
+
 def _ladder(*speedups: tuple[float | None, float | None]) -> StudyResult:
     """Return a study of one ladder: of each step the speed-up here, and as published."""
     sample = load(Path(__file__).parent / "study_sample.json")
