@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any, TypeVar, get_type_hints
@@ -91,18 +92,22 @@ class Fields:
             raise self.bad(name, "true or false")
         return value
 
-    def build(self, cls: type[T]) -> T:
+    def build(self, cls: type[T], any_size: Collection[str] = ()) -> T:
         """Build a flat dataclass, each value checked against the type of its field.
 
-        Fields that are missing or null have their defaults; numbers are 0 or more; what the class has not is
-        skipped.
+        Fields that are missing or null have their defaults; numbers are 0 or more, and no more than HUGE but
+        for those of ``any_size``; what the class has not is skipped.
         """
         types = _hints(cls)  # type: ignore[arg-type]
         there = [
             one.name for one in fields(cls)  # type: ignore[arg-type]
             if self.data.get(one.name) is not None or one.default is one.default_factory is MISSING
         ]  # fmt: skip
-        return cls(**{name: self._of_type(name, types[name]) for name in there})
+        return cls(**{
+            name: self.number(name, high=sys.float_info.max) if name in any_size
+            else self._of_type(name, types[name])
+            for name in there
+        })  # fmt: skip
 
     def _of_type(self, name: str, want: object) -> Any:
         if want == Mapping[str, float | str]:

@@ -99,7 +99,11 @@ def _taps(extent: int, taps: int, outputs: int, stride: int, dilation: int, befo
 
 
 def _touched(places: list[range]) -> int:
-    """Count the places that any tap reads; of very many, no more than one tap does."""
-    if sum(map(len, places)) > 1 << 20:
-        return max(map(len, places))
-    return len(set().union(*places))
+    """Count the places that any tap reads: those of taps a whole number of steps apart may be the same."""
+    count, last, end = 0, -1, 0
+    for one in sorted(places, key=lambda one: (one.start % one.step, one.start)):
+        rest = one.start % one.step
+        end = end if rest == last else 0
+        count += max(0, one.stop - max(one.start, end)) // one.step
+        last, end = rest, max(end, one.stop)
+    return count

@@ -411,6 +411,21 @@ def test_a_tune_that_finds_nothing_says_what_became_of_it(monkeypatch: pytest.Mo
         tw.tune(text, "cpu")
 
 
+def test_a_tune_that_finds_nothing_says_so_where_python_drops_asserts() -> None:
+    code = """
+import tilewright as tw
+from tilewright.dispatch import once
+from tilewright.tuning.events import TuneResult
+once.tune = lambda *_, **__: TuneResult(None, (), (), 1.0, 0)
+try:
+    tw.tune("c1h1k1r1", "cpu")
+except tw.RunError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=60)
+    assert "no config was right" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("family", ["direct", ["direct"], ("direct",)])
 def test_a_family_is_one_name_or_several(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.dispatch import once

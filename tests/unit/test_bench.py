@@ -315,6 +315,19 @@ def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> 
     assert "error" in deviation(finished(total.reshape(1, 32, 8, 8)), truth).wrong(problem)
 
 
+def test_a_steep_slope_makes_roundings_larger() -> None:
+    """Each step rounded to f16, as libraries do: sums, then what the slope and the pool make of them."""
+    problem = Problem.parse("n8c5h14w3k5r1s2p2g5-f16+leaky-30+maxpool3u1p1")
+    inputs = normal_inputs(problem, 5)
+    truth = answer(problem, inputs)
+    sums = answer(replace(problem, epilogue=Epilogue()), inputs).astype(np.float32)
+    activated = np.where(sums < 0, -30 * sums, sums).astype(np.float16)
+    padded = np.pad(activated, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    y = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)).max((4, 5))
+    assert deviation(y, truth).wrong(problem) == ""
+    assert "error" in deviation((1.01 * y.astype(np.float32)).astype(np.float16), truth).wrong(problem)
+
+
 def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.bench.contest._PART", 7)
     problem = Problem.parse("n1c2h5w5k2r1s1-f32")

@@ -41,6 +41,18 @@ def test_markdown_to_standard_output_is_markdown_alone(
     assert (tmp_path / "t.json").exists() and not (tmp_path / "-").exists()
 
 
+@pytest.mark.parametrize("option", ["--html", "--markdown", "--csv"])
+def test_names_that_are_no_text_are_shown_with_question_marks(option: str, tmp_path: Path) -> None:
+    """One of a file, in bytes that are no UTF-8; one of a layer, half a surrogate pair in JSON."""
+    assert main([*BENCH, "--json", "t.json"]) == 0
+    text = (tmp_path / "t.json").read_text().replace(f'"name": "{A}"', '"name": "half \\ud800"')
+    odd = os.fsdecode(b"t\xff.json")
+    Path(odd).write_text(text)
+    assert main(["report", odd, option, "out"]) == 0
+    written = (tmp_path / "out").read_text(encoding="utf-8")
+    assert "t?" in written and "half " in written
+
+
 @pytest.mark.parametrize(("option", "begins"), [("--html", "<"), ("--markdown", "#"), ("--csv", "file,")])
 def test_report_to_standard_output(option: str, begins: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*BENCH, "--json", "t.json"]) == 0

@@ -561,6 +561,20 @@ def test_at_most_two_hints_are_verified(box: Store, monkeypatch: pytest.MonkeyPa
     assert judge.asked == [2, 4]
 
 
+def test_a_hint_that_nobody_verified_may_be_the_models_choice(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tile 1, which the model likes best, is the third hint; then the first, and no worker is to be had."""
+    monkeypatch.setattr(choices, "verified", Judge(t4="correctness", t6="correctness"))
+    box.add_all([record(4, 1.0), record(6, 2.0), record(1, 3.0)], "imported")
+    assert choose(box)[0] == "tiles:t=1"
+    monkeypatch.setattr(choices, "verified", lambda *_: None)
+    box.clear()
+    box.add(record(1), "imported")
+    plan_cache.forget()
+    assert choose(box)[0] == "tiles:t=1"
+
+
 def test_a_store_that_fails_is_said_once_and_done_without(box: Store) -> None:
     box.path.unlink(missing_ok=True)
     box.path.mkdir()

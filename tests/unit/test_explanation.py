@@ -178,6 +178,11 @@ def test_tables_are_readable_lines() -> None:
     assert "bound by" in text
 
 
+def test_large_figures_have_no_exponent() -> None:
+    text = as_text(tables([("model_sees", {"dram_us": 12345.6, "blocks": 147456.0, "tail": 0.00123456})])[0])
+    assert [line.split()[-1] for line in text.splitlines()[1:]] == ["12,346", "147,456", "0.001235"]
+
+
 def chosen(text: str, name: str) -> Subject:
     """The model's choice of one family."""
     problem, kind = Problem.parse(text), family(name)

@@ -162,6 +162,19 @@ def test_what_the_bench_writes_is_read_back() -> None:
     assert results.parse(document).rows == (row,)
 
 
+def test_errors_of_any_size_are_read_back() -> None:
+    """A factor makes them large, and so does a wrong answer, of which a row tells."""
+    document = copy.deepcopy(DOCUMENT)
+    figures = document["rows"][0]
+    figures["ours"] |= {"max_error": 2e33, "error_bound": 5e35, "worst": 1e300}
+    figures["peers"]["onednn"]["max_error"] = 2e33
+    row = results.parse(json.loads(json.dumps(document))).rows[0]
+    assert (row.ours.max_error, row.ours.error_bound, row.ours.worst) == (2e33, 5e35, 1e300)
+    figures["ours"]["worst"] = math.inf
+    with pytest.raises(StoreError, match="worst: must be a number"):
+        results.parse(document)
+
+
 def test_markdown_escapes() -> None:
     text = markdown(Table("", ("a", "b"), (("x|y", "<b>"),), ("n<1",)))
     assert "x\\|y" in text
@@ -293,6 +306,15 @@ def test_svg_is_xml_the_same_each_time_and_follows_the_page(tmp_path: Path) -> N
     assert all(word in text for word in ("R2", "R3", "onednn", "onnxruntime", "Some CPU"))
     assert "cudnn" not in text
     assert "fill: #ffffff" not in text.lower()
+
+
+def test_a_dollar_in_a_name_is_no_formula(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    document = copy.deepcopy(DOCUMENT)
+    for row, name in zip(document["rows"], ("$\\frac$", "$100$"), strict=True):
+        row["name"] = name
+    plot.draw(results.parse(document), tmp_path / "a.svg")
+    assert all(name in (tmp_path / "a.svg").read_text() for name in ("$\\frac$", "$100$"))
 
 
 def _ladder(*speedups: tuple[float | None, float | None]) -> StudyResult:

@@ -149,6 +149,10 @@ def damage_head(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def damage_schema(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE records", b"CREAT\xcd TABLE records"))
+
+
 def damage_other_tables(path: Path) -> None:
     path.unlink()
     with sqlite3.connect(path) as db:
@@ -163,7 +167,7 @@ def damage_other_version(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [damage_half, damage_pages, damage_head, damage_other_tables, damage_other_version],
+    [damage_half, damage_pages, damage_head, damage_schema, damage_other_tables, damage_other_version],
 )
 def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
     box = Store(path, shipped=False)
@@ -175,6 +179,22 @@ def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
         assert best(box) == record().config
     assert len(caught) == 1
     assert len(box.info().set_aside) >= 1 and len(box.records()) == 1
+
+
+def test_a_store_whose_index_is_damaged_can_be_cleared(path: Path) -> None:
+    """Reading by it finds less, deleting by it fails; nothing but a look at its entries shows why."""
+    box = Store(path, shipped=False)
+    box.add_all(record(problem=f"p{i}") for i in range(3))
+    with closing(sqlite3.connect(path)) as db:
+        page = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'by_problem'").fetchone()[0]
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+    data = bytearray(path.read_bytes())
+    index = slice((page - 1) * size, page * size)
+    data[index] = data[index].replace(b"p1", b"q1")
+    path.write_bytes(bytes(data))
+    with pytest.warns(RuntimeWarning, match="was corrupt"):
+        box.clear()
+    assert box.records() == [] and len(box.info().set_aside) == 1
 
 
 def test_whatever_is_in_ones_own_store_is_set_aside(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -354,6 +354,8 @@ def test_cells() -> None:
     shown = [cell(Column("k", "t", unit), value) for unit, value in values]
     assert shown == ["1.23 ms", "2.35x", "46%", "2.0k", "12,345", "–", "a"]
     assert [duration(us) for us in (5.0, 5e3, 5e6, 5e9)] == ["5 us", "5 ms", "5 s", "5000 s"]
+    assert cell(Column("k", "t", ""), 999.7) == "1,000"
+    assert [duration(us) for us in (999.4, 999.7, 999_800.0, 999.7e6)] == ["999 us", "1 ms", "1 s", "1000 s"]
 
 
 def test_a_noisy_time_is_marked() -> None:

@@ -134,3 +134,17 @@ def test_progress_shows_a_name_as_it_is(
     with Progress(1, "tuning") as progress:
         progress.now("[/a]: 1 tried")
     assert "tuning [/a]: 1 tried" in capsys.readouterr().err
+
+
+def test_a_finished_layer_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However narrow the terminal: what is to be run, or to be given again, can be copied."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    text = f"R12: run `tilewright run R12 --config {CONFIG}`"
+    with Progress(1, "tuning") as progress:
+        progress.finished(text)
+    assert text + "\n" in capsys.readouterr().err

@@ -103,7 +103,7 @@ def as_budget(budget: object) -> Budget:
     if isinstance(budget, Budget):
         return budget
     if isinstance(budget, (int, float)) and not isinstance(budget, bool):
-        return Budget(seconds=float(budget))
+        return Budget(seconds=budget)
     return Budget.parse(budget)  # type: ignore[arg-type]  # it says what is no text
 
 

@@ -154,7 +154,7 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
     """Read one word of the epilogue's grammar; in a tuple its numbers follow it."""
     wrong = ProblemError(f"{name}={shown(value)}: must be {taken}")
     head, *numbers = value if isinstance(value, (tuple, list)) and value else (value,)
-    if not isinstance(head, str):
+    if not isinstance(head, str) or (numbers and not head.isalpha()):  # "leaky0" and 0.5 are no leaky00.5
         raise wrong
     try:
         found = Epilogue.parse([head + ":".join(f"{finite(name, n)!r}".replace("e+", "e") for n in numbers)])

@@ -229,6 +229,10 @@ def _in_f64(y: Array, truth: Array) -> Deviation:
 
 
 def _size(problem: Problem) -> float:
-    """Return the standard deviation of what goes into the activation, or a little more, for normal inputs."""
+    """Return the standard deviation of what goes into the activation, or a little more, for normal inputs.
+
+    What a slope makes larger is larger by that.
+    """
     e = problem.epilogue
-    return abs(e.alpha) * math.sqrt(problem.cg * problem.r * problem.s) + abs(e.beta) + e.bias
+    steepest = max(1.0, abs(e.low)) if e.act == "leaky" else 1.0
+    return steepest * (abs(e.alpha) * math.sqrt(problem.cg * problem.r * problem.s) + abs(e.beta) + e.bias)

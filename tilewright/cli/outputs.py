@@ -136,7 +136,8 @@ def write_all(files: Mapping[str, Path | None], texts: Mapping[str, str]) -> Non
 
 def write(file: Path, content: str | bytes, option: str) -> None:
     """Write an output file whole: aside first, then renamed; a pipe or a device as it is."""
-    data = content.encode() if isinstance(content, str) else content
+    # The name of a file, or of a layer in JSON, may be no text: it is shown with ? in it.
+    data = content.encode(errors="replace") if isinstance(content, str) else content
     if is_stdout(file):
         text = data.decode()
         sys.stdout.write("\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit
-from tilewright.report.table import Table, bytes_text, time_text
+from tilewright.report.table import Table, bytes_text, figure_text, time_text
 
 if TYPE_CHECKING:
     from tilewright.profiling.figures import Figure, Profile
@@ -66,9 +66,9 @@ def _tables(found: Profile, facts: dict[str, str]) -> list[Table]:
 
 def _text(figure: Figure) -> str:
     if figure.unit.startswith("%"):
-        return f"{figure.value:.3g}{figure.unit}"
+        return figure_text(figure.value, 3) + figure.unit
     if figure.unit == "us":
         return f"{time_text(figure.value)} us"
     if figure.unit == "bytes":
         return bytes_text(round(figure.value))
-    return f"{figure.value:,.4g} {figure.unit}".rstrip()
+    return f"{figure_text(figure.value)} {figure.unit}".rstrip()

@@ -126,7 +126,7 @@ class Progress:
         self._done += 1
         if self._bar and self._task is not None:
             self._bar.update(self._task, completed=self._done)
-            self._bar.console.print(printable(text), highlight=False, markup=False)
+            self._bar.console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
         else:
             remark(f"[{self._done}/{self._layers}] {text}")
 

@@ -100,13 +100,13 @@ def _stored(
 ) -> Iterator[tuple[Config, Provenance]]:  # fmt: skip
     """Yield the store's winner, and hints: those that were right when verified, or all where nobody can.
 
-    All that are asked about are put into ``seen``.
+    All that are yielded, or were found out about, are put into ``seen``; of others nothing is known.
     """
     tried = 0
     try:
         for config, origin in _known(request, device, compiler, store, families):
-            seen.add(config)
             if origin is Origin.STORED or verify is None:
+                seen.add(config)
                 yield config, Provenance(origin, verified=origin is Origin.STORED)
                 continue
             if (tried := tried + 1) > MOST_HINTS:
@@ -115,6 +115,7 @@ def _stored(
                 record = verify(config)
             if record is None:
                 return
+            seen.add(config)
             _remember(store, record)
             if record.outcome == Outcome.CORRECT and record.deterministic >= request.deterministic:
                 yield config, Provenance(origin)

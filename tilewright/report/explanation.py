@@ -14,7 +14,7 @@ from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Measurement, Record, unfinished
 from tilewright.report.pooling import WAYS, apart, measured_otherwise, predicted_otherwise
-from tilewright.report.table import Table, time_text, width_text
+from tilewright.report.table import Table, figure_text, time_text, width_text
 
 
 @dataclass(frozen=True)
@@ -245,4 +245,4 @@ def _name(key: str) -> str:
 def _value(value: str | float | int) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else figure_text(value)

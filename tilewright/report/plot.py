@@ -50,6 +50,7 @@ def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> 
         "svg.hashsalt": "tilewright",
         "font.family": "sans-serif",
         "font.size": 10,
+        "text.parse_math": False,  # names of layers may have a $ in them
     }
     with plt.rc_context({**style, "text.color": INK, "axes.labelcolor": INK}):
         figure, axes = plt.subplots(figsize=size)

@@ -19,6 +19,8 @@ from tilewright.fields import Fields
 from tilewright.files import read_json
 from tilewright.problem import Problem
 
+_ERRORS = ("max_error", "error_bound", "worst")  # of answers of any size, and of wrong ones
+
 
 @dataclass(frozen=True)
 class Results:
@@ -150,6 +152,6 @@ def _row(f: Fields) -> BenchRow:
         name=f.string("name"),
         problem=problem,
         floor_us=f.number("floor_us"),
-        ours=f.section("ours").build(OurFigure),
-        peers={name: peers.section(name).build(PeerFigure) for name in peers.data},
+        ours=f.section("ours").build(OurFigure, _ERRORS),
+        peers={name: peers.section(name).build(PeerFigure, _ERRORS) for name in peers.data},
     )

@@ -15,6 +15,7 @@ from tilewright.report.table import (
     Table,
     beats_floor,
     bytes_text,
+    figure_text,
     floor_text,
     markdown,
 )
@@ -99,15 +100,15 @@ def cell(column: Column, value: Value) -> str:
         return floor_text(value / 100)
     if column.unit == "%":
         return f"{value:.0f}%"
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return figure_text(value, 3)
 
 
 def duration(us: float) -> str:
     """A time with three digits, in the unit that suits it."""
     for factor, unit in ((1.0, "us"), (1e3, "ms")):
-        if us < 1000 * factor:
+        if us < 999.5 * factor:  # what rounds to 1000 is 1 of the next
             return f"{us / factor:.3g} {unit}"
-    return f"{us / 1e6:.3g} s" if us < 1e9 else f"{us / 1e6:.0f} s"
+    return f"{us / 1e6:.3g} s" if us < 999.5e6 else f"{us / 1e6:.0f} s"
 
 
 def heading(result: StudyResult) -> str:

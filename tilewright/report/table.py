@@ -124,6 +124,11 @@ def time_text(value_us: float | None) -> str:
     return f"{value_us:.0f}" if value_us >= 100 else f"{value_us:.3g}"
 
 
+def figure_text(value: float, digits: int = 4) -> str:
+    """A figure with so many significant digits or more, and no exponent where it is large: 0.125, 12,345."""
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
 def floor_text(share: float | None) -> str:
     """The share of the floor that is reached, marked where it is more than all of it."""
     return NONE if share is None else f"{share:.0%}" + BEATS_MARK * beats_floor(share)

@@ -21,6 +21,7 @@ _OWN_FOLDER = "set TILEWRIGHT_CACHE to a folder of your own"
 _MAGIC = b"SQLite format 3\0"  # what each of its files begins with
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+_FAILURES = (sqlite3.Error, UnicodeDecodeError)  # the latter: a damaged name, in SQLite's own words
 
 
 class Database:
@@ -61,7 +62,7 @@ class Database:
                     result = work(db)
                     db.execute("COMMIT")
                     return result
-            except sqlite3.Error as error:
+            except _FAILURES as error:
                 if _is_corrupt(error):
                     self._refuse_foreign()
                 if last or not _is_corrupt(error):
@@ -152,8 +153,8 @@ class Database:
         try:
             with closing(self._connect()) as db:
                 db.execute(self.probe).fetchall()
-                return bool(db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
-        except sqlite3.Error as error:
+                return bool(db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
+        except _FAILURES as error:
             return not _is_corrupt(error)
 
     def _part(self, tail: str) -> Path:
@@ -184,17 +185,17 @@ def _is_foreign(path: Path, ours: set[str]) -> bool:
         head = file.read(len(_MAGIC))
         if head != _MAGIC:
             return bool(head)
-    with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as db:
+    with suppress(*_FAILURES), closing(sqlite3.connect(path)) as db:
         names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         return bool(names) and not names & ours
     return False
 
 
-def _is_corrupt(error: sqlite3.Error) -> bool:
+def _is_corrupt(error: Exception) -> bool:
     """Tell a damaged or foreign database (CORRUPT, NOTADB, wrong tables) from a busy or full one."""
     return _code(error) in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """Return SQLite's primary code; an error without one is of a damaged file."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from dataclasses import dataclass
 
 from tilewright.errors import BudgetError, shown
@@ -30,7 +31,8 @@ class Budget:
     trials: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seconds, (int, float)) or not self.seconds > 0:
+        number = isinstance(self.seconds, (int, float)) and not isinstance(self.seconds, bool)
+        if not number or not self.seconds > 0 or sys.float_info.max < self.seconds < math.inf:
             raise BudgetError(f"budget: seconds={shown(self.seconds)}: must be a number above 0")
         if self.trials is not None and (type(self.trials) is not int or self.trials < 1):
             raise BudgetError(f"budget: trials={shown(self.trials)}: must be a whole number of 1 or more")

@@ -25,6 +25,7 @@ from tilewright.report.html.svg import (
     text,
     tip,
 )
+from tilewright.report.table import figure_text
 
 HEIGHT = 340
 _ROW, _LABELS = 20, 250  # of a chart of horizontal bars
@@ -107,7 +108,7 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
                 f'<rect class="s{bar.series % SERIES} full" x="{x.start}" y="{y + 3}" width="{width:.1f}" '
                 f'height="{_ROW - 6}" tabindex="0"{tip(bar.tip)}</rect>'
             )
-            body.append(text(x.start + width + 5, y + 14, f"{bar.value:.3g}"))
+            body.append(text(x.start + width + 5, y + 14, figure_text(bar.value, 3)))
         if bar.outline:
             width = max(1.0, x.at(bar.outline) - x.start)
             body.append(
