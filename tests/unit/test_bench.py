@@ -19,6 +19,7 @@ from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ProblemError
+from tilewright.measuring.rounds import Limits
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
@@ -28,7 +29,6 @@ from tilewright.problem.shapes import Layer
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Blocking
-from tilewright.tuning.measure import Limits
 
 LAYER = Layer("L1", Problem.parse("n1c8h6w5k4r3s3p1-f32+bias+relu"))
 QUICK = Limits(min_rounds=2, max_rounds=2, warm_runs=2)

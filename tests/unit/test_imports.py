@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 # Rooms, from the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
 ROOMS = (
     *("errors", "record", "files", "fields", "dtypes", "hashed", "arithmetic", "problem", "device", "floor"),
-    *("kernels", "search", "runtime", "calibrate", "arrays", "plans", "store", "checking", "tuning"),
+    *("kernels", "search", "runtime", "measuring", "arrays", "plans", "store", "checking", "tuning"),
     *("dispatch", "arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
     *("__main__", "__init__"),
 )
@@ -47,14 +47,13 @@ ORDER = (
         "search.model_cpu",
         "tuning.budget",
         "checking.inputs",
-        "tuning.measure",
     ),
     ("search.model", "tuning.events", "tuning.options", "search.trials"),
     ("search.experience",),
     ("search.strategies",),
     ("search.replay",),
     ("runtime",),
-    ("plans.execution", "calibrate"),
+    ("plans.execution", "measuring"),
     ("plans.plan_cache", "plans.bound", "arrays"),
     ("store.database", "store.exchange", "plans.binding"),
     ("store.shipped", "store.sources"),

@@ -20,11 +20,11 @@ import tilewright
 from tilewright.device import for_architecture
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.tuning import channel as channel_module
 from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child, signal_name
 from tilewright.tuning.child import RequestHandler
-from tilewright.tuning.measure import Limits
 from tilewright.tuning.protocol import (
     Compare,
     Compile,

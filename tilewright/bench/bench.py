@@ -11,7 +11,6 @@ from tilewright.bench.contest import Entered, Lost, deviation, offered
 from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
-from tilewright.calibrate import outdone
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.dispatch.choices import REFERENCE
@@ -19,16 +18,17 @@ from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
+from tilewright.measuring.calibrate import outdone
+from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import Peer, Setting, applicable, release
-from tilewright.peers.base import Array, Run
+from tilewright.peers.base import Array
 from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement
-from tilewright.runtime.base import Blocking, Runtime
+from tilewright.runtime.base import Blocking, Run, Runtime
 from tilewright.store import Store
-from tilewright.tuning.measure import Limits, measure
 
 OURS, CALL = "tilewright", "tilewright, called"
 LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0)

@@ -14,10 +14,10 @@ from tilewright.bench.rows import PeerFigure
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError, count
 from tilewright.peers import Contestant, Offer, Peer, Setting
-from tilewright.peers.base import Array, Run, one_line
+from tilewright.peers.base import Array, one_line
 from tilewright.problem import Problem
 from tilewright.record import Measurement
-from tilewright.runtime.base import Blocking
+from tilewright.runtime.base import Blocking, Run
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
 _PART = 1 << 18  # elements that are compared at once

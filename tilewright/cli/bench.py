@@ -98,7 +98,7 @@ def bench(
         work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
         before = earlier_results(source, runtime.device.key, work.protocol(limit_text))
         opened.room(found, runtime)
-        opened.measure(runtime)
+        opened.calibrate(runtime)
         foretell(found, runtime)
         bench_run = _BenchRun(work, limit_text, found, before)
         report = partial(_report, bench_run, files, all_families)

@@ -60,19 +60,19 @@ def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
         require_room(one.problem, runtime)
 
 
-def measure(runtime: Runtime) -> None:
+def calibrate(runtime: Runtime) -> None:
     """Calibrate a device's rates, a second's work; the best of all times counts."""
-    from tilewright.calibrate import calibrate
+    from tilewright.measuring.calibrate import calibrate as measure_rates
 
     if runtime.device.backend != "numpy":
         with suppress(DeviceError):  # a device in other use: the rates that are known must do
-            calibrate(runtime)
+            measure_rates(runtime)
 
 
-def measure_once(runtime: Runtime) -> None:
+def calibrate_once(runtime: Runtime) -> None:
     """Calibrate a device's rates if they never were."""
     if runtime.device.rates.source != "calibrated":
-        measure(runtime)
+        calibrate(runtime)
 
 
 def chosen(

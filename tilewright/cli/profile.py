@@ -36,7 +36,7 @@ def profile(
     runtime = opened.open_device(device)
     opened.needs_kernels(runtime, "profile")
     opened.room([named], runtime)
-    opened.measure_once(runtime)  # here, and not below ncu
+    opened.calibrate_once(runtime)  # here, and not below ncu
     from tilewright.plans.execution import Plan
     from tilewright.profiling import modelled, ncu
 

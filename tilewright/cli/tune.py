@@ -54,7 +54,7 @@ def tune(
     store, runtime = opened.store_and_device(found, device, wanted)
     opened.needs_kernels(runtime, "tune")
     opened.room(found, runtime)
-    opened.measure_once(runtime)
+    opened.calibrate_once(runtime)
     rows: list[Row] = []
 
     def report() -> None:
@@ -82,8 +82,8 @@ def tune(
 
 def _row(search: Search, layer: Layer, alone: bool) -> Row:
     """Tune one layer; one of many that fails is a row with the reason."""
-    from tilewright.calibrate import outdone
     from tilewright.kernels import family
+    from tilewright.measuring.calibrate import outdone
 
     problem, runtime = layer.problem, search.runtime
     row = {"name": layer.name, "problem": str(problem)}

@@ -20,9 +20,9 @@ from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError, count, shortened
 from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.runtime.base import Run
 
 Array = NDArray[Any]  # of a problem's dtypes
-Run = Callable[[], None]
 _MOST_REASONS = 3  # told of a peer that has no way at all
 
 

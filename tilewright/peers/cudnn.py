@@ -19,7 +19,6 @@ from tilewright.peers.base import (
     Contestant,
     Offer,
     Peer,
-    Run,
     Setting,
     as_nchw,
     as_output,
@@ -32,6 +31,7 @@ from tilewright.peers.cudnn_plans import REQUANT, UIDS, Plan, Way, graph_of, sca
 from tilewright.peers.eager import told, words
 from tilewright.peers.gpu import Gpu
 from tilewright.problem import Problem
+from tilewright.runtime.base import Run
 
 _HANDLES: dict[int, Any] = {}
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError
-from tilewright.peers.base import Array, Run, Setting, as_nchw, foreign, load, one_line
+from tilewright.peers.base import Array, Setting, as_nchw, foreign, load, one_line
 from tilewright.peers.eager import Eager, to_array, to_tensor
 from tilewright.problem import Problem
+from tilewright.runtime.base import Run
 
 
 def release() -> None:

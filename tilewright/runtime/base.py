@@ -10,6 +10,7 @@ from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
 
 ANY_BYTES = 1 << 128  # where nobody limits the size of one array
+Run = Callable[[], None]  # enqueues one run, or does it
 Array = Any  # numpy.ndarray on the host; a torch.Tensor or cupy.ndarray on CUDA
 
 
@@ -90,7 +91,7 @@ class Blocking:
         wake: wakes the library's threads, so that none is asleep when a run starts.
     """
 
-    run: Callable[[], None]
+    run: Run
     wake: Callable[[], None] = _awake
 
     def __call__(self) -> None:
@@ -187,10 +188,10 @@ class Runtime(Protocol):
             RunError: something that ran before failed; on CUDA the process is then of no more use.
         """
 
-    def timed(self, run: Callable[[], None], flush: bool = True) -> float:
+    def timed(self, run: Run, flush: bool = True) -> float:
         """Return the time of one run in us, after reading a clean buffer of several times the last cache."""
 
-    def warm(self, run: Callable[[], None], count: int = 20) -> float:
+    def warm(self, run: Run, count: int = 20) -> float:
         """Return the time of one of ``count`` runs in a row in us: one CUDA graph, or a plain loop."""
 
     def versions(self) -> dict[str, str]:

@@ -17,16 +17,17 @@ from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.kernels.config import Config
 from tilewright.kernels.named import find
+from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
 from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime.base import Run
 from tilewright.store import Store
 from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Layer, Step
-from tilewright.tuning.measure import Limits, Run, measure
 
 MOST_TRIED = 64  # configs of a pinned space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)

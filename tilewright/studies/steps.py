@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us
+from tilewright.measuring.rounds import measure
 from tilewright.peers import release
 from tilewright.profiling.modelled import modelled
 from tilewright.record import Measurement
 from tilewright.search.model import estimate
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.study import Column, Layer, PartResult, Step, Steps, Value, published_us, to_do
-from tilewright.tuning.measure import measure
 
 Row = dict[str, Value]
 SUM = "sum"

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from tilewright.device import Device
 from tilewright.kernels.config import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.store.exchange import record_from_dict, record_to_dict
-from tilewright.tuning.measure import Limits
 
 
 class Stage(StrEnum):

@@ -14,10 +14,10 @@ from tilewright import errors
 from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.config import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record, Versions
 from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child
-from tilewright.tuning.measure import Limits
 from tilewright.tuning.protocol import (
     Compare,
     Compile,
