@@ -21,7 +21,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ProblemError
 from tilewright.measuring.rounds import Limits
 from tilewright.peers import Contestant, Offer, Peer, Setting
-from tilewright.plans.bound import BoundRun
+from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tilewright.bench.contest import Entered, Lost, deviation, offered
+from tilewright.bench.contest import ContestantFailed, Entered, deviation, offered
 from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
@@ -22,7 +22,7 @@ from tilewright.measuring.calibrate import outdone
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import Peer, Setting, applicable, release
 from tilewright.peers.base import Array
-from tilewright.plans.bound import BoundRun
+from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
@@ -106,10 +106,10 @@ class Bench:
         while runs := {**ours, **{name: run for one in offers for name, run in one.runs.items()}}:
             try:
                 return measure(runs, self.runtime, self.limits)
-            except Lost as lost:
+            except ContestantFailed as failed:
                 for entered in offers:
-                    if lost.name in entered.runs:
-                        entered.lose(lost)
+                    if failed.name in entered.runs:
+                        entered.lose(failed)
         return {}
 
     def _tune(self, problem: Problem) -> tuple[float, str]:

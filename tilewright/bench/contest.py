@@ -32,7 +32,7 @@ _LIMITS = {"f64": (1e-13, 2e-12), "f32": (5e-5, 1e-3), "f16": (1e-3, 1e-2), "bf1
 _LIMITS |= {"tf32": (1.5e-3, 1e-2), "accurate": _LIMITS["f32"], "f8": (2e-3, 2e-2)}
 
 
-class Lost(Exception):
+class ContestantFailed(Exception):
     """A contestant's run raised: which one, and what."""
 
     def __init__(self, name: str, error: Exception) -> None:
@@ -41,7 +41,7 @@ class Lost(Exception):
 
 
 def _watched(contestant: Contestant) -> Run:
-    """Return its run, of the same kind, which clocks tell apart: one that raises says whose it was (Lost)."""
+    """Return its run, of the same kind, which clocks tell apart; an error of its own says whose it was."""
     run = contestant.run
     if isinstance(run, Blocking):
         return replace(run, run=partial(_run, contestant.name, run.run))
@@ -52,7 +52,7 @@ def _run(name: str, run: Run) -> None:
     try:
         run()
     except Exception as error:  # of the peer's library
-        raise Lost(name, error) from error
+        raise ContestantFailed(name, error) from error
 
 
 @dataclass
@@ -70,10 +70,10 @@ class Entered:
         """What to time, by name."""
         return {contestant.name: _watched(contestant) for contestant in self.contestants}
 
-    def lose(self, lost: Lost) -> None:
+    def lose(self, failed: ContestantFailed) -> None:
         """Go on without a contestant that failed after it had been right."""
-        self.contestants = [one for one in self.contestants if one.name != lost.name]
-        self.tried[lost.name] = self.reason = f"failed while it was timed: {lost}"
+        self.contestants = [one for one in self.contestants if one.name != failed.name]
+        self.tried[failed.name] = self.reason = f"failed while it was timed: {failed}"
 
     def figures(self, measured: Mapping[str, Measurement]) -> Iterator[tuple[str, PeerFigure]]:
         """Yield the peer's figure, and that of its fastest GEMM where it says which those are."""

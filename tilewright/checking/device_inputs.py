@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.checking.fence import Fence
+from tilewright.checking.host_reference import host_reference
 from tilewright.checking.inputs import Inputs
 from tilewright.checking.launcher import Launcher
-from tilewright.checking.reference import reference
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.blueprint import EXTRAS, UNUSED_BYTES
 from tilewright.kernels.requant import numpy_requantised
@@ -70,7 +70,7 @@ def _by_numpy(
     launcher: Launcher, problem: Problem, host: Inputs, sized: bool
 ) -> tuple[Memory, Memory | None]:
     """Return the reference and its size, worked out on the host."""
-    sums, sizes = reference(problem, host, sized)
+    sums, sizes = host_reference(problem, host, sized)
     y = numpy_requantised(problem, sums, host.scale) if problem.requantised else sums
     return launcher.put(y), launcher.put(sizes) if sized else None
 

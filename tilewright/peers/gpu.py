@@ -38,7 +38,7 @@ class GpuInputs:
     scale: Any = None
 
 
-class Gpu:
+class GpuArrays:
     """Makes arrays whose axes are n, c, h, w whatever their layout in memory, on the setting's stream."""
 
     def __init__(self, setting: Setting) -> None:

@@ -10,7 +10,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
 from tilewright.peers.eager import told
-from tilewright.peers.gpu import Gpu, GpuInputs
+from tilewright.peers.gpu import GpuArrays, GpuInputs
 from tilewright.problem import Problem
 
 Layer = Callable[[Any], Any]  # from x to what comes of it
@@ -75,7 +75,7 @@ def contestant(
     compiled: Callable[[Layer], Layer] = lambda layer: layer,
 ) -> Contestant:  # fmt: skip
     """Make a contestant of F.conv2d and what is left of the epilogue, ``compiled`` into one; run it once."""
-    torch, gpu = load("torch"), Gpu(setting)
+    torch, gpu = load("torch"), GpuArrays(setting)
     placed = gpu.place(problem, inputs, layout)
     layer = convolution(problem, placed, fused(problem))
     left = gpu.eager(problem, placed, fused(problem))

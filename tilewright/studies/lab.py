@@ -19,7 +19,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.named import find
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
-from tilewright.plans.bound import BoundRun
+from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
@@ -27,7 +27,7 @@ from tilewright.runtime import Runtime, open_runtime
 from tilewright.runtime.base import Run
 from tilewright.store import Store
 from tilewright.studies.pinned import ranked
-from tilewright.studies.study import Layer, Step
+from tilewright.studies.study import Step, StudyLayer
 
 MOST_TRIED = 64  # configs of a pinned space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)
@@ -80,7 +80,7 @@ class Lab:
         for cached in (self._verifiers, self._offers, self._truths, self._inputs):
             cached.clear()
 
-    def enter(self, step: Step, layer: Layer) -> Entry:
+    def enter(self, step: Step, layer: StudyLayer) -> Entry:
         """Make a step ready to be timed on a layer, its answer checked.
 
         Raises:

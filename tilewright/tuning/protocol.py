@@ -30,14 +30,14 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True)
-class Request:
+class WorkerRequest:
     """What a child is asked; ``do`` is its name on the line."""
 
     do: ClassVar[str]
 
 
 @dataclass(frozen=True)
-class Job(Request):
+class Job(WorkerRequest):
     """What a worker is for: one problem on one device.
 
     ``facts`` of a device make a worker that only compiles for it, and opens no CUDA device.
@@ -51,20 +51,20 @@ class Job(Request):
     facts: Mapping[str, Any] | None = None
 
 
-class Rest(Request):
+class Rest(WorkerRequest):
     """Forget the job, with all its arrays and kernels."""
 
     do = "rest"
 
 
-class Prepare(Request):
+class Prepare(WorkerRequest):
     """Make the inputs and the references."""
 
     do = "prepare"
 
 
 @dataclass(frozen=True)
-class Compile(Request):
+class Compile(WorkerRequest):
     """Compile a config into the caches."""
 
     do = "compile"
@@ -72,7 +72,7 @@ class Compile(Request):
 
 
 @dataclass(frozen=True)
-class Try(Request):
+class Try(WorkerRequest):
     """Run, verify and time a config; see ``Worker.run``."""
 
     do = "trial"
@@ -82,7 +82,7 @@ class Try(Request):
 
 
 @dataclass(frozen=True)
-class Compare(Request):
+class Compare(WorkerRequest):
     """Measure configs against each other."""
 
     do = "final"
@@ -90,7 +90,9 @@ class Compare(Request):
     limits: Limits
 
 
-_KINDS: dict[str, type[Request]] = {kind.do: kind for kind in (Job, Rest, Prepare, Compile, Try, Compare)}
+_REQUESTS: dict[str, type[WorkerRequest]] = {
+    request.do: request for request in (Job, Rest, Prepare, Compile, Try, Compare)
+}
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "config": str, "configs": lambda configs: list(map(str, configs)), "limits": asdict,
 }  # fmt: skip
@@ -100,16 +102,16 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def encode(request: Request) -> dict[str, Any]:
+def encode(request: WorkerRequest) -> dict[str, Any]:
     """Return what ``decode`` reads."""
     values = {one.name: getattr(request, one.name) for one in fields(request)}
     return {"do": request.do, **{name: _WRITTEN.get(name, _as_it_is)(one) for name, one in values.items()}}
 
 
-def decode(line: Mapping[str, Any]) -> Request:
+def decode(line: Mapping[str, Any]) -> WorkerRequest:
     """Return the request of a line."""
     values = {name: _READ.get(name, _as_it_is)(one) for name, one in line.items() if name != "do"}
-    return _KINDS[line["do"]](**values)
+    return _REQUESTS[line["do"]](**values)
 
 
 def _as_it_is(value: Any) -> Any:
