@@ -54,7 +54,7 @@ ORDER = (
     ("search.replay",),
     ("runtime",),
     ("plans.execution", "measuring"),
-    ("plans.plan_cache", "plans.bound_run", "arrays"),
+    ("plans.plan_cache", "plans.bound_run", "plans.lanes", "plans.packed", "arrays"),
     ("store.database", "store.exchange", "plans.binding"),
     ("store.shipped", "store.sources"),
     ("store.rows",),
