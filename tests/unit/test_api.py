@@ -689,18 +689,23 @@ def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> No
         assert len(plans) == (1 if shared else 3)
 
 
-def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
-    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """mma and hopper copy others; a new stream, which may be recorded, need not wait for a plan."""
+def copy_unaligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the reference copy arrays that are not aligned, as mma and hopper do."""
     plain = Reference.blueprint
 
     def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
         blueprint = plain(family, *given, aligned)
         return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
 
-    problem = Problem.parse("n2c4h7w9k6r3s2-f32")
     monkeypatch.setattr(Reference, "blueprint", copies)
+
+
+def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mma and hopper copy others; a new stream, which may be recorded, need not wait for a plan."""
+    problem = Problem.parse("n2c4h7w9k6r3s2-f32")
+    copy_unaligned(monkeypatch)
     layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
     assert layer.workspace_bytes == 0
     for stream in (5, 6, 5):
@@ -780,13 +785,7 @@ def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:
 def test_so_does_what_it_needed_for_arrays_that_are_not_aligned(
     cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = Reference.blueprint
-
-    def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
-        blueprint = plain(family, *given, aligned)
-        return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
-
-    monkeypatch.setattr(Reference, "blueprint", copies)
+    copy_unaligned(monkeypatch)
     problem = Problem.parse("n2c4h7w9k6r3s2-f32")
     layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
     packed = layer.pack(cupy.array(W))

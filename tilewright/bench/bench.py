@@ -7,13 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tilewright.bench.contest import ContestantFailed, Entered, deviation, offered
+from tilewright.bench.contest import ContestantFailed, Entered, deviation, offered, true_answer
 from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
-from tilewright.dispatch.choices import REFERENCE
 from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
@@ -65,9 +64,7 @@ class Bench:
     @property
     def setting(self) -> Setting:
         """Where and how peers run."""
-        device = self.runtime.device
-        threads = self.threads or device.units
-        return Setting(device, threads, lambda: self.runtime.stream, self.runtime.timed)
+        return Setting.of(self.runtime, self.threads or self.runtime.device.units)
 
     def row(self, layer: Layer) -> BenchRow:
         """Tune, check and measure one layer; whatever cannot run leaves its reason in the row.
@@ -80,7 +77,7 @@ class Bench:
         self.progress(f"{layer.name}: tuning", 0.0)
         tune_s, untuned = self._tune(problem)
         self.progress(f"{layer.name}: peers", 0.6)
-        truth = BoundRun.of(Plan.make(self.runtime, problem, REFERENCE), inputs.given(problem)).once()
+        truth = true_answer(self.runtime, problem, inputs)
         setting, peers = self.setting, self._applicable()
         offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in peers}
         self.progress(f"{layer.name}: measuring", 0.8)

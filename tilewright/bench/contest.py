@@ -12,12 +12,15 @@ import numpy as np
 
 from tilewright.bench.rows import PeerFigure
 from tilewright.checking.inputs import Inputs
+from tilewright.dispatch.choices import REFERENCE
 from tilewright.errors import PeerError, count
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.peers.base import Array, one_line
+from tilewright.plans.bound_run import BoundRun
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Measurement
-from tilewright.runtime.base import Blocking, Run
+from tilewright.runtime.base import Blocking, Run, Runtime
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
 _PART = 1 << 18  # elements that are compared at once
@@ -93,6 +96,12 @@ class Entered:
             pack_us=best.pack_us, convert_us=best.convert_us, max_error=self.errors[best.name],
             tried=self.tried | {c.name: round(measured[c.name].cold_us, 3) for c in ranked[1:]},
         )  # fmt: skip
+
+
+def true_answer(runtime: Runtime, problem: Problem, inputs: Inputs) -> Array:
+    """Return y of some inputs, as our reference has it: what peers' answers are compared with."""
+    reference = Plan.make(runtime, problem, REFERENCE)
+    return BoundRun.of(reference, inputs.given(problem)).once()
 
 
 def offered(peer: Peer, problem: Problem, inputs: Inputs, truth: Array, setting: Setting) -> Entered:

@@ -75,6 +75,18 @@ def calibrate_once(runtime: Runtime) -> None:
         calibrate(runtime)
 
 
+def make_ready(runtime: Runtime, layers: list[shapes.Layer], command: str) -> None:
+    """See that a device has kernels and room for the layers of a command, and rates that were measured.
+
+    Raises:
+        DeviceError: it is NumPy.
+        ProblemError: a batch of 0, or arrays larger than the memory.
+    """
+    needs_kernels(runtime, command)
+    room(layers, runtime)
+    calibrate_once(runtime)
+
+
 def chosen(
     problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | tuple[str, ...] = ()
 ) -> tuple[Config, Provenance]:

@@ -40,9 +40,7 @@ def run(
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
-    opened.needs_kernels(runtime, "run")
-    opened.room([named], runtime)
-    opened.calibrate_once(runtime)
+    opened.make_ready(runtime, [named], "run")
     foretell([named], runtime)
     chosen, why = opened.chosen(problem, runtime, deterministic, given)
     facts = {**_measured(problem, runtime, chosen, seed), "note": replace(why, verified=True).told(problem)}

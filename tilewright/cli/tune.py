@@ -52,9 +52,7 @@ def tune(
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     outputs.check({"--json": json_file}, layers)
     store, runtime = opened.store_and_device(found, device, wanted)
-    opened.needs_kernels(runtime, "tune")
-    opened.room(found, runtime)
-    opened.calibrate_once(runtime)
+    opened.make_ready(runtime, found, "tune")
     rows: list[Row] = []
 
     def report() -> None:
