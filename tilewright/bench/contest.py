@@ -60,7 +60,15 @@ def _run(name: str, run: Run) -> None:
 
 @dataclass
 class Entered:
-    """A peer's contestants in the careful measurement, and what is known of the others."""
+    """A peer's contestants in the careful measurement, and what is known of the others.
+
+    Attributes:
+        peer: the peer's name.
+        contestants: those that are measured; all were right.
+        tried: for every other one its quick time, in us, or why it is not measured.
+        errors: by the name of each that was right its largest |y - truth|.
+        reason: why there are none; empty if there are, unless one of them failed later.
+    """
 
     peer: str
     contestants: list[Contestant] = field(default_factory=list)
@@ -160,9 +168,17 @@ class Deviation:
     """How an answer differs from the truth, but for elements whose error is not finite: those are lost.
 
     Where both are the same infinity there is no error.
+
+    Attributes:
+        size: elements, lost ones too.
+        lost: those whose error is not finite: NaN, or never written.
+        differing: those with an error that is not 0.
+        most: the largest error, in units of y.
+        squares: the sum of the errors' squares.
+        misshapen: how the answer's shape is another one; empty if it is not.
     """
 
-    size: int = 0  # of all elements, lost ones too
+    size: int = 0
     lost: int = 0
     differing: int = 0
     most: float = 0.0

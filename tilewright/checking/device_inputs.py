@@ -23,10 +23,13 @@ from tilewright.runtime.base import Memory, Runtime
 
 @dataclass(frozen=True, eq=False)
 class DeviceInputs:
-    """Inputs on the device with their reference, in f64 and y's layout.
+    """Inputs on the device with their reference.
 
-    ``inputs`` goes by the names of the problem's operands; ``size`` is that of a ``Bound``, None where it was
-    not asked for.
+    Attributes:
+        host: the same inputs on the host.
+        inputs: by the names of the problem's operands, y left out.
+        ref: the reference, f64 in y's shape.
+        size: what a ``Bound`` is of, f64 in y's shape; None where it was not asked for.
     """
 
     host: Inputs

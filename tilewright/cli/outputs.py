@@ -135,7 +135,11 @@ def write_all(files: Mapping[str, Path | None], texts: Mapping[str, str]) -> Non
 
 
 def write(file: Path, content: str | bytes, option: str) -> None:
-    """Write an output file whole: aside first, then renamed; a pipe or a device as it is."""
+    """Write an output file whole: aside first, then renamed; a pipe or a device as it is.
+
+    Raises:
+        OptionError: it cannot be written; names the option.
+    """
     data = content.encode() if isinstance(content, str) else content
     if is_stdout(file):
         text = data.decode()

@@ -30,7 +30,15 @@ _OPERANDS = {
 
 @dataclass(frozen=True)
 class Program:
-    """One source file, compiled by itself, for ``arch``."""
+    """One source file, compiled by itself.
+
+    Attributes:
+        name: of its files, without an ending.
+        arch: what it was compiled for, e.g. sm_90a; the OpenCL C target otherwise.
+        source: all its text, includes and defines in place.
+        defines: the tunables that are in it.
+        built: what the compiler made of it.
+    """
 
     name: str
     arch: str
@@ -41,7 +49,14 @@ class Program:
 
 @dataclass(frozen=True)
 class ExportedBuffer:
-    """Device memory that the caller provides, 16-byte aligned; ``zeroed`` before the first run ever."""
+    """Device memory that the caller provides, 16-byte aligned.
+
+    Attributes:
+        name: as launches name it.
+        nbytes: its size.
+        zeroed: whether it must be 0 before the first run ever.
+        what: what is in it, for the header: role, shape, layout, dtype.
+    """
 
     name: str
     nbytes: int

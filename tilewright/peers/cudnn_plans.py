@@ -74,7 +74,15 @@ def ways(problem: Problem) -> list[Way]:
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """One engine with one setting of its knobs, to be run on ``graph`` once it is built."""
+    """One engine with one setting of its knobs.
+
+    Attributes:
+        graph: the front end's graph, on which it runs once it is built.
+        index: its number among the graph's plans.
+        name: cuDNN's name of it, e.g. ``eng28_k2=4_k3=0``.
+        engine: the number of its engine.
+        notes: cuDNN's numerical and behaviour notes of the engine.
+    """
 
     graph: Any
     index: int

@@ -33,7 +33,14 @@ class Resources:
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled Blueprint, not yet on a device. ``compile_s`` is 0 when it came from the cache."""
+    """A compiled Blueprint, not yet on a device.
+
+    Attributes:
+        key: of the cache of binaries.
+        binary: a cubin; in OpenCL the whole source, which the driver compiles; for NumPy the problem string.
+        resources: what each kernel takes, by its name.
+        compile_s: seconds that the compiler took; 0 when it came from the cache.
+    """
 
     key: str
     binary: bytes
@@ -70,7 +77,14 @@ class Memory:
 
 @dataclass(eq=False)
 class Loaded:
-    """Kernels on a device, by name, and what a backend keeps for each Launch."""
+    """Kernels on a device.
+
+    Attributes:
+        module: the backend's own object.
+        kernels: the backend's kernels, by name.
+        prepared: what a backend has made of a Launch at its first run.
+        symbols: where constant memory is, by name: address and bytes.
+    """
 
     module: Any
     kernels: dict[str, Any] = field(default_factory=dict)

@@ -17,7 +17,14 @@ FOLDER = Path(__file__).parents[1] / "data" / "published"
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A published table: by row and step the figure as printed; ``times`` if all of them are times."""
+    """A published table.
+
+    Attributes:
+        corner: what its rows are.
+        times: whether all its figures are times.
+        steps: the heads of its columns.
+        rows: by row and step the figure as the source prints it.
+    """
 
     corner: str
     times: bool

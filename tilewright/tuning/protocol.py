@@ -40,7 +40,12 @@ class WorkerRequest:
 class Job(WorkerRequest):
     """What a worker is for: one problem on one device.
 
-    ``facts`` of a device make a worker that only compiles for it, and opens no CUDA device.
+    Attributes:
+        problem: the problem string.
+        kind: backend of the device, as ``open_runtime`` takes it.
+        index: number of the device within its backend.
+        seed: of the inputs.
+        facts: of a device: they make a worker that only compiles for it, and opens no CUDA device.
     """
 
     do = "open"
