@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tilewright.bench.bench import Bench
-from tilewright.bench.contest import Entered, deviation
+from tilewright.bench.contest import Entered
 from tilewright.bench.environment import commit
+from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
@@ -317,7 +318,7 @@ def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> 
 
 
 def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.bench.contest._PART", 7)
+    monkeypatch.setattr("tilewright.checking.deviation._PART", 7)
     problem = Problem.parse("n1c2h5w5k2r1s1-f32")
     truth = np.zeros(problem.y_shape, np.float32)
     y = truth.copy()
@@ -331,7 +332,7 @@ def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_every_float_is_compared_as_in_f64(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.bench.contest._PART", 64)
+    monkeypatch.setattr("tilewright.checking.deviation._PART", 64)
     rng = np.random.default_rng(0)
     truth = rng.standard_normal(300).astype(numpy_dtype(dtype))
     y = (truth.astype(np.float64) + rng.standard_normal(300) * 0.02).astype(truth.dtype)

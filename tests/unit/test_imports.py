@@ -59,7 +59,7 @@ ORDER = (
     ("store.shipped", "store.sources"),
     ("store.rows",),
     ("store",),
-    ("tuning.channel", "checking.fence", "checking.room"),
+    ("tuning.channel", "checking.deviation", "checking.fence", "checking.room"),
     ("tuning.worker_pool",),
     ("tuning.protocol", "checking.host_reference", "checking.launcher"),
     ("checking.device_inputs", "checking.compare"),

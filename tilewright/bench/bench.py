@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tilewright.bench.contest import ContestantFailed, Entered, deviation, offered, true_answer
+from tilewright.bench.contest import ContestantFailed, Entered, offered, true_answer
 from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
+from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.dispatch.dispatch import dispatch
