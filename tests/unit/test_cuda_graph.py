@@ -55,7 +55,8 @@ def record(driver: Driver, run: Any) -> Any:
     runtime: Any = object.__new__(CudaRuntime)
     runtime._driver, runtime._stream, runtime.device = driver, 0, for_architecture("sm_90")
     runtime.context = SimpleNamespace(enter=lambda: None)
-    found = CudaClock(runtime, driver, SimpleNamespace(handle=7))._record(run, 3)
+    clock = CudaClock(runtime, runtime._launching_on, driver, SimpleNamespace(handle=7))
+    found = clock._record(run, 3)
     assert runtime.stream == 0 and not driver.recording
     return found
 

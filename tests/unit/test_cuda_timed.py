@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,6 +71,6 @@ def test_without_a_flush_nothing_is_to_be_enqueued_behind() -> None:
 
 def clock(driver: Driver) -> Any:
     runtime: Any = SimpleNamespace(stream=0, device=for_architecture("sm_90"))
-    made: Any = CudaClock(runtime, driver, None)
+    made: Any = CudaClock(runtime, nullcontext, driver, None)
     made._flusher = driver
     return made

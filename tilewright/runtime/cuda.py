@@ -77,7 +77,8 @@ class CudaRuntime:
     @in_context
     def _queues(self) -> tuple[Any, CudaClock]:
         """Make a stream to set memory to 0 on, and a clock with one to record graphs on."""
-        return self._gpu.create_stream(), CudaClock(self, self._driver, self._gpu.create_stream())
+        side = self._gpu.create_stream()
+        return self._gpu.create_stream(), CudaClock(self, self._launching_on, self._driver, side)
 
     @in_context
     def memory_bytes(self) -> int:
@@ -90,7 +91,7 @@ class CudaRuntime:
         return self._stream
 
     @contextmanager
-    def launching_on(self, stream: int) -> Iterator[None]:
+    def _launching_on(self, stream: int) -> Iterator[None]:
         """Have what names no stream go to this one meanwhile."""
         before, self._stream = self._stream, stream
         try:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
+from tilewright.runtime.base import Run, Runtime
 from tilewright.runtime.cuda_facts import check
 from tilewright.runtime.flusher import Flusher
 
-if TYPE_CHECKING:
-    from tilewright.runtime.base import Run
-    from tilewright.runtime.cuda import CudaRuntime
+LaunchingOn = Callable[[int], AbstractContextManager[None]]
 
 LEAST_FLUSH_BYTES = 64 << 20
 READS = 3  # with the code 0.3 ms on an H100: longer than the host takes to enqueue a contestant (cuDNN: 0.13)
@@ -18,11 +19,18 @@ GRAPH_LAUNCHES = 5  # of a graph, whose median counts
 
 
 class CudaClock:
-    """Times runs for a ``CudaRuntime``, which calls it with the GPU's context current."""
+    """Times runs for a CUDA runtime, which calls it with the GPU's context current."""
 
-    def __init__(self, runtime: CudaRuntime, driver: Any, side: Any) -> None:
-        """Make the events; ``side`` is a stream of its own, to record graphs on."""
-        self._runtime, self._driver, self._side = runtime, driver, side
+    def __init__(self, runtime: Runtime, launching_on: LaunchingOn, driver: Any, side: Any) -> None:
+        """Make the events.
+
+        Args:
+            runtime: whose runs are timed.
+            launching_on: has the runtime launch on another stream meanwhile.
+            driver: the driver's bindings.
+            side: a stream of its own, to record graphs on.
+        """
+        self._runtime, self._launching_on, self._driver, self._side = runtime, launching_on, driver, side
         self._events = [check(driver.cuEventCreate(0)) for _ in range(2)]
         nbytes = max(4 * runtime.device.l2_bytes, LEAST_FLUSH_BYTES)
         self._flusher = Flusher(runtime, nbytes, READS, code=True)
@@ -74,7 +82,7 @@ class CudaClock:
         check(driver.cuStreamBeginCapture(side, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
         failed = False
         try:
-            with runtime.launching_on(side):
+            with self._launching_on(side):
                 _repeat(run, count)
         except Exception:  # whatever a peer does that cannot be recorded: it is timed in a row instead
             failed = True
