@@ -35,7 +35,11 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def only(self, *names: str) -> None:
-        """Refuse fields that nobody asked for."""
+        """Refuse fields that nobody asked for.
+
+        Raises:
+            StoreError: names the first.
+        """
         for name in self.data:
             if name not in names:
                 raise StoreError(f"{self.path}: unknown field {shown(name)}; known are {', '.join(names)}")

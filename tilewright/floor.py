@@ -4,8 +4,8 @@
 
 Only products with what lies in the image count, not with its padding; and of the input only what an output
 hangs on. Fast algorithms (Winograd, Strassen) do fewer multiplications, and may be faster than this. Rates
-are the best ever seen of the device (``calibrate.py``), for tensor cores those of datasheets at the highest
-clock.
+are the best ever seen of the device (``measuring/calibrate.py``), for tensor cores those of datasheets at
+the highest clock.
 """
 
 from __future__ import annotations

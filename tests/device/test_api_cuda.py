@@ -293,7 +293,7 @@ def test_what_a_threads_own_default_stream_had_goes_with_the_thread(torch: Any) 
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
-    assert plan.allocated_bytes == before and not [key for key in plan._lanes if key[0] == 2]
+    assert plan.allocated_bytes == before and not [key for key in plan._lanes.by_stream if key[0] == 2]
     cupy.cuda.Device().synchronize()
     assert all(float(abs(y - want).max()) <= 1e-3 * float(abs(want).max()) for y in answers)
 
@@ -315,7 +315,7 @@ def test_the_own_default_stream_of_each_thread_has_a_workspace_of_its_own(
                 y = plan(x, packed, b)
             assert float(abs(y - want).max()) <= 1e-3 * float(abs(want).max())
             meet.wait()  # what a thread had goes with it: nobody ends before both have counted
-            lanes = {id(lane) for key, lane in list(plan._lanes.items()) if key[0] == 2}
+            lanes = {id(lane) for key, lane in list(plan._lanes.by_stream.items()) if key[0] == 2}
             meet.wait()
         return len(lanes)
 

@@ -182,7 +182,7 @@ def test_times_are_positive_and_versions_are_text(runtime: Runtime) -> None:
 
 
 def test_calibration_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, runtime: Runtime) -> None:
-    from tilewright import calibrate as calibration
+    from tilewright.measuring import calibrate as calibration
     from tilewright.runtime import rates
 
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))

@@ -13,9 +13,9 @@ import pytest
 
 from tilewright.device import Device
 from tilewright.kernels.family import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.runtime import list_devices
 from tilewright.tuning.finals import compare
-from tilewright.tuning.measure import Limits
 from tilewright.tuning.protocol import Job
 from tilewright.tuning.worker import Worker
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from here import DEVICES, KERNELS
 
+from tilewright.checking.host_reference import host_reference
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
 from tilewright.checking.launcher import Launcher
-from tilewright.checking.reference import reference
 from tilewright.checking.verify import Verifier
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
-from tilewright.plans.bound import BoundRun
+from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime, open_runtime
@@ -106,7 +106,7 @@ def test_the_device_makes_the_references_where_it_has_its_own_memory(dtype: str,
     for data in (verifier._exact, verifier._normal):
         found, host = np.empty(problem.y_shape, np.float64), data.host
         runtime.download(data.ref, found)
-        want, _ = reference(problem, host, sized=False)
+        want, _ = host_reference(problem, host, sized=False)
         want = numpy_requantised(problem, want, host.scale) if problem.requantised else want
         np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
     assert verifier.check(verifier.candidate(REFERENCE), full=True).ok

@@ -700,29 +700,34 @@ def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> No
         for stream in (5, 6, 5):
             cupy.stream = stream
             near(layer(cupy.array(X), layer.pack(cupy.array(W))).data_, expected(text, X, W))
-        plans = {id(lane.plan) for lane in layer._lanes.values()}
+        plans = {id(lane.plan) for lane in layer._lanes.by_stream.values()}
         assert len(plans) == (1 if shared else 3)
 
 
-def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
-    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """mma and hopper copy others; a new stream, which may be recorded, need not wait for a plan."""
+def copy_unaligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the reference copy arrays that are not aligned, as mma and hopper do."""
     plain = Reference.blueprint
 
     def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
         blueprint = plain(family, *given, aligned)
         return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
 
-    problem = Problem.parse("n2c4h7w9k6r3s2-f32")
     monkeypatch.setattr(Reference, "blueprint", copies)
+
+
+def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mma and hopper copy others; a new stream, which may be recorded, need not wait for a plan."""
+    problem = Problem.parse("n2c4h7w9k6r3s2-f32")
+    copy_unaligned(monkeypatch)
     layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
     assert layer.workspace_bytes == 0
     for stream in (5, 6, 5):
         cupy.stream = stream
         layer(cupy.array(X), layer.pack(cupy.array(W)))
-    assert len(layer._lanes) == 3
-    assert len({id(lane.plan) for lane in layer._lanes.values()}) == 1
+    assert len(layer._lanes.by_stream) == 3
+    assert len({id(lane.plan) for lane in layer._lanes.by_stream.values()}) == 1
 
 
 def test_a_stream_that_records_is_got_ready_without_waiting_for_the_device(
@@ -745,7 +750,7 @@ def test_a_stream_that_records_is_got_ready_without_waiting_for_the_device(
     monkeypatch.setattr(runtime, "zero", lambda memory: memory.owner.fill(0))
     monkeypatch.setattr(runtime, "is_recording", lambda stream: True)
     near(layer(cupy.array(X), packed).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
-    assert len({id(lane.plan) for lane in layer._lanes.values()}) == 2
+    assert len({id(lane.plan) for lane in layer._lanes.by_stream.values()}) == 2
     monkeypatch.setattr(runtime, "zero", broken)
     cupy.stream += 1
     with pytest.raises(RunError, match=r"recording a graph: CUDA: .*; call the plan once .*stream=s\)$"):
@@ -777,7 +782,7 @@ def test_what_a_threads_own_stream_had_goes_with_the_thread(
         assert held == [before + 1000 * (i + 1) for i in range(3)] and not finished
         return
     assert held == [before + 1000] * 3 and layer.allocated_bytes == before
-    assert finished == [PER_THREAD] * 3 and len(layer._lanes) == 1
+    assert finished == [PER_THREAD] * 3 and len(layer._lanes.by_stream) == 1
 
 
 def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:
@@ -786,7 +791,7 @@ def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:
     )
     cupy.stream, gone = PER_THREAD, weakref.ref(layer)
     layer(cupy.array(X), layer.pack(cupy.array(W)))
-    assert len(layer._lanes) == 2
+    assert len(layer._lanes.by_stream) == 2
     del layer
     gc.collect()
     assert gone() is None
@@ -795,13 +800,7 @@ def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:
 def test_so_does_what_it_needed_for_arrays_that_are_not_aligned(
     cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = Reference.blueprint
-
-    def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
-        blueprint = plain(family, *given, aligned)
-        return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
-
-    monkeypatch.setattr(Reference, "blueprint", copies)
+    copy_unaligned(monkeypatch)
     problem = Problem.parse("n2c4h7w9k6r3s2-f32")
     layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
     packed = layer.pack(cupy.array(W))

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tilewright import calibrate as calibration
 from tilewright import errors
-from tilewright.calibrate import calibrate
 from tilewright.device import Device, Kind, for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import DeviceError
 from tilewright.kernels.untuned import tools
+from tilewright.measuring import calibrate as calibration
+from tilewright.measuring.calibrate import calibrate
 from tilewright.runtime import rates
 
 GPU = for_architecture("sm_90")

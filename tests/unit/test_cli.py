@@ -12,7 +12,7 @@ import pytest
 
 from tilewright import __version__
 from tilewright.cli import main, outputs, run
-from tilewright.cli.screen import Progress, emit
+from tilewright.cli.screen import ProgressBar, emit
 from tilewright.errors import DeviceError
 from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import open_runtime
@@ -245,7 +245,7 @@ def test_run_takes_every_dtype_and_epilogue(text: str, capsys: pytest.CaptureFix
 
 
 def test_progress_in_a_pipe_is_a_line_for_each_layer(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(2, "tuning") as progress:
+    with ProgressBar(2, "tuning") as progress:
         progress.now("R1", 0.5)
         progress.finished("R1: 3 us")
         progress.finished("R2: 4 us")

@@ -266,7 +266,7 @@ def test_a_bad_problem_string_is_told_in_a_short_line(capsys: pytest.CaptureFixt
 def test_peers_and_the_file_to_resume_are_read_before_anything_is_measured(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(opened, "measure", pytest.fail)
+    monkeypatch.setattr(opened, "calibrate", pytest.fail)
     check(["bench", GOOD, "--peers", "foo"], capsys, "'foo'", "onednn")
     for command in (["bench", GOOD], ["study", "toy-cnn", "--device", "cpu"]):
         for file in ("deep.json", "empty.txt"):

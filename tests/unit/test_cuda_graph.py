@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tilewright.device import for_architecture
 from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime.cuda_clock import CudaClock
 
 GRAPH, EXECUTABLE = 0xA0, 0xB0
 
@@ -19,6 +21,9 @@ class Driver:
 
     def __init__(self, status: int = 0) -> None:
         self.status, self.nodes, self.recording, self.destroyed = status, 0, False, 0
+
+    def cuEventCreate(self, flags: int) -> tuple[int, int]:  # noqa: N802
+        return 0, 1
 
     def launch(self) -> None:
         self.nodes += self.recording
@@ -48,9 +53,10 @@ class Driver:
 
 def record(driver: Driver, run: Any) -> Any:
     runtime: Any = object.__new__(CudaRuntime)
-    runtime._driver, runtime._stream, runtime._side = driver, 0, SimpleNamespace(handle=7)
+    runtime._driver, runtime._stream, runtime.device = driver, 0, for_architecture("sm_90")
     runtime.context = SimpleNamespace(enter=lambda: None)
-    found = runtime._record(run, 3)
+    clock = CudaClock(runtime, runtime._launching_on, driver, SimpleNamespace(handle=7))
+    found = clock._record(run, 3)
     assert runtime.stream == 0 and not driver.recording
     return found
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tilewright.runtime.cuda import TRIES, CudaRuntime
+from tilewright.device import for_architecture
+from tilewright.runtime.cuda_clock import TRIES, CudaClock
 
 START, END = 1, 2
 NOT_READY = 600
@@ -19,13 +21,17 @@ class Driver:
     CUresult = SimpleNamespace(CUDA_ERROR_NOT_READY=NOT_READY)
 
     def __init__(self, runs: list[tuple[float, bool]]) -> None:
-        self.runs, self.at, self.flushes = runs, -1, 0
+        self.runs, self.at, self.flushes, self.made = runs, -1, 0, 0
 
     def enqueue(self) -> None:
         self.flushes += 1
 
     def run(self) -> None:
         self.at += 1
+
+    def cuEventCreate(self, flags: int) -> tuple[int, int]:  # noqa: N802
+        self.made += 1
+        return 0, self.made
 
     def cuEventRecord(self, event: int, stream: int) -> tuple[int]:  # noqa: N802
         return (0,)
@@ -53,18 +59,18 @@ class Driver:
 )
 def test_what_the_host_was_late_for_is_timed_again(runs: list[tuple[float, bool]], wanted: float) -> None:
     driver = Driver(runs)
-    assert runtime(driver).timed(driver.run) == pytest.approx(wanted)
+    assert clock(driver).timed(driver.run, flush=True) == pytest.approx(wanted)
     assert driver.at + 1 == len(runs) <= TRIES and driver.flushes == len(runs)
 
 
 def test_without_a_flush_nothing_is_to_be_enqueued_behind() -> None:
     driver = Driver([(5.0, True)])
-    assert runtime(driver).timed(driver.run, flush=False) == pytest.approx(5.0)
+    assert clock(driver).timed(driver.run, flush=False) == pytest.approx(5.0)
     assert (driver.at, driver.flushes) == (0, 0)
 
 
-def runtime(driver: Driver) -> Any:
-    made: Any = object.__new__(CudaRuntime)
-    made._driver, made._stream, made._events, made._flusher = driver, 0, (START, END), driver
-    made.context = SimpleNamespace(enter=lambda: None)
+def clock(driver: Driver) -> Any:
+    runtime: Any = SimpleNamespace(stream=0, device=for_architecture("sm_90"))
+    made: Any = CudaClock(runtime, nullcontext, driver, None)
+    made._flusher = driver
     return made

@@ -16,7 +16,7 @@ from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.search import model, trials
+from tilewright.search import model, trials_file
 from tilewright.search import strategies as search
 from tilewright.search.experience import KEPT, Experience, Lesson, learn, shipped
 
@@ -149,7 +149,7 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
 
 
 def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
-    device, _ = trials.read(TRIALS)
+    device, _ = trials_file.read(TRIALS)
     known = shipped(device.chip)
     assert {e.device.name for e in known.lessons} == {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}
     assert known is shipped(OTHER.chip)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from test_problem import problems
 
-from tilewright.calibrate import outdone
 from tilewright.device import Kind, Rates, for_architecture
 from tilewright.floor import floor, floor_us, least_bytes, least_flops, peak_tflops
+from tilewright.measuring.calibrate import outdone
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.runtime import rates
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tilewright import device
-from tilewright.bench.contest import deviation
+from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError

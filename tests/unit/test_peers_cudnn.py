@@ -151,16 +151,16 @@ def test_a_bias_of_zeros_is_told(fake: Cudnn) -> None:
 def test_no_room_for_a_workspace_leaves_the_other_plans(
     fake: Cudnn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tilewright.peers.gpu import Gpu
+    from tilewright.peers.gpu import GpuArrays
 
-    allocate = Gpu.bytes
+    allocate = GpuArrays.bytes
 
-    def limited(self: Gpu, count: int):  # type: ignore[no-untyped-def]
+    def limited(self: GpuArrays, count: int):  # type: ignore[no-untyped-def]
         if count > 1 << 20:
             raise MemoryError("out of memory")
         return allocate(self, count)
 
-    monkeypatch.setattr(Gpu, "bytes", limited)
+    monkeypatch.setattr(GpuArrays, "bytes", limited)
     fake.engines = {0: Engine(workspace=1 << 40), 2: Engine(), 9: Engine(workspace=64)}
     offer, inputs = offer_of(Problem.parse(LAYERS[0]))
     agrees(offer, Problem.parse(LAYERS[0]), inputs)

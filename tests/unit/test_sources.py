@@ -55,7 +55,9 @@ CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("runtime/opencl.py", set(), ALL),
     ("runtime/opencl_driver.py", set(), ALL),
     ("runtime/nvrtc.py", ALL, set()),
+    ("runtime/cuda.py", ALL, set()),
     ("runtime/tensor_map.py", ALL, set()),
+    ("runtime/cuda_clock.py", set(), set()),  # takes times
     ("kernels/untuned/check.cu", set(), set()),
     ("kernels/untuned/flush.cu", set(), set()),
     ("kernels/untuned/tools.py", set(), set()),

@@ -34,19 +34,19 @@ from tilewright.studies.study import (
     Breakdown,
     Column,
     Counters,
-    Layer,
     Part,
     PartResult,
-    Search,
     Step,
     Steps,
+    StudyLayer,
+    TuningCurves,
     present,
     published_us,
     time_us,
 )
 
 H100 = for_architecture("sm_90")
-SMALL = Layer("S", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
+SMALL = StudyLayer("S", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
 NAIVE = "textbook:step=0.bw=8.bh=8.bk=1.pool=0"
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -73,7 +73,7 @@ def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
     assert len({part.title for part in study.parts}) == len(study.parts)
     for part in study.parts:
         layers = getattr(part, "layers", ())
-        assert present(layers, quick=True) or not isinstance(part, Steps | Search)
+        assert present(layers, quick=True) or not isinstance(part, Steps | TuningCurves)
         assert len({layer.name for layer in layers}) == len(layers)
         for layer in layers:
             layer.at(False)
@@ -184,7 +184,7 @@ CHECKED = {"csg": 11, "diannao": 20, "im2col-gemm": 12, "lenet": 10, WHOLE: 17} 
 
 def in_haste(part: Part) -> Part:
     """The part, with one short search where it has long ones."""
-    if isinstance(part, Search):
+    if isinstance(part, TuningCurves):
         return replace(part, strategies=part.strategies[-1:], quick_trials=1)
     return part
 

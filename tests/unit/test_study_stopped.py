@@ -20,14 +20,14 @@ from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load
 from tilewright.studies.lab import Lab
 from tilewright.studies.study import (
-    Layer,
-    Memory,
+    Im2colMemory,
     PartResult,
-    Search,
     Step,
     Steps,
     Study,
     StudyError,
+    StudyLayer,
+    TuningCurves,
     Value,
 )
 from tilewright.studies.study_run import earlier_result
@@ -35,14 +35,14 @@ from tilewright.studies.study_run import earlier_result
 SAMPLE = Path(__file__).parent / "study_sample.json"
 COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks").glob("*/studies/*.json"))
 NAIVE = "textbook:step=0.bw=8.bh=8.bk=1.pool=0"
-A = Layer("A", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
+A = StudyLayer("A", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
 B = replace(A, name="B")
 STUDY = Study(
     "lenet", "A study", "a source", "a device",
     (
         Steps("steps", (A, B), (Step("naive", config=NAIVE), Step("later", config="waits")), total=True),
-        Search("search", (A, B), ("model", "local")),
-        Memory("memory", ("lenet",)),
+        TuningCurves("search", (A, B), ("model", "local")),
+        Im2colMemory("memory", ("lenet",)),
     ),
 )  # fmt: skip
 
@@ -66,7 +66,7 @@ def lab(runtime: Runtime) -> Lab:
 def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search takes seconds; the quick run of csg has a real one."""
 
-    def curve(part: Search, layer: Layer, strategy: str, lab: Lab) -> list[dict[str, Value]]:
+    def curve(part: TuningCurves, layer: StudyLayer, strategy: str, lab: Lab) -> list[dict[str, Value]]:
         return [{"layer": layer.name, "strategy": strategy, "elapsed_s": 1.5, "trials": 1.0, "best_us": 2.0}]
 
     monkeypatch.setattr("tilewright.studies.searching._curve", curve)

@@ -14,11 +14,11 @@ import pytest
 from test_report import DOCUMENT
 
 from tilewright.cli import main
-from tilewright.cli.screen import Progress, show
+from tilewright.cli.screen import ProgressBar, show
 from tilewright.device import for_architecture
 from tilewright.report.table import Table
 from tilewright.report.terminal import pieces
-from tilewright.search import trials
+from tilewright.search import trials_file
 
 HEAD = ("layer step", "ours", "±", "of floor", "onnxruntime converts", "error/bound", "")
 ROWS = tuple(
@@ -94,7 +94,7 @@ def names(tmp_path: Path) -> list[list[str]]:
     (tmp_path / "results.json").write_text(json.dumps(document))
     (tmp_path / "wrong.json").write_text(json.dumps(DOCUMENT | {"device": {"rates": {EVIL: "fast"}}}))
     (tmp_path / "layers.txt").write_text(f"{EVIL} n1c4h5w5k4r3s3p1-f32")
-    trials.write(tmp_path / "trials.gz", replace(for_architecture("sm_90"), name=EVIL), [])
+    trials_file.write(tmp_path / "trials.gz", replace(for_architecture("sm_90"), name=EVIL), [])
     return [
         ["report", "results.json"],
         ["report", "results.json", "--markdown", "-"],
@@ -131,7 +131,7 @@ def test_progress_shows_a_name_as_it_is(
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    with Progress(1, "tuning") as progress:
+    with ProgressBar(1, "tuning") as progress:
         progress.now("[/a]: 1 tried")
     assert "tuning [/a]: 1 tried" in capsys.readouterr().err
 
@@ -145,6 +145,6 @@ def test_a_finished_layer_is_told_in_one_line(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
     text = f"R12: run `tilewright run R12 --config {CONFIG}`"
-    with Progress(1, "tuning") as progress:
+    with ProgressBar(1, "tuning") as progress:
         progress.finished(text)
     assert text + "\n" in capsys.readouterr().err

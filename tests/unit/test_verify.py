@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.checking import reference
+from tilewright.checking import host_reference
 from tilewright.checking.compare import compare
 from tilewright.checking.device_inputs import DeviceInputs
 from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
@@ -110,13 +110,13 @@ OTHERS = (
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_many_images_are_referenced_a_few_at_a_time(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "_PART_BYTES", 2000)
+    monkeypatch.setattr(host_reference, "_PART_BYTES", 2000)
     problem = replace(Problem.parse(text), n=7)
     host = normal_inputs(problem, 1)
-    y, size = reference.reference(problem, host, sized=True)
+    y, size = host_reference.host_reference(problem, host, sized=True)
     wanted = numpy_conv(problem, host.x, host.w, host.bias, host.z)
     assert np.array_equal(y, wanted[0]) and np.array_equal(size, wanted[1])
-    assert np.array_equal(reference.reference(problem, host, sized=False)[0], y)
+    assert np.array_equal(host_reference.host_reference(problem, host, sized=False)[0], y)
 
 
 @pytest.mark.parametrize("text", OTHERS)

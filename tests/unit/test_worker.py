@@ -20,20 +20,20 @@ import tilewright
 from tilewright.device import for_architecture
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.tuning import channel as channel_module
-from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child, signal_name
+from tilewright.tuning.channel import Channel, ChildError, ChildLost, Crashed, Hung, python_child, signal_name
 from tilewright.tuning.child import RequestHandler
-from tilewright.tuning.measure import Limits
 from tilewright.tuning.protocol import (
     Compare,
     Compile,
     Job,
     Prepare,
-    Request,
     Rest,
     Stage,
     Try,
+    WorkerRequest,
     decode,
     encode,
 )
@@ -50,7 +50,7 @@ REQUESTS = (
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.do)
-def test_a_request_is_read_as_it_was_meant(request_: Request) -> None:
+def test_a_request_is_read_as_it_was_meant(request_: WorkerRequest) -> None:
     assert decode(json.loads(json.dumps(encode(request_)))) == request_
 
 
@@ -184,13 +184,13 @@ def test_a_reference_that_fails_says_why(worker: Worker) -> None:
     ("error", "advice"),
     [
         (Hung("no answer in 120 s", "reference"), "; a smaller layer may do, e.g. by --batch"),
-        (Refused("OutOfMemory", "no room for y"), "; a smaller layer may do, e.g. by --batch"),
+        (ChildError("OutOfMemory", "no room for y"), "; a smaller layer may do, e.g. by --batch"),
         (Crashed("the process ended with SIGKILL", "reference"), "; a smaller layer may do, e.g. by --batch"),
         (Crashed("the process ended with SIGABRT", "reference"), "`tilewright cache clear`"),
-        (Refused("CompileError", "no space left"), ""),
+        (ChildError("CompileError", "no space left"), ""),
     ],
 )
-def test_what_may_help_against_a_reference_that_fails(error: Lost | Refused, advice: str) -> None:
+def test_what_may_help_against_a_reference_that_fails(error: ChildLost | ChildError, advice: str) -> None:
     said = _advice(error)
     assert said.endswith(advice)
     assert bool(said) == bool(advice)
@@ -420,4 +420,4 @@ def test_a_request_has_no_modules_imported() -> None:
 
 
 def test_refused_keeps_the_name() -> None:
-    assert Refused("CompileError", "x").name == "CompileError"
+    assert ChildError("CompileError", "x").name == "CompileError"

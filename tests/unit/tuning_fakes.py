@@ -10,11 +10,11 @@ from dataclasses import replace
 from tilewright.device import Device, for_architecture
 from tilewright.errors import RunError
 from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record, Versions
 from tilewright.store.rows import Found
 from tilewright.store.sources import source_keys
-from tilewright.tuning.measure import Limits
 from tilewright.tuning.protocol import Compiled, Final, Job
 from tilewright.tuning.worker_pool import WorkerPool
 

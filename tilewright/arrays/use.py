@@ -21,7 +21,11 @@ _COPY = {
 
 
 def typed(seen: ArrayView, dtype: str, why: str) -> None:
-    """Refuse an array of another dtype than the problem's or that of its output."""
+    """Refuse an array of another dtype than the problem's or that of its output.
+
+    Raises:
+        ArrayError: names the dtype that it must have, and what to do.
+    """
     if seen.dtype != dtype:
         # Nobody would see what is written into the copy of an output.
         advice = "make it so" if seen.name == "out" else f"call {cast(seen.name, seen.library, dtype)}"
@@ -43,7 +47,11 @@ def same_home(x: ArrayView, *others: ArrayView) -> None:
 
 
 def shaped(seen: ArrayView, shape: Shape, why: str) -> None:
-    """Refuse an array of another shape."""
+    """Refuse an array of another shape.
+
+    Raises:
+        ArrayError: names both shapes.
+    """
     if seen.shape != shape:
         raise ArrayError(f"{seen.name}: shape {seen.shape} was given; must be {shape} for {why}")
 

@@ -7,28 +7,28 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tilewright.bench.contest import Entered, Lost, deviation, offered
+from tilewright.bench.contest import ContestantFailed, Entered, offered, true_answer
 from tilewright.bench.environment import commits, device_of, now
 from tilewright.bench.race import raced
 from tilewright.bench.rows import BenchRow, OurFigure
-from tilewright.calibrate import outdone
+from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
-from tilewright.dispatch.choices import REFERENCE
 from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
+from tilewright.measuring.calibrate import outdone
+from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import Peer, Setting, applicable, release
-from tilewright.peers.base import Array, Run
-from tilewright.plans.bound import BoundRun
+from tilewright.peers.base import Array
+from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement
-from tilewright.runtime.base import Blocking, Runtime
+from tilewright.runtime.base import Blocking, Run, Runtime
 from tilewright.store import Store
-from tilewright.tuning.measure import Limits, measure
 
 OURS, CALL = "tilewright", "tilewright, called"
 LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0)
@@ -65,9 +65,7 @@ class Bench:
     @property
     def setting(self) -> Setting:
         """Where and how peers run."""
-        device = self.runtime.device
-        threads = self.threads or device.units
-        return Setting(device, threads, lambda: self.runtime.stream, self.runtime.timed)
+        return Setting.of(self.runtime, self.threads or self.runtime.device.units)
 
     def row(self, layer: Layer) -> BenchRow:
         """Tune, check and measure one layer; whatever cannot run leaves its reason in the row.
@@ -80,7 +78,7 @@ class Bench:
         self.progress(f"{layer.name}: tuning", 0.0)
         tune_s, untuned = self._tune(problem)
         self.progress(f"{layer.name}: peers", 0.6)
-        truth = BoundRun.of(Plan.make(self.runtime, problem, REFERENCE), inputs.given(problem)).once()
+        truth = true_answer(self.runtime, problem, inputs)
         setting, peers = self.setting, self._applicable()
         offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in peers}
         self.progress(f"{layer.name}: measuring", 0.8)
@@ -106,10 +104,10 @@ class Bench:
         while runs := {**ours, **{name: run for one in offers for name, run in one.runs.items()}}:
             try:
                 return measure(runs, self.runtime, self.limits)
-            except Lost as lost:
+            except ContestantFailed as failed:
                 for entered in offers:
-                    if lost.name in entered.runs:
-                        entered.lose(lost)
+                    if failed.name in entered.runs:
+                        entered.lose(failed)
         return {}
 
     def _tune(self, problem: Problem) -> tuple[float, str]:

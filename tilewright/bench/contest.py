@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
-
 from tilewright.bench.rows import PeerFigure
+from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs
-from tilewright.errors import PeerError, count
+from tilewright.dispatch.choices import REFERENCE
+from tilewright.errors import PeerError
 from tilewright.peers import Contestant, Offer, Peer, Setting
-from tilewright.peers.base import Array, Run, one_line
+from tilewright.peers.base import Array, one_line
+from tilewright.plans.bound_run import BoundRun
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Measurement
-from tilewright.runtime.base import Blocking
+from tilewright.runtime.base import Blocking, Run, Runtime
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
-_PART = 1 << 18  # elements that are compared at once
-_SQUARED = (1e-15, 1e15)  # largest errors whose squares f32 can add up
 _NEAR = 1.25  # slower than the peer's best by more than this in a quick timing: not measured with care
 
-# Of the size of one output: the rms error that honest arithmetic stays below, and the largest error of one
-# element. In f32: sums in any order, Winograd included, but not products in TF32 (3e-4), bf16 or f16; in f64
-# not f32; in f16 and bf16 each step of an epilogue may round, but sums may not be kept in the dtype.
-_LIMITS = {"f64": (1e-13, 2e-12), "f32": (5e-5, 1e-3), "f16": (1e-3, 1e-2), "bf16": (8e-3, 8e-2)}
-# In tf32 factors may be cut off, not only rounded; accurate is no worse than f32; f8 adds up in some 14 bits.
-_LIMITS |= {"tf32": (1.5e-3, 1e-2), "accurate": _LIMITS["f32"], "f8": (2e-3, 2e-2)}
 
-
-class Lost(Exception):
+class ContestantFailed(Exception):
     """A contestant's run raised: which one, and what."""
 
     def __init__(self, name: str, error: Exception) -> None:
@@ -41,7 +32,7 @@ class Lost(Exception):
 
 
 def _watched(contestant: Contestant) -> Run:
-    """Return its run, of the same kind, which clocks tell apart: one that raises says whose it was (Lost)."""
+    """Return its run, of the same kind, which clocks tell apart; an error of its own says whose it was."""
     run = contestant.run
     if isinstance(run, Blocking):
         return replace(run, run=partial(_run, contestant.name, run.run))
@@ -52,12 +43,20 @@ def _run(name: str, run: Run) -> None:
     try:
         run()
     except Exception as error:  # of the peer's library
-        raise Lost(name, error) from error
+        raise ContestantFailed(name, error) from error
 
 
 @dataclass
 class Entered:
-    """A peer's contestants in the careful measurement, and what is known of the others."""
+    """A peer's contestants in the careful measurement, and what is known of the others.
+
+    Attributes:
+        peer: the peer's name.
+        contestants: those that are measured; all were right.
+        tried: for every other one its quick time, in us, or why it is not measured.
+        errors: by the name of each that was right its largest |y - truth|.
+        reason: why there are none; empty if there are, unless one of them failed later.
+    """
 
     peer: str
     contestants: list[Contestant] = field(default_factory=list)
@@ -70,10 +69,10 @@ class Entered:
         """What to time, by name."""
         return {contestant.name: _watched(contestant) for contestant in self.contestants}
 
-    def lose(self, lost: Lost) -> None:
+    def lose(self, failed: ContestantFailed) -> None:
         """Go on without a contestant that failed after it had been right."""
-        self.contestants = [one for one in self.contestants if one.name != lost.name]
-        self.tried[lost.name] = self.reason = f"failed while it was timed: {lost}"
+        self.contestants = [one for one in self.contestants if one.name != failed.name]
+        self.tried[failed.name] = self.reason = f"failed while it was timed: {failed}"
 
     def figures(self, measured: Mapping[str, Measurement]) -> Iterator[tuple[str, PeerFigure]]:
         """Yield the peer's figure, and that of its fastest GEMM where it says which those are."""
@@ -93,6 +92,12 @@ class Entered:
             pack_us=best.pack_us, convert_us=best.convert_us, max_error=self.errors[best.name],
             tried=self.tried | {c.name: round(measured[c.name].cold_us, 3) for c in ranked[1:]},
         )  # fmt: skip
+
+
+def true_answer(runtime: Runtime, problem: Problem, inputs: Inputs) -> Array:
+    """Return y of some inputs, as our reference has it: what peers' answers are compared with."""
+    reference = Plan.make(runtime, problem, REFERENCE)
+    return BoundRun.of(reference, inputs.given(problem)).once()
 
 
 def offered(peer: Peer, problem: Problem, inputs: Inputs, truth: Array, setting: Setting) -> Entered:
@@ -144,95 +149,3 @@ def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Sett
     for contestant in kept:
         del tried[contestant.name]
     return Entered(peer, kept, tried, errors)
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """How an answer differs from the truth, but for elements whose error is not finite: those are lost.
-
-    Where both are the same infinity there is no error.
-    """
-
-    size: int = 0  # of all elements, lost ones too
-    lost: int = 0
-    differing: int = 0
-    most: float = 0.0
-    squares: float = 0.0
-    misshapen: str = ""
-
-    def __add__(self, other: Deviation) -> Deviation:
-        """Take both together."""
-        return Deviation(
-            self.size + other.size, self.lost + other.lost, self.differing + other.differing,
-            max(self.most, other.most), self.squares + other.squares,
-        )  # fmt: skip
-
-    def wrong(self, problem: Problem) -> str:
-        """Say how an answer is worse than arithmetic in its dtype can be; empty if it is not."""
-        if self.misshapen or not self.size:
-            return self.misshapen
-        if self.lost:
-            return f"{count(self.lost, 'element')} not finite or not written"
-        if problem.is_integer:
-            return f"{self.differing} of {self.size} sums of whole numbers differ" if self.differing else ""
-        most_rms, most_of_one = _LIMITS[problem.kind]
-        size = _size(problem)
-        rms, most = math.sqrt(self.squares / self.size) / size, self.most / size
-        if rms > most_rms or most > most_of_one:
-            what = f"error {rms:.1e} rms, {most:.1e} at most, of an output's size"
-            return f"{what}; {problem.kind} stays below {most_rms:.0e}, {most_of_one:.0e}"
-        return ""
-
-
-def deviation(y: Array, truth: Array) -> Deviation:
-    """Compare an answer with the truth, in parts that fit a cache, side by side."""
-    if y.shape != truth.shape:
-        return Deviation(misshapen=f"of shape {y.shape}, not {truth.shape}")
-    y, truth = y.reshape(-1), truth.reshape(-1)
-    parts = [slice(start, start + _PART) for start in range(0, y.size, _PART)]
-    with ThreadPoolExecutor() as pool:
-        return sum(pool.map(lambda part: _of_part(y[part], truth[part]), parts), Deviation())
-
-
-def _of_part(y: Array, truth: Array) -> Deviation:
-    if all(array.dtype.kind in "fV" and array.dtype.itemsize <= 4 for array in (y, truth)):  # V: bf16
-        return _in_f32(y, truth) or _in_f64(y, truth)
-    return _in_f64(y, truth)
-
-
-def _in_f32(y: Array, truth: Array) -> Deviation | None:
-    """Compare floats of at most 4 bytes; None where an error, or the sum of the squares, needs f64.
-
-    f32 has each of them. The difference of two within a factor of two of each other is exact in f32, that of
-    others right to 24 bits: far more than the limits need.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = np.subtract(y, truth, dtype=np.float32)
-    np.abs(error, out=error)
-    most = float(error.max())
-    if most and not _SQUARED[0] <= most <= _SQUARED[1]:  # NaN too
-        return None
-    return Deviation(y.size, 0, int(np.count_nonzero(error != 0)), most, float(np.dot(error, error)))
-
-
-def _in_f64(y: Array, truth: Array) -> Deviation:
-    """Compare numbers of any kind."""
-    y, truth = y.astype(np.float64), truth.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        error = np.where(y == truth, 0.0, np.abs(y - truth))
-    finite = np.isfinite(error)
-    kept = error if finite.all() else error[finite]
-    return Deviation(
-        y.size, y.size - kept.size, int(np.count_nonzero(kept)), float(kept.max(initial=0.0)),
-        float(np.dot(kept, kept)),
-    )  # fmt: skip
-
-
-def _size(problem: Problem) -> float:
-    """Return the standard deviation of what goes into the activation, or a little more, for normal inputs.
-
-    What a slope makes larger is larger by that.
-    """
-    e = problem.epilogue
-    steepest = max(1.0, abs(e.low)) if e.act == "leaky" else 1.0
-    return steepest * (abs(e.alpha) * math.sqrt(problem.cg * problem.r * problem.s) + abs(e.beta) + e.bias)

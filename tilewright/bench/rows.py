@@ -107,7 +107,15 @@ class PeerFigure(Timed):
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One layer of a benchmark."""
+    """One layer of a benchmark.
+
+    Attributes:
+        name: of the layer, as the command line has it.
+        problem: the problem string.
+        floor_us: the least time of the layer on the device, in us.
+        ours: what our kernel did.
+        peers: what each peer did, by name; ``<peer>-gemm`` is its fastest GEMM.
+    """
 
     name: str
     problem: str

@@ -17,7 +17,7 @@ _BIG = 1e300
 
 
 @dataclass(frozen=True)
-class Figures:
+class Comparison:
     """What the check kernel found over all elements.
 
     Attributes:
@@ -49,7 +49,7 @@ class Figures:
 
 def compare(
     launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, limits: Bound
-) -> Figures:
+) -> Comparison:
     """Compare y with a reference, by the bound that ``limits`` give for a size."""
     import numpy as np
 
@@ -61,7 +61,7 @@ def compare(
     runtime.download(found, rows)
     worst, bound, _ = rows[rows[:, 0].argmax(), :3].tolist()
     counts = rows[:, 3:].sum(axis=0)
-    return Figures(min(worst, _BIG), bound, float(rows[:, 2].max()), *(int(n) for n in counts))
+    return Comparison(min(worst, _BIG), bound, float(rows[:, 2].max()), *(int(n) for n in counts))
 
 
 def differences(launcher: Launcher, problem: Problem, a: Memory, b: Memory) -> int:

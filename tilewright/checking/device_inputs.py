@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.checking.fence import Fence
+from tilewright.checking.host_reference import host_reference
 from tilewright.checking.inputs import Inputs
 from tilewright.checking.launcher import Launcher
-from tilewright.checking.reference import reference
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.blueprint import EXTRAS, UNUSED_BYTES
 from tilewright.kernels.requant import numpy_requantised
@@ -23,10 +23,13 @@ from tilewright.runtime.base import Memory, Runtime
 
 @dataclass(frozen=True, eq=False)
 class DeviceInputs:
-    """Inputs on the device with their reference, in f64 and y's layout.
+    """Inputs on the device with their reference.
 
-    ``inputs`` goes by the names of the problem's operands; ``size`` is that of a ``Bound``, None where it was
-    not asked for.
+    Attributes:
+        host: the same inputs on the host.
+        inputs: by the names of the problem's operands, y left out.
+        ref: the reference, f64 in y's shape.
+        size: what a ``Bound`` is of, f64 in y's shape; None where it was not asked for.
     """
 
     host: Inputs
@@ -70,7 +73,7 @@ def _by_numpy(
     launcher: Launcher, problem: Problem, host: Inputs, sized: bool
 ) -> tuple[Memory, Memory | None]:
     """Return the reference and its size, worked out on the host."""
-    sums, sizes = reference(problem, host, sized)
+    sums, sizes = host_reference(problem, host, sized)
     y = numpy_requantised(problem, sums, host.scale) if problem.requantised else sums
     return launcher.put(y), launcher.put(sizes) if sized else None
 

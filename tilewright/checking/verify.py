@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tilewright.checking.compare import Figures, compare, differences
+from tilewright.checking.compare import Comparison, compare, differences
 from tilewright.checking.device_inputs import DeviceInputs, upload
 from tilewright.checking.fence import POISON, Fence
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
@@ -19,7 +19,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.errors import CompileError, OutOfMemory, RunError, count
 from tilewright.kernels.bound import bound
 from tilewright.kernels.config import Config
-from tilewright.plans.bound import BoundRun
+from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.record import Check
@@ -125,7 +125,7 @@ class Verifier:
             reason=reason,
         )
 
-    def _misses(self, exact: Figures, found: Figures, candidate: Candidate) -> str:
+    def _misses(self, exact: Comparison, found: Comparison, candidate: Candidate) -> str:
         """Say how the answers differ from the references."""
         for figures, what in ((exact, "integers"), (found, "normal numbers")):
             if figures.nan:
@@ -204,7 +204,7 @@ class Verifier:
 
     def _figures(
         self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory | None = None
-    ) -> Figures:
+    ) -> Comparison:
         """Run on some data and compare y with its reference, by the bound of normal numbers."""
         y = y or self._y
         self._answer(candidate, data, packed, y)

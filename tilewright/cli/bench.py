@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli import opened, options, outputs, stopping
-from tilewright.cli.screen import Progress, foretell, remark, show, wrote
-from tilewright.cli.search import Search
+from tilewright.cli.screen import ProgressBar, foretell, remark, show, wrote
+from tilewright.cli.session import TuningSession
 from tilewright.errors import StoreError, count
 from tilewright.report.plot import draw, drawable
 from tilewright.report.results import Results, earlier_results, parse
@@ -93,16 +93,16 @@ def bench(
             store, runtime = opened.store(remembers=False), opened.open_device(device)
         else:
             store, runtime = _store_and_device(found, device, wanted)
-        bar = Progress(len(found), "bench")
-        search = Search(runtime, store, bar, wanted, share=0.6)
-        work, limit_text = _work(search, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
+        bar = ProgressBar(len(found), "bench")
+        session = TuningSession(runtime, store, bar, wanted, share=0.6)
+        work, limit_text = _work(session, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
         before = earlier_results(source, runtime.device.key, work.protocol(limit_text))
         opened.room(found, runtime)
-        opened.measure(runtime)
+        opened.calibrate(runtime)
         foretell(found, runtime)
         bench_run = _BenchRun(work, limit_text, found, before)
         report = partial(_report, bench_run, files, all_families)
-        with bar, search.children, stopping.until_stopped(report) as stop:
+        with bar, session.children, stopping.until_stopped(report) as stop:
             bench_run.measure_all(bar, json_file)
         report()
         stop.leave()
@@ -137,7 +137,7 @@ class _BenchRun:
         """The layers whose row says why there is no time of ours."""
         return [layer for layer in self.layers if self.rows[_key(layer)].ours.cold_us is None]
 
-    def measure_all(self, progress: Progress, json_file: Path | None) -> None:
+    def measure_all(self, progress: ProgressBar, json_file: Path | None) -> None:
         """Measure what has no row yet, keeping what there is after each layer."""
         for layer in self.layers:
             said = "kept from the file"
@@ -190,21 +190,21 @@ def _check(files: Mapping[str, Path | None], read: list[str]) -> None:
         drawable(plot)
 
 
-def _work(search: Search, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
+def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
     """What is to be measured beside what was searched for."""
     from tilewright.bench.bench import Bench
 
-    runtime = search.runtime
+    runtime = session.runtime
     return Bench(
         runtime=runtime,
         peers=peers,
-        store=search.store,
-        tune=None if no_tune else search.seconds,
-        deterministic=search.wanted.deterministic,
-        families=search.wanted.families,
-        seed=search.wanted.seed,
+        store=session.store,
+        tune=None if no_tune else session.seconds,
+        deterministic=session.wanted.deterministic,
+        families=session.wanted.families,
+        seed=session.wanted.seed,
         threads=_threads(runtime),
-        progress=search.progress.now,
+        progress=session.progress.now,
     )
 
 

@@ -22,7 +22,7 @@ def calibrate(device: options.Device = None, anew: Anew = False, json_file: opti
     """
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
-    from tilewright.calibrate import calibrate as measure_rates
+    from tilewright.measuring.calibrate import calibrate as measure_rates
 
     rates = measure_rates(runtime, anew)
     facts = {"device": runtime.device.name, **asdict(rates)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import opened, options, outputs
-from tilewright.cli.screen import Progress, emit, wrote
+from tilewright.cli.screen import ProgressBar, emit, wrote
 from tilewright.errors import StoreError, count
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
@@ -56,11 +56,11 @@ def model_report(
     outputs.check({"--save": save, "--json": json_file}, [*(layers or ()), *([records] if records else ())])
     facts, known = _known(found, device, records)
     if save:
-        from tilewright.search import trials
+        from tilewright.search import trials_file
 
-        trials.write(save, facts, known)
+        trials_file.write(save, facts, known)
         wrote(save)
-    with Progress(len(found), "replaying") as progress:
+    with ProgressBar(len(found), "replaying") as progress:
         tried = ((layer.name, _replay(layer, facts, known, name, seed, progress)) for layer in found)
         replays = [(layer, one) for layer, one in tried if one]
     if not replays:
@@ -91,9 +91,9 @@ def model_report(
 def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[Device, list[Record]]:
     """The device and its trials of the layers, from a file or from the store."""
     if file is not None:
-        from tilewright.search import trials
+        from tilewright.search import trials_file
 
-        return trials.read(file)
+        return trials_file.read(file)
     runtime, store = opened.open_device(device), opened.store(remembers=False)
     opened.needs_kernels(runtime, "model-report")
     facts = runtime.device
@@ -115,7 +115,7 @@ def _recorded(known: list[Record]) -> str:
 
 
 def _replay(
-    layer: Layer, device: Device, records: list[Record], strategy: str, seed: int, progress: Progress
+    layer: Layer, device: Device, records: list[Record], strategy: str, seed: int, progress: ProgressBar
 ) -> Replay | None:
     """Replay a layer over all families that take it."""
     from tilewright.kernels import FAMILIES, pick

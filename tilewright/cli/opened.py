@@ -60,19 +60,31 @@ def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
         require_room(one.problem, runtime)
 
 
-def measure(runtime: Runtime) -> None:
+def calibrate(runtime: Runtime) -> None:
     """Calibrate a device's rates, a second's work; the best of all times counts."""
-    from tilewright.calibrate import calibrate
+    from tilewright.measuring.calibrate import calibrate as measure_rates
 
     if runtime.device.backend != "numpy":
         with suppress(DeviceError):  # a device in other use: the rates that are known must do
-            calibrate(runtime)
+            measure_rates(runtime)
 
 
-def measure_once(runtime: Runtime) -> None:
+def calibrate_once(runtime: Runtime) -> None:
     """Calibrate a device's rates if they never were."""
     if runtime.device.rates.source != "calibrated":
-        measure(runtime)
+        calibrate(runtime)
+
+
+def make_ready(runtime: Runtime, layers: list[shapes.Layer], command: str) -> None:
+    """See that a device has kernels and room for the layers of a command, and rates that were measured.
+
+    Raises:
+        DeviceError: it is NumPy.
+        ProblemError: a batch of 0, or arrays larger than the memory.
+    """
+    needs_kernels(runtime, command)
+    room(layers, runtime)
+    calibrate_once(runtime)
 
 
 def chosen(

@@ -142,7 +142,11 @@ class OptionError(TilewrightError):
 def layers(
     specs: list[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
 ) -> list[shapes.Layer]:
-    """Resolve the layers of a command line."""
+    """Resolve the layers of a command line.
+
+    Raises:
+        ProblemError: a spec is unknown or cannot be as asked, or there are more than MAX_LAYERS.
+    """
     found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch)))  # each once
     if len(found) > MAX_LAYERS:
         raise ProblemError(f"{len(found)} layers were given; at most {MAX_LAYERS} at once")
@@ -152,7 +156,11 @@ def layers(
 def layer(
     spec: str, dtype: str | None = None, layout: str | None = None, batch: int | None = None
 ) -> shapes.Layer:
-    """Resolve the one layer of a command line."""
+    """Resolve the one layer of a command line.
+
+    Raises:
+        ProblemError: it is none, or several; or the layout is not one.
+    """
     if layout is not None and layout not in LAYOUTS:
         raise ProblemError(f"layout {layout!r}: this command takes one layout: {' or '.join(LAYOUTS)}")
     found = layers([spec], dtype, layout, batch)
@@ -163,7 +171,11 @@ def layer(
 
 
 def one_of(arch: str | None, device: str | None) -> None:
-    """Refuse --arch beside --device."""
+    """Refuse --arch beside --device.
+
+    Raises:
+        OptionError: both were given.
+    """
     if arch is not None and device is not None:
         raise OptionError("--arch and --device: give only one of them")
 
@@ -178,7 +190,11 @@ def config(text: str | None, problem: Problem, deterministic: bool) -> Config | 
 def config_or_families(
     text: str | None, names: str | None, problem: Problem, deterministic: bool
 ) -> Config | tuple[str, ...]:
-    """Read --config and --family, of which one at most may be given."""
+    """Read --config and --family, of which one at most may be given.
+
+    Raises:
+        OptionError: both were given.
+    """
     if text is not None and names is not None:
         raise OptionError(f"--config {text} and --family {names}: give only one of them")
     return config(text, problem, deterministic) or families(names, "has one kernel; name that by --config")
@@ -203,7 +219,11 @@ def budget(text: str | None) -> Budget | None:
 
 
 def strategy(name: str) -> str:
-    """Check --strategy."""
+    """Check --strategy.
+
+    Raises:
+        OptionError: names those that there are.
+    """
     from tilewright.search.strategies import STRATEGIES
 
     if name not in STRATEGIES:

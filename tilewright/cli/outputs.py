@@ -135,7 +135,11 @@ def write_all(files: Mapping[str, Path | None], texts: Mapping[str, str]) -> Non
 
 
 def write(file: Path, content: str | bytes, option: str) -> None:
-    """Write an output file whole: aside first, then renamed; a pipe or a device as it is."""
+    """Write an output file whole: aside first, then renamed; a pipe or a device as it is.
+
+    Raises:
+        OptionError: it cannot be written; names the option.
+    """
     # The name of a file, or of a layer in JSON, may be no text: it is shown with ? in it.
     data = content.encode(errors="replace") if isinstance(content, str) else content
     if is_stdout(file):

@@ -34,18 +34,12 @@ def profile(
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
-    opened.needs_kernels(runtime, "profile")
-    opened.room([named], runtime)
-    opened.measure_once(runtime)  # here, and not below ncu
+    opened.make_ready(runtime, [named], "profile")  # calibrated here, and not below ncu
     from tilewright.plans.execution import Plan
-    from tilewright.profiling import modelled, ncu
+    from tilewright.profiling.profiler import profile as profiled
 
     chosen, why = opened.chosen(problem, runtime, deterministic, given)
-    plan = Plan.make(runtime, problem, chosen)
-    try:
-        found = ncu.profiled(plan)
-    except ncu.NoCounters as error:
-        found = modelled.modelled(plan.family, problem, runtime.device, chosen, str(error))
+    found = profiled(Plan.make(runtime, problem, chosen))
     facts = {"problem": str(problem), "device": runtime.device.name, "config": str(chosen)}
     facts["note"] = why.told(problem)
     emit(_tables(found, facts), {**facts, **asdict(found)}, json_file)

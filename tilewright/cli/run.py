@@ -40,9 +40,7 @@ def run(
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
-    opened.needs_kernels(runtime, "run")
-    opened.room([named], runtime)
-    opened.measure_once(runtime)
+    opened.make_ready(runtime, [named], "run")
     foretell([named], runtime)
     chosen, why = opened.chosen(problem, runtime, deterministic, given)
     facts = {**_measured(problem, runtime, chosen, seed), "note": replace(why, verified=True).told(problem)}
@@ -64,9 +62,9 @@ def _value(name: str, value: str | float | int) -> str:
 
 
 def _measured(problem: Problem, runtime: Runtime, config: Config, seed: int) -> dict[str, Any]:
-    from tilewright.calibrate import outdone
     from tilewright.checking.verify import Verifier
-    from tilewright.tuning.measure import measure
+    from tilewright.measuring.calibrate import outdone
+    from tilewright.measuring.rounds import measure
 
     verifier = Verifier(runtime, problem, seed)
     candidate = verifier.candidate(config)

@@ -94,7 +94,7 @@ def _reference_s(problem: Problem, on_gpu: bool) -> float:
     return 2 * problem.flops / (_GPU_F64 if on_gpu else _CPU_F64 * times)
 
 
-class Progress:
+class ProgressBar:
     """Progress over layers: a bar on a terminal, one line for each finished layer otherwise."""
 
     def __init__(self, layers: int, what: str) -> None:

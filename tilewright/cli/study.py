@@ -92,7 +92,7 @@ def study(
         children = WorkerPool()
         lab = _lab(runtime, store, quick, found.rounds, limit, children)
         so_far = StudyRun(found, wanted, earlier_result(source, found, lab) if source else None)
-        opened.measure_once(runtime)
+        opened.calibrate_once(runtime)
         if so_far.before:
             remark(f"{source}: {so_far.left() or 'all parts asked for are done'}")
 

@@ -7,8 +7,8 @@ from typing import Any
 import typer
 
 from tilewright.cli import opened, options, outputs, stopping
-from tilewright.cli.screen import Progress, emit, foretell, remark
-from tilewright.cli.search import Search
+from tilewright.cli.screen import ProgressBar, emit, foretell, remark
+from tilewright.cli.session import TuningSession
 from tilewright.errors import CompileError, ProblemError, RunError, count
 from tilewright.problem.shapes import Layer
 from tilewright.report.table import (
@@ -52,9 +52,7 @@ def tune(
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     outputs.check({"--json": json_file}, layers)
     store, runtime = opened.store_and_device(found, device, wanted)
-    opened.needs_kernels(runtime, "tune")
-    opened.room(found, runtime)
-    opened.measure_once(runtime)
+    opened.make_ready(runtime, found, "tune")
     rows: list[Row] = []
 
     def report() -> None:
@@ -65,14 +63,14 @@ def tune(
         if len(rows) < len(found):
             remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")) + stopping.AGAIN)
 
-    with Progress(len(found), "tuning") as progress:
-        search = Search(runtime, store, progress, wanted)
-        with search.children, stopping.until_stopped(report) as stop:
+    with ProgressBar(len(found), "tuning") as progress:
+        session = TuningSession(runtime, store, progress, wanted)
+        with session.children, stopping.until_stopped(report) as stop:
             for layer in found:
                 progress.now(layer.name)
-                if search.known(layer.problem) is None:
+                if session.known(layer.problem) is None:
                     foretell([layer], runtime)
-                rows.append(_row(search, layer, alone=len(found) == 1))
+                rows.append(_row(session, layer, alone=len(found) == 1))
                 progress.finished(_line(rows[-1]))
     report()
     stop.leave()
@@ -80,15 +78,15 @@ def tune(
         raise typer.Exit(1)
 
 
-def _row(search: Search, layer: Layer, alone: bool) -> Row:
+def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
     """Tune one layer; one of many that fails is a row with the reason."""
-    from tilewright.calibrate import outdone
     from tilewright.kernels import family
+    from tilewright.measuring.calibrate import outdone
 
-    problem, runtime = layer.problem, search.runtime
+    problem, runtime = layer.problem, session.runtime
     row = {"name": layer.name, "problem": str(problem)}
     try:
-        winner = search.winner(problem, layer.name)
+        winner = session.winner(problem, layer.name)
     except (ProblemError, CompileError, RunError) as error:
         if alone:
             raise

@@ -39,7 +39,18 @@ _HALF_F64 = (80, 90, 100)  # f64 without tensor cores is half as fast as f32, el
 
 @dataclass(frozen=True)
 class Gpu:
-    """Datasheet facts of one GPU, as ``Device`` has them; sizes of caches in KB and MB."""
+    """Datasheet facts of one GPU, as ``Device`` has them.
+
+    Attributes:
+        name: the vendor's name of it.
+        units: its SMs.
+        threads_per_unit, blocks_per_unit: most that an SM runs at once.
+        shared_per_block_kb, shared_per_unit_kb: most shared memory of a block and of an SM, in KB (2^10).
+        l2_mb: its L2 cache, in MB (2^20).
+        clock_ghz: the boost clock.
+        read_gbs: bandwidth of its memory, 1e9 bytes/s.
+        f32_tflops: 1e12 flops/s of f32 multiply-adds, 2 flops each.
+    """
 
     name: str
     units: int

@@ -181,7 +181,11 @@ _SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::(\d{1,4}))?")
 
 
 def for_architecture(arch: str) -> Device:
-    """Return a datasheet Device for ``arch``, one of ARCHITECTURES, with no GPU present."""
+    """Return a datasheet Device for ``arch``, one of ARCHITECTURES, with no GPU present.
+
+    Raises:
+        DeviceError: nothing is known of the architecture.
+    """
     if arch not in ARCHITECTURES:
         raise DeviceError(f"architecture {arch!r}: known are {', '.join(ARCHITECTURES)}")
     gpu, number = ARCHITECTURES[arch], capability(arch)

@@ -30,7 +30,15 @@ _OPERANDS = {
 
 @dataclass(frozen=True)
 class Program:
-    """One source file, compiled by itself, for ``arch``."""
+    """One source file, compiled by itself.
+
+    Attributes:
+        name: of its files, without an ending.
+        arch: what it was compiled for, e.g. sm_90a; the OpenCL C target otherwise.
+        source: all its text, includes and defines in place.
+        defines: the tunables that are in it.
+        built: what the compiler made of it.
+    """
 
     name: str
     arch: str
@@ -40,8 +48,15 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Buffer:
-    """Device memory that the caller provides, 16-byte aligned; ``zeroed`` before the first run ever."""
+class ExportedBuffer:
+    """Device memory that the caller provides, 16-byte aligned.
+
+    Attributes:
+        name: as launches name it.
+        nbytes: its size.
+        zeroed: whether it must be 0 before the first run ever.
+        what: what is in it, for the header: role, shape, layout, dtype.
+    """
 
     name: str
     nbytes: int
@@ -70,7 +85,7 @@ class Bundle:
     config: Config
     note: str
     programs: tuple[Program, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[ExportedBuffer, ...]
     pack: Launch | None
     pack_geometry: dict[str, int]
     packing: str
@@ -186,21 +201,21 @@ def _reads_packed(launch: Launch) -> Launch:
     return replace(launch, args=tuple(PACKED if name == "w" else name for name in launch.args))
 
 
-def _buffers(problem: Problem, plan: Blueprint) -> tuple[Buffer, ...]:
+def _buffers(problem: Problem, plan: Blueprint) -> tuple[ExportedBuffer, ...]:
     found = []
     for name, what in _OPERANDS.items():
         if operand := problem.operands.get(name):
             layout = {"x": problem.layout_in, "w": "kcrs"}.get(name, problem.layout_out)
             layout = f" {layout}" if len(operand.shape) == 4 else ""
             about = f"{what}, {_sizes(operand.shape)}{layout}, {operand.dtype}"
-            found.append(Buffer(name, operand.nbytes, False, about))
+            found.append(ExportedBuffer(name, operand.nbytes, False, about))
         elif name in EXTRAS:
-            found.append(Buffer(name, UNUSED_BYTES, False, "bound, never read"))
+            found.append(ExportedBuffer(name, UNUSED_BYTES, False, "bound, never read"))
     if plan.pack is not None:
-        found.append(Buffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))
+        found.append(ExportedBuffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))
     for b in plan.workspace:
         what = "workspace" if b.nbytes else "bound, never touched"
-        found.append(Buffer(b.name, b.nbytes or UNUSED_BYTES, b.zeroed, what))
+        found.append(ExportedBuffer(b.name, b.nbytes or UNUSED_BYTES, b.zeroed, what))
     return tuple(found)
 
 

@@ -20,9 +20,9 @@ from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError, count, shortened
 from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.runtime.base import Run, Runtime
 
 Array = NDArray[Any]  # of a problem's dtypes
-Run = Callable[[], None]
 _MOST_REASONS = 3  # told of a peer that has no way at all
 
 
@@ -49,6 +49,11 @@ class Setting:
     stream: Callable[[], int] = _default_stream
     timed: Callable[[Run], float] | None = None
     engines: int = 3
+
+    @classmethod
+    def of(cls, runtime: Runtime, threads: int) -> Setting:
+        """Return that of a runtime: its device, its stream of the moment, its clock."""
+        return cls(runtime.device, threads, lambda: runtime.stream, runtime.timed)
 
     def quick_us(self, run: Run, runs: int = 3) -> float:
         """Return a rough time of one run: the median of a few, after one to warm up."""

@@ -19,7 +19,6 @@ from tilewright.peers.base import (
     Contestant,
     Offer,
     Peer,
-    Run,
     Setting,
     as_nchw,
     as_output,
@@ -28,10 +27,20 @@ from tilewright.peers.base import (
     one_line,
     unwritten,
 )
-from tilewright.peers.cudnn_plans import REQUANT, UIDS, Plan, Way, graph_of, scalar_dtype, strict_plans, ways
+from tilewright.peers.cudnn_plans import (
+    REQUANT,
+    UIDS,
+    ExecutionPlan,
+    Way,
+    graph_of,
+    scalar_dtype,
+    strict_plans,
+    ways,
+)
 from tilewright.peers.eager import told, words
-from tilewright.peers.gpu import Gpu
+from tilewright.peers.gpu import GpuArrays
 from tilewright.problem import Problem
+from tilewright.runtime.base import Run
 
 _HANDLES: dict[int, Any] = {}
 
@@ -58,7 +67,7 @@ class Cudnn(Peer):
             return reason
         try:
             load("cudnn").backend_version()
-            Gpu(Setting(device))
+            GpuArrays(Setting(device))
         except PeerError as error:
             return f"{self.name}: {error}"
         except Exception as error:  # the front end's RuntimeError: it found no libcudnn
@@ -105,7 +114,7 @@ class _Layout:
         self.problem = replace(problem, c=channels)
         inputs = _padded(problem, inputs, self.padding)
         self.cudnn = load("cudnn")
-        self.gpu = gpu = Gpu(setting)
+        self.gpu = gpu = GpuArrays(setting)
         self.handle = _handle(self.cudnn, setting.device.index)
         e, w = problem.epilogue, inputs.w
         if e.alpha != 1.0:  # as whoever prepares a filter once would do it
@@ -118,7 +127,7 @@ class _Layout:
         self._workspace = gpu.bytes(0)
         self._workspace_bytes = 0
 
-    def engines(self, way: Way, offer: Offer) -> list[list[Plan]]:
+    def engines(self, way: Way, offer: Offer) -> list[list[ExecutionPlan]]:
         """List the plans of one way to do the epilogue, engine by engine; failures go to the offer."""
         owner: Mapping[str, Any] = {"handle": self.handle}
         arguments = (self.cudnn, self.problem, self.layout, way, owner)
@@ -129,7 +138,7 @@ class _Layout:
             offer.skipped[where] = one_line(error)
             return []
         offer.skipped |= {f"{where} {name}": reason for name, reason in skipped.items()}
-        found: dict[int, list[Plan]] = {}
+        found: dict[int, list[ExecutionPlan]] = {}
         for plan in plans:
             found.setdefault(plan.engine, []).append(plan)
         return list(found.values())
@@ -139,7 +148,7 @@ class _Layout:
         padded = f" C={self.problem.c}" if self.padding else ""
         return f"cudnn {self.layout}{padded}{f' {way}' if way.steps else ''}"
 
-    def title(self, plan: Plan, way: Way) -> str:
+    def title(self, plan: ExecutionPlan, way: Way) -> str:
         """Name a plan uniquely."""
         return f"{self.where(way)} {plan.name}"
 
@@ -152,7 +161,7 @@ class _Layout:
             self._workspace = self.gpu.bytes(0)
         return self._workspace
 
-    def run(self, plan: Plan, way: Way, sums: Any) -> tuple[Run, list[Any]]:
+    def run(self, plan: ExecutionPlan, way: Way, sums: Any) -> tuple[Run, list[Any]]:
         """Return what enqueues one run of a plan into ``sums``, and where it leaves y."""
         gpu, last = self.gpu, [sums]
         room = self.workspace(plan.workspace_bytes)
@@ -178,7 +187,7 @@ class _Layout:
         run.keep = (room, arrays)  # type: ignore[attr-defined]  # addresses do not keep memory alive
         return run, last
 
-    def contestant(self, plan: Plan, way: Way) -> Contestant:
+    def contestant(self, plan: ExecutionPlan, way: Way) -> Contestant:
         """Bind a plan for the careful measurement, with an output of its own that starts unwritten."""
         gpu, problem, layout, setting = self.gpu, self.problem, self.layout, self.setting
         run, last = self.run(plan, way, gpu.put(unwritten(problem, pooled=REQUANT in way.steps), layout))
@@ -220,12 +229,12 @@ def _padded(problem: Problem, inputs: Inputs, channels: int) -> Inputs:
 
 
 @dataclass(frozen=True, eq=False)
-class _Timed:
+class _TimedPlan:
     """A plan that ran, and about how long it took."""
 
     time_us: float
     arrays: _Layout
-    plan: Plan
+    plan: ExecutionPlan
     way: Way
 
     @property
@@ -239,8 +248,8 @@ class _Timed:
 class _Engine:
     """One engine in one layout: its settings, and about how long those take that were tried."""
 
-    def __init__(self, arrays: _Layout, way: Way, plans: list[Plan]) -> None:
-        self.timed: list[_Timed] = []
+    def __init__(self, arrays: _Layout, way: Way, plans: list[ExecutionPlan]) -> None:
+        self.timed: list[_TimedPlan] = []
         self._arrays, self._way, self._left = arrays, way, plans
 
     @property
@@ -263,7 +272,7 @@ class _Engine:
         for plan in self._left:
             self._try(plan, offer)
 
-    def _try(self, plan: Plan, offer: Offer) -> None:
+    def _try(self, plan: ExecutionPlan, offer: Offer) -> None:
         arrays, way = self._arrays, self._way
         try:
             plan.build()
@@ -271,10 +280,10 @@ class _Engine:
         except Exception as error:  # not built, refused at launch, or no room for its workspace
             offer.skipped[arrays.title(plan, way)] = one_line(error)
         else:
-            self.timed.append(_Timed(time_us, arrays, plan, way))
+            self.timed.append(_TimedPlan(time_us, arrays, plan, way))
 
 
-def _best(quick: list[_Timed], count: int, offer: Offer) -> list[_Timed]:
+def _best(quick: list[_TimedPlan], count: int, offer: Offer) -> list[_TimedPlan]:
     """Keep the fastest few and the fastest GEMM; note the time of the others."""
     ranked = sorted(quick, key=lambda timed: timed.time_us)
     kept = ranked[:count]

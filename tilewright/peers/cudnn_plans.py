@@ -73,8 +73,16 @@ def ways(problem: Problem) -> list[Way]:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One engine with one setting of its knobs, to be run on ``graph`` once it is built."""
+class ExecutionPlan:
+    """One engine with one setting of its knobs.
+
+    Attributes:
+        graph: the front end's graph, on which it runs once it is built.
+        index: its number among the graph's plans.
+        name: cuDNN's name of it, e.g. ``eng28_k2=4_k3=0``.
+        engine: the number of its engine.
+        notes: cuDNN's numerical and behaviour notes of the engine.
+    """
 
     graph: Any
     index: int
@@ -171,7 +179,7 @@ def _activated(graph: Any, y: Any, e: Epilogue) -> Any:
 
 def strict_plans(
     cudnn: Any, make: Callable[[], Any], key: tuple[str, str, str]
-) -> tuple[list[Plan], dict[str, str]]:
+) -> tuple[list[ExecutionPlan], dict[str, str]]:
     """List every strict plan of a layer, none of them built; of an engine, what cuDNN recommends first.
 
     Args:
@@ -197,7 +205,7 @@ def strict_plans(
         _sweep(graph, each)
     listed = [(name, index, _engine(name)) for name, index in _names(graph).items()]
     plans = [
-        Plan(graph, index, name, engine, notes[engine])
+        ExecutionPlan(graph, index, name, engine, notes[engine])
         for name, index, engine in listed
         if engine is not None and strict(engine)
     ]

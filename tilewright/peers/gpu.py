@@ -11,9 +11,10 @@ from typing import Any
 
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError
-from tilewright.peers.base import Array, Run, Setting, as_nchw, foreign, load, one_line
+from tilewright.peers.base import Array, Setting, as_nchw, foreign, load, one_line
 from tilewright.peers.eager import Eager, to_array, to_tensor
 from tilewright.problem import Problem
+from tilewright.runtime.base import Run
 
 
 def release() -> None:
@@ -37,7 +38,7 @@ class GpuInputs:
     scale: Any = None
 
 
-class Gpu:
+class GpuArrays:
     """Makes arrays whose axes are n, c, h, w whatever their layout in memory, on the setting's stream."""
 
     def __init__(self, setting: Setting) -> None:

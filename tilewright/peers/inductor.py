@@ -6,8 +6,8 @@ from functools import partial
 
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
-from tilewright.peers.base import Contestant, Offer, Peer, Setting, load, needs, symmetric
-from tilewright.peers.pytorch import as_asked, contestant, no_cuda_torch
+from tilewright.peers.base import Contestant, Setting, load, needs, symmetric
+from tilewright.peers.pytorch import PyTorch, contestant, no_cuda_torch
 from tilewright.problem import Problem
 
 # As "max-autotune", but for CUDA graphs: those copy x into a buffer of their own at each run, and our
@@ -15,28 +15,19 @@ from tilewright.problem import Problem
 _MODE = "max-autotune-no-cudagraphs"
 
 
-class Inductor(Peer):
+class Inductor(PyTorch):
     """The whole layer compiled at once, in both layouts; slow to compile, so only when asked for."""
 
     name = "inductor"
-    backends = ("cuda",)
     usual = False
 
     def absent(self, device: Device) -> str | None:
         return no_cuda_torch(self.name) or needs(self.name, ("triton", "triton"))
 
-    def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
-        as_asked(problem)
-        load("torch").backends.cudnn.benchmark = True
-        offer = Offer()
-        offer.attempt_layouts("inductor", partial(_contestant, problem, inputs, setting))
-        return offer
-
-
-def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> Contestant:
-    torch = load("torch")
-    torch.compiler.reset()  # one layer's code at a time
-    apart = "" if symmetric(problem) else ", padded by it"
-    detail = f"PyTorch {torch.__version__} torch.compile {_MODE}, {layout}{apart}"
-    compiled = partial(torch.compile, mode=_MODE, dynamic=False)
-    return contestant("inductor", problem, inputs, setting, layout, detail, compiled)
+    def _contestant(self, problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> Contestant:
+        torch = load("torch")
+        torch.compiler.reset()  # one layer's code at a time
+        apart = "" if symmetric(problem) else ", padded by it"
+        detail = f"PyTorch {torch.__version__} torch.compile {_MODE}, {layout}{apart}"
+        compiled = partial(torch.compile, mode=_MODE, dynamic=False)
+        return contestant(self.name, problem, inputs, setting, layout, detail, compiled)

@@ -26,7 +26,6 @@ from tilewright.peers.base import (
     Contestant,
     Offer,
     Peer,
-    Run,
     Setting,
     as_nchw,
     as_output,
@@ -39,7 +38,7 @@ from tilewright.peers.base import (
 )
 from tilewright.peers.eager import Eager, to_array, to_tensor, told
 from tilewright.problem import Problem
-from tilewright.runtime.base import Blocking
+from tilewright.runtime.base import Blocking, Run
 
 _SPINS = "GOMP_SPINCOUNT"
 _BLOCK = 16  # oneDNN's blocked layouts hold this many channels together on AVX-512, or divide it

@@ -10,10 +10,10 @@ from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
 from tilewright.peers.eager import told
-from tilewright.peers.gpu import Gpu, GpuInputs
+from tilewright.peers.gpu import GpuArrays, GpuInputs
 from tilewright.problem import Problem
 
-Layer = Callable[[Any], Any]  # from x to what comes of it
+Forward = Callable[[Any], Any]  # from x to what comes of it
 
 
 def no_cuda_torch(peer: str) -> str | None:
@@ -55,14 +55,14 @@ class PyTorch(Peer):
         as_asked(problem)
         load("torch").backends.cudnn.benchmark = True
         offer = Offer()
-        offer.attempt_layouts("pytorch", partial(_contestant, problem, inputs, setting))
+        offer.attempt_layouts(self.name, partial(self._contestant, problem, inputs, setting))
         return offer
 
-
-def _contestant(problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> Contestant:
-    what = f"PyTorch {load('torch').__version__} conv2d, cudnn.benchmark, {layout}{tf32(problem)}"
-    detail = what + ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused(problem))
-    return contestant("pytorch", problem, inputs, setting, layout, detail)
+    def _contestant(self, problem: Problem, inputs: Inputs, setting: Setting, layout: str) -> Contestant:
+        what = f"PyTorch {load('torch').__version__} conv2d, cudnn.benchmark, {layout}{tf32(problem)}"
+        detail = what + ("" if symmetric(problem) else ", padded apart")
+        detail += told(problem.epilogue, fused(problem))
+        return contestant(self.name, problem, inputs, setting, layout, detail)
 
 
 def fused(problem: Problem) -> tuple[str, ...]:
@@ -72,10 +72,10 @@ def fused(problem: Problem) -> tuple[str, ...]:
 
 def contestant(
     peer: str, problem: Problem, inputs: Inputs, setting: Setting, layout: str, detail: str,
-    compiled: Callable[[Layer], Layer] = lambda layer: layer,
+    compiled: Callable[[Forward], Forward] = lambda layer: layer,
 ) -> Contestant:  # fmt: skip
     """Make a contestant of F.conv2d and what is left of the epilogue, ``compiled`` into one; run it once."""
-    torch, gpu = load("torch"), Gpu(setting)
+    torch, gpu = load("torch"), GpuArrays(setting)
     placed = gpu.place(problem, inputs, layout)
     layer = convolution(problem, placed, fused(problem))
     left = gpu.eager(problem, placed, fused(problem))
@@ -97,7 +97,7 @@ def contestant(
     )
 
 
-def convolution(problem: Problem, placed: GpuInputs, fused: tuple[str, ...]) -> Layer:
+def convolution(problem: Problem, placed: GpuInputs, fused: tuple[str, ...]) -> Forward:
     """Return F.conv2d of an x, its bias in it if that is among ``fused``; padded apart if need be."""
     functional = load("torch").nn.functional
     top, bottom, left, right = problem.pad

@@ -4,68 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any
 
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.use import current_stream, in_place, tell_written
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
-from tilewright.errors import ArrayError, DeviceError, RunError, TilewrightError, a_kind
+from tilewright.errors import DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding
 from tilewright.plans.execution import Plan
+from tilewright.plans.lanes import Lanes
+from tilewright.plans.packed import Packed, packed_memory
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
-from tilewright.plans.streams import DEFAULT, PER_THREAD, StreamKey, stream_key, tell_of_end
 from tilewright.problem import Problem
 from tilewright.runtime import forked, open_runtime
 from tilewright.runtime.base import Memory
 from tilewright.runtime.pending import settle
-
-
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """A filter as one kernel reads it; made by ``LayerPlan.pack``.
-
-    Attributes:
-        memory: the packed filter, on its device.
-        problem: the layer that it belongs to.
-        config: the kernel that it was packed for; no other can read it.
-        device: where it is, e.g. cuda:1.
-    """
-
-    memory: Memory
-    problem: Problem
-    config: Config
-    device: str
-
-    def __repr__(self) -> str:
-        return f"<filter of {self.memory.nbytes} bytes packed for {self.problem} by {self.config}>"
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self  # nobody writes to it
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError(
-            f"a packed filter is memory of {self.device} and cannot be pickled; pickle w, and pack it with "
-            "plan.pack(w) where it arrives"
-        )
-
-
-@dataclass(eq=False)
-class _Lane:
-    """What one stream has of its own: a plan with its workspace, and room to pack a filter."""
-
-    plan: Plan
-    packed: Memory | None = None
-    recorded: bool = False  # in a graph, which goes on to use it when the thread is no more
-    counted_bytes: int = 0  # when it was last looked whether all plans together hold too much
-
-    @property
-    def allocated_bytes(self) -> int:
-        return self.plan.allocated_bytes + (self.packed.nbytes if self.packed else 0)
 
 
 class LayerPlan:
@@ -98,7 +54,7 @@ class LayerPlan:
         self._on_cpu = not plan.device.is_cuda
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._binding = Binding(plan.problem, "cpu" if self._on_cpu else f"cuda:{plan.device.index}")
-        self._lanes: dict[StreamKey, _Lane] = {DEFAULT: _Lane(plan, counted_bytes=plan.allocated_bytes)}
+        self._lanes = Lanes(plan)
         self._lock = threading.RLock()
 
     @property
@@ -140,9 +96,7 @@ class LayerPlan:
 
         Workspaces, filters that calls have packed, and what arrays that are not aligned have needed.
         """
-        lanes = list(self._lanes.values())
-        packed = sum(lane.packed.nbytes for lane in lanes if lane.packed)
-        return packed + sum(plan.allocated_bytes for plan in {lane.plan for lane in lanes})
+        return self._lanes.allocated_bytes
 
     def __repr__(self) -> str:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
@@ -208,17 +162,9 @@ class LayerPlan:
             RunError: the device failed.
             DeviceError: this process was forked from the one that opened the device.
         """
-        if not isinstance(packed_w, Packed):
-            raise ArrayError(
-                f"packed_w: {a_kind(packed_w)} was given; must be what plan.pack(w) returned"
-            )
-        if (packed_w.problem, packed_w.config) != (self.problem, self.config):
-            raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")
-        if packed_w.device != self._where:
-            here = f"the plan runs on {self._where}; pack again with this plan"
-            raise ArrayError(f"packed_w: is on {packed_w.device}, but {here}")
+        memory = packed_memory(packed_w, self.problem, self.config, self._where)
         beside = look_at(bias=bias, z=z, out=out, scale=scale)
-        return self.run(look("x", x), packed_w.memory, beside)
+        return self.run(look("x", x), memory, beside)
 
     def run(
         self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str = "nchw"
@@ -247,12 +193,11 @@ class LayerPlan:
         runtime = self.plan.runtime
         self._refuse_forked()
         with self._lock:
-            lane = self._lane(stream)
-            if stream == PER_THREAD and not lane.recorded:
-                lane.recorded = runtime.is_recording(stream)
+            lane = self._lanes.of(stream)
             try:
                 memories = {name: runtime.wrap(array) for name, array in arrays.items()}
-                memories["w"] = self._repack(lane, w, stream) if isinstance(w, ArrayView) else w
+                packed = lane.pack(runtime.wrap(in_place(w)), stream) if isinstance(w, ArrayView) else w
+                memories["w"] = packed
                 lane.plan.run(memories, stream)
                 if self._on_cpu:
                     runtime.synchronize()
@@ -262,63 +207,14 @@ class LayerPlan:
                 if self._on_cpu:
                     settle(runtime)
                 raise
-            before, lane.counted_bytes = lane.counted_bytes, lane.allocated_bytes
-        if lane.counted_bytes > before and not runtime.is_recording(stream):  # a graph may use what is let go
+            grown = lane.has_grown()
+        if grown and not runtime.is_recording(stream):  # a graph may use what is let go
             let_go_oldest(runtime, self.plan)
 
     def _refuse_forked(self) -> None:
         """Refuse a forked child before it waits for a lock: the thread that held it is in the parent only."""
         if self.device.backend != "numpy":
             forked.refuse()
-
-    def _lane(self, stream: int | None) -> _Lane:
-        """Return what a stream has of its own; the default stream takes what was made with the plan.
-
-        A plan that writes to nothing but the output is shared by all: it has no workspace, and fills no
-        constant memory, of which a loaded program has one.
-        """
-        if not self.device.is_cuda or stream is None:
-            return self._lanes[DEFAULT]
-        key = stream_key(stream)
-        if key not in self._lanes:
-            plan = self.plan
-            if plan.of_one_stream:
-                plan = self._another(stream)
-            self._lanes[key] = _Lane(plan)
-            tell_of_end(self, key)
-        return self._lanes[key]
-
-    def _another(self, stream: int) -> Plan:
-        """Make the plan once more, for a stream that may be recording a graph already."""
-        runtime, plan = self.plan.runtime, self.plan
-        try:
-            return Plan.make(runtime, plan.problem, plan.config, plan.why)
-        except RunError as error:
-            if not runtime.is_recording(stream):
-                raise
-            what = f"nothing is ready for a stream that is recording a graph: {error}"
-            todo = "call the plan once on that stream before, and name it to torch.cuda.graph(g, stream=s)"
-            raise RunError(f"{what}; {todo}") from error
-
-    def let_go(self, key: StreamKey) -> None:
-        """Free what the own default stream of a thread had; called when that ends, on it."""
-        lane = self._lanes.get(key)
-        if lane is not None and not lane.recorded:
-            with suppress(TilewrightError):  # a device that is broken runs nothing
-                self.plan.runtime.finish(key[0])
-            del self._lanes[key]
-            lane.plan.let_go(key)
-
-    def _repack(self, lane: _Lane, w: ArrayView, stream: int | None) -> Memory:
-        """Pack a filter into the lane's own room, in order with what the stream did before."""
-        plan, runtime = lane.plan, lane.plan.runtime
-        given = runtime.wrap(in_place(w))
-        if plan.blueprint.pack is None:
-            return given
-        if lane.packed is None:
-            lane.packed = runtime.alloc(plan.blueprint.packed_bytes)
-        plan.pack_into(given, lane.packed, stream)
-        return lane.packed
 
 
 def _again(

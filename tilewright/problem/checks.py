@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def check_sizes(p: Problem) -> None:
-    """Refuse sizes that are out of range, or leave no output."""
+    """Refuse sizes that are out of range, or leave no output.
+
+    Raises:
+        ProblemError: names the size, and what it must be.
+    """
     for name, low in dict(n=0, c=1, h=1, w=1, k=1, r=1, s=1, groups=1).items():
         value = getattr(p, name)
         if type(value) is not int or not low <= value <= MAX_EXTENT:
@@ -40,7 +44,11 @@ def check_sizes(p: Problem) -> None:
 
 
 def check_names(p: Problem) -> None:
-    """Refuse dtypes, layouts, math and epilogues that are unknown, or contradict each other."""
+    """Refuse dtypes, layouts, math and epilogues that are unknown, or contradict each other.
+
+    Raises:
+        ProblemError: names what is wrong, and what it must be.
+    """
     for name, value, known in (
         ("dtype", p.dtype, NAMES),
         ("layout_in", p.layout_in, LAYOUTS),

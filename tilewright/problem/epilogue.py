@@ -245,7 +245,11 @@ def _shown(word: str) -> str:
 
 
 def finite(name: str, value: object) -> float:
-    """Return a number, never -0: it would be another text of the same value."""
+    """Return a number, never -0: it would be another text of the same value.
+
+    Raises:
+        ProblemError: it is none, or not finite.
+    """
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

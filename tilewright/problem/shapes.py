@@ -71,7 +71,11 @@ def load(
 
 
 def resolve(spec: str) -> list[Layer]:
-    """Return the layers of one spec; a layer given by its problem string is named by it."""
+    """Return the layers of one spec; a layer given by its problem string is named by it.
+
+    Raises:
+        ProblemError: it is no suite, layer, file or problem string; names what is most like it.
+    """
     spec = spec.strip()
     if len(spec) > MAX_SPEC:
         raise ProblemError(f"layer {shortened(spec, 41, '…')!r}: longer than {MAX_SPEC} characters")

@@ -24,7 +24,15 @@ _ERRORS = ("max_error", "error_bound", "worst")  # of answers of any size, and o
 
 @dataclass(frozen=True)
 class Results:
-    """One benchmark: where, when, with what, its rows, and how they were measured."""
+    """One benchmark.
+
+    Attributes:
+        device: facts of the device and the versions of what ran there.
+        date: when it was measured, to the second.
+        commit: of the code that measured it; several, with commas, if its rows are of several runs.
+        rows: its layers, in order.
+        protocol: how all of them were measured.
+    """
 
     device: Mapping[str, Any]
     date: str

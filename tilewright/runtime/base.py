@@ -10,6 +10,7 @@ from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
 
 ANY_BYTES = 1 << 128  # where nobody limits the size of one array
+Run = Callable[[], None]  # enqueues one run, or does it
 Array = Any  # numpy.ndarray on the host; a torch.Tensor or cupy.ndarray on CUDA
 
 
@@ -32,7 +33,14 @@ class Resources:
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled Blueprint, not yet on a device. ``compile_s`` is 0 when it came from the cache."""
+    """A compiled Blueprint, not yet on a device.
+
+    Attributes:
+        key: of the cache of binaries.
+        binary: a cubin; in OpenCL the whole source, which the driver compiles; for NumPy the problem string.
+        resources: what each kernel takes, by its name.
+        compile_s: seconds that the compiler took; 0 when it came from the cache.
+    """
 
     key: str
     binary: bytes
@@ -69,7 +77,14 @@ class Memory:
 
 @dataclass(eq=False)
 class Loaded:
-    """Kernels on a device, by name, and what a backend keeps for each Launch."""
+    """Kernels on a device.
+
+    Attributes:
+        module: the backend's own object.
+        kernels: the backend's kernels, by name.
+        prepared: what a backend has made of a Launch at its first run.
+        symbols: where constant memory is, by name: address and bytes.
+    """
 
     module: Any
     kernels: dict[str, Any] = field(default_factory=dict)
@@ -90,7 +105,7 @@ class Blocking:
         wake: wakes the library's threads, so that none is asleep when a run starts.
     """
 
-    run: Callable[[], None]
+    run: Run
     wake: Callable[[], None] = _awake
 
     def __call__(self) -> None:
@@ -187,10 +202,10 @@ class Runtime(Protocol):
             RunError: something that ran before failed; on CUDA the process is then of no more use.
         """
 
-    def timed(self, run: Callable[[], None], flush: bool = True) -> float:
+    def timed(self, run: Run, flush: bool = True) -> float:
         """Return the time of one run in us, after reading a clean buffer of several times the last cache."""
 
-    def warm(self, run: Callable[[], None], count: int = 20) -> float:
+    def warm(self, run: Run, count: int = 20) -> float:
         """Return the time of one of ``count`` runs in a row in us: one CUDA graph, or a plain loop."""
 
     def versions(self) -> dict[str, str]:

@@ -120,7 +120,11 @@ def forgets(why: object) -> None:
 
 
 def secure_folder(path: Path, what: str = "cache folder", fix: str = _FIX) -> Path:
-    """Make a folder with mode 0700, or check that nobody else can put files there; ``fix``: the way out."""
+    """Make a folder with mode 0700, or check that nobody else can put files there; ``fix``: the way out.
+
+    Raises:
+        StoreError: it is no folder, a link, not ours, or open to others.
+    """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = path.lstat()

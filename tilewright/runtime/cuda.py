@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,13 @@ from tilewright.device.architectures import CHAINED
 from tilewright.errors import DeviceError, OutOfMemory, RunError
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.runtime import rates
-from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory
+from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory, Run
+from tilewright.runtime.cuda_clock import CudaClock
 from tilewright.runtime.cuda_context import Context, Owned, beside_captures, in_context
 from tilewright.runtime.cuda_facts import check, clocks, facts
-from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
 from tilewright.runtime.tensor_map import MappedKernel
 
-LEAST_FLUSH_BYTES = 64 << 20
-READS = 3  # with the code 0.3 ms on an H100: longer than the host takes to enqueue a contestant (cuDNN: 0.13)
-TRIES = 3  # at timing a run in time: beside compilers that keep all cores busy a host is late in one of 20
 CONSTANT_FILTER = "constant_filter"  # its name in dialect.h
 _STATIC_SHARED = 40 << 10  # the limit without asking is 48 KB with what kernels declare themselves
 
@@ -70,18 +68,17 @@ class CudaRuntime:
         self.compiler = compiler()
         self._streams: dict[int, Any] = {}
         self._stream = 0
-        self._side, self._quiet, self._events = self._queues()
         self.device = rates.calibrated(facts(driver, self._gpu, index))
         # Whether a launch may overlap the one before it: since Hopper, and a late cuda.core.
         knows = hasattr(self._core.LaunchConfig, "programmatic_stream_serialization")
         self._chains = knows and self.device.capability >= CHAINED
-        self._flusher = Flusher(self, max(4 * self.device.l2_bytes, LEAST_FLUSH_BYTES), READS, code=True)
+        self._quiet, self._clock = self._queues()
 
     @in_context
-    def _queues(self) -> tuple[Any, Any, list[Any]]:
-        """Make a stream to record graphs on, one to set memory to 0 on, and the events that time a run."""
-        events = [check(self._driver.cuEventCreate(0)) for _ in range(2)]
-        return self._gpu.create_stream(), self._gpu.create_stream(), events
+    def _queues(self) -> tuple[Any, CudaClock]:
+        """Make a stream to set memory to 0 on, and a clock with one to record graphs on."""
+        side = self._gpu.create_stream()
+        return self._gpu.create_stream(), CudaClock(self, self._launching_on, self._driver, side)
 
     @in_context
     def memory_bytes(self) -> int:
@@ -92,6 +89,15 @@ class CudaRuntime:
     def stream(self) -> int:
         """Handle of the current stream; another one while ``warm`` records a graph."""
         return self._stream
+
+    @contextmanager
+    def _launching_on(self, stream: int) -> Iterator[None]:
+        """Have what names no stream go to this one meanwhile."""
+        before, self._stream = self._stream, stream
+        try:
+            yield
+        finally:
+            self._stream = before
 
     def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         """Compile through the cache of binaries."""
@@ -245,75 +251,18 @@ class CudaRuntime:
         check(self._driver.cuCtxSynchronize())
 
     @in_context
-    def timed(self, run: Callable[[], None], flush: bool = True) -> float:
-        """Return the time between events around one run, in us, after a flush of data and code.
-
-        Where the flush was over before all was enqueued, the device may have waited for the host: then once
-        more; of a host that is late every time the last counts.
-        """
-        driver, (start, end) = self._driver, self._events
-        for tries in reversed(range(TRIES)):
-            if flush:
-                self._flusher.enqueue()
-            check(driver.cuEventRecord(start, self._stream))
-            run()
-            check(driver.cuEventRecord(end, self._stream))
-            in_time = driver.cuEventQuery(start)[0] == driver.CUresult.CUDA_ERROR_NOT_READY
-            check(driver.cuEventSynchronize(end))
-            if in_time or not flush or not tries:
-                break
-        return float(check(driver.cuEventElapsedTime(start, end))) * 1e3
+    def timed(self, run: Run, flush: bool = True) -> float:
+        """Return the time between events around one run, in us, after a flush of data and code."""
+        return self._clock.timed(run, flush)
 
     @in_context
-    def warm(self, run: Callable[[], None], count: int = 20) -> float:
+    def warm(self, run: Run, count: int = 20) -> float:
         """Return the time of a run in us, in a graph of ``count`` runs.
 
         ``run`` must launch on ``stream`` as it is at that moment; if it does not (or cannot be
         recorded), the runs are timed in a plain row instead.
         """
-        graph = self._record(run, count)
-        if graph is None:
-            run()
-            return self.timed(lambda: _repeat(run, count), flush=False) / count
-        driver = self._driver
-        try:
-            for _ in range(2):
-                check(driver.cuGraphLaunch(graph, self._stream))
-            rounds = 5
-            times = [
-                self.timed(lambda: check(driver.cuGraphLaunch(graph, self._stream)), flush=False)
-                for _ in range(rounds)
-            ]
-            return sorted(times)[rounds // 2] / count
-        finally:
-            check(driver.cuGraphExecDestroy(graph))
-
-    def _record(self, run: Callable[[], None], count: int) -> Any:
-        """Record runs into an executable graph; None if nothing came of it."""
-        driver = self._driver
-        run()  # what is made at the first run must not be recorded
-        self.synchronize()
-        side, before = int(self._side.handle), self._stream
-        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        check(driver.cuStreamBeginCapture(side, mode))
-        self._stream = side
-        failed = False
-        try:
-            for _ in range(count):
-                run()
-        except Exception:  # whatever a peer does that cannot be recorded: it is timed in a row instead
-            failed = True
-        finally:
-            self._stream = before
-            status, graph = driver.cuStreamEndCapture(side)
-        self.synchronize()
-        if int(status):
-            return None
-        try:
-            complete = not failed and int(check(driver.cuGraphGetNodes(graph))[-1]) >= count
-            return check(driver.cuGraphInstantiate(graph, 0)) if complete else None
-        finally:
-            check(driver.cuGraphDestroy(graph))
+        return self._clock.warm(run, count)
 
     def versions(self) -> dict[str, str]:
         """Return driver, compiler, cuda.core, and the clocks that nvidia-smi shows now."""
@@ -326,8 +275,3 @@ class CudaRuntime:
             "cuda_core": str(getattr(self._core, "__version__", "unknown")),
         }
         return found | clocks(self._gpu)
-
-
-def _repeat(run: Callable[[], None], count: int) -> None:
-    for _ in range(count):
-        run()

@@ -29,7 +29,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.search import model, trials
+from tilewright.search import model, trials_file
 from tilewright.search.correction import Floats, coordinates, distances, on_one_core
 
 # Source: the search replayed on benchmarks/h100/trials.jsonl.gz, each layer without its own trials.
@@ -167,7 +167,7 @@ def _shipped(chip: str) -> Experience:
     for path, device in _files():
         if device.chip == chip:
             with _skipping():
-                lessons += learn(*trials.read(path))
+                lessons += learn(*trials_file.read(path))
     return Experience(lessons)
 
 
@@ -176,7 +176,7 @@ def _files() -> list[tuple[Path, Device]]:
     folder, found = Path(str(resources.files("tilewright"))) / "data" / "experience", []
     for path in sorted(folder.glob("*.gz")):
         with _skipping():
-            found.append((path, trials.device_of(path)))
+            found.append((path, trials_file.device_of(path)))
     return found
 
 

@@ -219,7 +219,11 @@ def rows_of(text: str, source: str) -> list[object]:
 
 
 def parse(text: str, source: str) -> object:
-    """Read JSON strictly: no duplicate names, no NaN, no bottomless nesting."""
+    """Read JSON strictly: no duplicate names, no NaN, no bottomless nesting.
+
+    Raises:
+        StoreError: it is no such JSON; ``source`` is its name in the text.
+    """
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -239,7 +243,11 @@ def _no_constant(name: str) -> Any:
 
 
 def read_row(row: object, path: str, families: Sequence[Family], devices: Sequence[Device] = ()) -> Record:
-    """Check one record of a shared file; ``path`` is what to call it in an error."""
+    """Check one record of a shared file; ``path`` is what to call it in an error.
+
+    Raises:
+        StoreError: names the field that is missing, unknown or wrong.
+    """
     f = Fields(row, path)
     f.only("problem", "device", "family", "config", "deterministic", "cold_us", "ci95_us", "warm_us", "runs",
            "worst", "provenance")  # fmt: skip

@@ -49,7 +49,11 @@ class Found(NamedTuple):
 
 
 def to_row(record: Record, origin: str) -> tuple[object, ...]:
-    """Return what is stored of a record, in the order of COLUMNS."""
+    """Return what is stored of a record, in the order of COLUMNS.
+
+    Raises:
+        StoreError: ``origin`` is none of ORIGINS.
+    """
     if origin not in ORIGINS:
         raise StoreError(f"origin {origin!r}: must be one of {', '.join(ORIGINS)}")
     source = source_key(record.family, record.device.partition("/")[0], record.versions.compiler)

@@ -20,7 +20,19 @@ from tilewright.store.shipped import all_families, shipped_rows
 
 @dataclass(frozen=True)
 class Info:
-    """What a store holds. ``set_aside`` lists the corrupt databases that were moved away."""
+    """What a store holds.
+
+    Attributes:
+        path: of its database.
+        nbytes: size of that file.
+        records: how many there are, failures too.
+        correct: those of right answers.
+        imported: those that came from shared files.
+        problems: how many problems they are of.
+        devices: the keys of the devices that they are of, sorted.
+        shipped: winners that come with the package; 0 where they are not used.
+        set_aside: the corrupt databases that were moved away.
+    """
 
     path: str
     nbytes: int

@@ -15,14 +15,14 @@ from tilewright.errors import TilewrightError
 from tilewright.plans.execution import Plan
 from tilewright.runtime import Runtime
 from tilewright.studies.lab import Entry, Lab
-from tilewright.studies.published import Table, table
+from tilewright.studies.published import PublishedTable, table
 from tilewright.studies.study import (
     FULL_SIZE,
     Breakdown,
     Column,
-    Layer,
     PartResult,
     Step,
+    StudyLayer,
     Value,
     present,
     published_us,
@@ -108,7 +108,7 @@ def _of(entry: Entry, lab: Lab) -> dict[str, float]:
     return {**took, "kernel": kernel, "device": kernel + took["copies"], "host": took["whole"]}
 
 
-def _row(step: Step, layer: Layer, took: Mapping[str, float] | str) -> dict[str, Value]:
+def _row(step: Step, layer: StudyLayer, took: Mapping[str, float] | str) -> dict[str, Value]:
     figures = step.figures(layer.name)
     row: dict[str, Value] = {"layer": layer.name, "step": step.name, "published_us": published_us(figures)}
     row["published"] = ", ".join(figures)
@@ -118,7 +118,7 @@ def _row(step: Step, layer: Layer, took: Mapping[str, float] | str) -> dict[str,
 def beside(
     title: str,
     note: str,
-    theirs: Table,
+    theirs: PublishedTable,
     steps: tuple[Step, ...],
     found: Mapping[tuple[str, str], Mapping[str, Any] | str],
     names: Mapping[str, str],

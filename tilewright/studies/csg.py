@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tilewright.problem import shapes
-from tilewright.studies.study import Layer, Search, Step, Steps, Study
+from tilewright.studies.study import Step, Steps, Study, StudyLayer, TuningCurves
 
 QUICK = {
     "Y0": "n1c3h56w56k32r3s3p1-f32", "R11": "n1c64h14w14k128r1s1u2-f32", "R12": "n1c128h7w7k128r3s3p1-f32",
 }  # fmt: skip
 LAYERS = tuple(
-    Layer(layer.name, str(layer.problem), QUICK.get(layer.name, ""))
+    StudyLayer(layer.name, str(layer.problem), QUICK.get(layer.name, ""))
     for layer in shapes.load(["yolo9000", "resnet"])
 )
 SHRINKING = tuple(layer for layer in LAYERS if layer.name in ("R2", "R6", "R9", "R12", "Y12", "Y18"))
@@ -63,7 +63,7 @@ STUDY = Study(
             note="Flops for each element loaded into registers, and for each one staged by a block: the "
             "thesis's two equations.",
         ),
-        Search(
+        TuningCurves(
             "The search: best so far against time",
             tuple(layer for layer in LAYERS if layer.name in ("R9", "R12")),
             published={"all": "about an hour for thousands of configs, 15 to 20 min for small dimensions"},

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.studies.published import table
-from tilewright.studies.study import Breakdown, Counters, Layer, Step, Steps, Study
+from tilewright.studies.study import Breakdown, Counters, Step, Steps, Study, StudyLayer
 
-CONV1 = Layer("CONV1", "n1c64h224w224k64r3s3p1-f32", quick="n1c16h28w28k16r3s3p1-f32")
-CONV2 = Layer("CONV2", "n1c512h14w14k512r3s3p1-f32", quick="n1c32h14w14k32r3s3p1-f32")
-CLASS1 = Layer("CLASS1", "n1c25088h1w1k4096r1s1-f32", quick="n1c1024h1w1k256r1s1-f32")
-CLASS2 = Layer("CLASS2", "n1c4096h1w1k1024r1s1-f32", quick="n1c512h1w1k128r1s1-f32")
+CONV1 = StudyLayer("CONV1", "n1c64h224w224k64r3s3p1-f32", quick="n1c16h28w28k16r3s3p1-f32")
+CONV2 = StudyLayer("CONV2", "n1c512h14w14k512r3s3p1-f32", quick="n1c32h14w14k32r3s3p1-f32")
+CLASS1 = StudyLayer("CLASS1", "n1c25088h1w1k4096r1s1-f32", quick="n1c1024h1w1k256r1s1-f32")
+CLASS2 = StudyLayer("CLASS2", "n1c4096h1w1k1024r1s1-f32", quick="n1c512h1w1k128r1s1-f32")
 COPIED = "The source's column '32 shared' of CLASS1 repeats that of CLASS2."
 
 # Appendix: whole runs in ms. (Layer, shared memory or not): by dtype those of 8x8, 16x16, 32x32.
@@ -59,7 +59,7 @@ def class_steps(file: str) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def seldom(layer: Layer) -> Layer:
+def seldom(layer: StudyLayer) -> StudyLayer:
     """The layer, but CONV2 and CLASS2 are left out of a quick run: they differ in size alone."""
     return replace(layer, quick="") if layer in (CONV2, CLASS2) else layer
 

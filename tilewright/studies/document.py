@@ -20,7 +20,19 @@ _TEXTS = ("name", "title", "source", "published_on", "date", "commit")
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What came of a study, as its document has it; ``date`` and ``commit`` are of its last run."""
+    """What came of a study, as its document has it.
+
+    Attributes:
+        name: the study's.
+        title: the study's, at the size that was run.
+        source: the document that its layers and figures are from.
+        published_on: the device of the source's figures.
+        quick: whether smaller layers were run.
+        device: facts of the device and the versions of what ran there.
+        date: when it was last run, to the second.
+        commit: of the code that ran it last.
+        parts: what came of each part.
+    """
 
     name: str
     title: str

@@ -19,10 +19,10 @@ from tilewright.studies.study import (
     Counters,
     Part,
     PartResult,
-    Search,
     Steps,
     Study,
     StudyError,
+    TuningCurves,
     quickly,
 )
 
@@ -66,7 +66,7 @@ def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
 def _run(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
     if isinstance(part, Steps):
         yield from run_steps(part, lab, before)
-    elif isinstance(part, Search):
+    elif isinstance(part, TuningCurves):
         yield from run_search(part, lab, before)
     elif isinstance(part, Breakdown):
         yield run_breakdown(part, lab)

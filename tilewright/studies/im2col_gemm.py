@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tilewright.studies.study import Breakdown, Layer, Memory, Step, Steps, Study
+from tilewright.studies.study import Breakdown, Im2colMemory, Step, Steps, Study, StudyLayer
 
-GEMM = Layer("GEMM", "n1c4096h64w64k4096r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
-SMALL = Layer("small GEMM", "n1c1024h32w32k1024r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
+GEMM = StudyLayer("GEMM", "n1c4096h64w64k4096r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
+SMALL = StudyLayer("small GEMM", "n1c1024h32w32k1024r1s1-f32", quick="n1c128h16w16k128r1s1-f32")
 
 LADDER = (
     Step("simple_fpu", "all from global memory", config="gemm:naive", published={"": ("1147.35ms",)}),
@@ -71,7 +71,7 @@ STUDY = Study(
                 Step("tilewright", family="all"),
             ),
         ),
-        Memory(
+        Im2colMemory(
             "Memory of im2col", ("resnet", "yolo9000", "lenet", "toy"),
             note="The formula knows no padding, stride or dilation; 'columns here' is what the im2col family "
             "would hold.",

@@ -8,25 +8,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright import kernels
-from tilewright.bench.contest import Entered, offered
+from tilewright.bench.contest import Entered, offered, true_answer
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.device import parse_selector
-from tilewright.dispatch.choices import REFERENCE
 from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.kernels.config import Config
 from tilewright.kernels.named import find
+from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
-from tilewright.plans.bound import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime.base import Run
 from tilewright.store import Store
 from tilewright.studies.pinned import ranked
-from tilewright.studies.study import Layer, Step
-from tilewright.tuning.measure import Limits, Run, measure
+from tilewright.studies.study import Step, StudyLayer
 
 MOST_TRIED = 64  # configs of a pinned space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)
@@ -79,7 +78,7 @@ class Lab:
         for cached in (self._verifiers, self._offers, self._truths, self._inputs):
             cached.clear()
 
-    def enter(self, step: Step, layer: Layer) -> Entry:
+    def enter(self, step: Step, layer: StudyLayer) -> Entry:
         """Make a step ready to be timed on a layer, its answer checked.
 
         Raises:
@@ -186,12 +185,11 @@ class Lab:
         """Return the right answer to ``inputs``."""
         key = (id(runtime), problem)
         if key not in self._truths:
-            reference = Plan.make(runtime, problem, REFERENCE)
-            self._truths[key] = BoundRun.of(reference, self.inputs(problem).given(problem)).once()
+            self._truths[key] = true_answer(runtime, problem, self.inputs(problem))
         return self._truths[key]
 
     def _setting(self, runtime: Runtime) -> Setting:
-        return Setting(runtime.device, self.threads, lambda: runtime.stream, runtime.timed)
+        return Setting.of(runtime, self.threads)
 
 
 def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads: int) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.studies.study import Layer, Step, Steps, Study
+from tilewright.studies.study import Step, Steps, Study, StudyLayer
 
 LAYERS = (
-    Layer("L1", "n10000c1h86w86k4r7s7-f32", quick="n8c1h86w86k4r7s7-f32"),
-    Layer("L2", "n10000c4h40w40k16r7s7-f32", quick="n8c4h40w40k16r7s7-f32"),
+    StudyLayer("L1", "n10000c1h86w86k4r7s7-f32", quick="n8c1h86w86k4r7s7-f32"),
+    StudyLayer("L2", "n10000c4h40w40k16r7s7-f32", quick="n8c4h40w40k16r7s7-f32"),
 )
 
 STUDY = Study(

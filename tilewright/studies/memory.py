@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.kernels.gemm.im2col import column_bytes
 from tilewright.problem import DTYPE_BYTES, Problem, shapes
-from tilewright.studies.study import Column, Memory, PartResult, Value
+from tilewright.studies.study import Column, Im2colMemory, PartResult, Value
 
 COLUMNS = (
     Column("layer", "layer"), Column("problem", "problem"), Column("input_bytes", "input", "bytes"),
@@ -13,7 +13,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_memory(part: Memory) -> PartResult:
+def run_memory(part: Im2colMemory) -> PartResult:
     """Work out the memory of every layer of the suites."""
     layers = [layer for suite in part.suites for layer in shapes.load([suite])]
     rows: list[dict[str, Value]] = []

@@ -16,8 +16,15 @@ FOLDER = Path(__file__).parents[1] / "data" / "published"
 
 
 @dataclass(frozen=True)
-class Table:
-    """A published table: by row and step the figure as printed; ``times`` if all of them are times."""
+class PublishedTable:
+    """A published table.
+
+    Attributes:
+        corner: what its rows are.
+        times: whether all its figures are times.
+        steps: the heads of its columns.
+        rows: by row and step the figure as the source prints it.
+    """
 
     corner: str
     times: bool
@@ -29,11 +36,11 @@ class Table:
         return {layer: (self.rows[row][step],)}
 
 
-def table(name: str) -> Table:
+def table(name: str) -> PublishedTable:
     """Read a published table."""
     lines = (FOLDER / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
     cells = [line.split("\t") for line in lines if line and not line.startswith("#")]
     (corner, *steps), body = cells[0], cells[1:]
     rows = {row[0]: dict(zip(steps, row[1:], strict=True)) for row in body}
     times = all(time_us(text) is not None for row in body for text in row[1:] if text)
-    return Table(corner, times, tuple(steps), rows)
+    return PublishedTable(corner, times, tuple(steps), rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.errors import TilewrightError
 from tilewright.store import Store
 from tilewright.studies.lab import Lab
-from tilewright.studies.study import Column, Layer, PartResult, Search, Value, to_do
+from tilewright.studies.study import Column, PartResult, StudyLayer, TuningCurves, Value, to_do
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Event, Tried
 from tilewright.tuning.options import TuneOptions
@@ -21,7 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_search(part: Search, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
+def run_search(part: TuningCurves, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
     """Search every layer anew with every strategy; a row for each time that the best so far fell.
 
     Goes on from ``before``; yields what there is after each layer.
@@ -35,7 +35,7 @@ def run_search(part: Search, lab: Lab, before: PartResult | None = None) -> Iter
         yield PartResult(part.title, "curve", note, COLUMNS, tuple(rows), left)
 
 
-def _curve(part: Search, layer: Layer, strategy: str, lab: Lab) -> list[dict[str, Value]]:
+def _curve(part: TuningCurves, layer: StudyLayer, strategy: str, lab: Lab) -> list[dict[str, Value]]:
     seen: list[tuple[float, int, float]] = []
 
     def tell(event: Event) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us
+from tilewright.measuring.rounds import measure
 from tilewright.peers import release
 from tilewright.profiling.modelled import modelled
 from tilewright.record import Measurement
 from tilewright.search.model import estimate
 from tilewright.studies.lab import Entry, Lab
-from tilewright.studies.study import Column, Layer, PartResult, Step, Steps, Value, published_us, to_do
-from tilewright.tuning.measure import measure
+from tilewright.studies.study import Column, PartResult, Step, Steps, StudyLayer, Value, published_us, to_do
 
 Row = dict[str, Value]
 SUM = "sum"
@@ -56,7 +56,7 @@ def _baseline(rows: list[Row], name: str) -> Row:
     return next((row for row in timed if row["step"] == name), timed[0])
 
 
-def _on_layer(part: Steps, layer: Layer, lab: Lab) -> list[Row]:
+def _on_layer(part: Steps, layer: StudyLayer, lab: Lab) -> list[Row]:
     rows, entries = list[Row](), dict[str, Entry]()
     for step in part.steps:
         lab.say(f"{part.title}: {layer.name}, {step.name}")
@@ -84,7 +84,7 @@ def _times(entries: dict[str, Entry], lab: Lab) -> dict[str, Measurement]:
     return found
 
 
-def _row(step: Step, layer: Layer, lab: Lab) -> Row:
+def _row(step: Step, layer: StudyLayer, lab: Lab) -> Row:
     figures = step.figures(layer.name)
     return {
         "layer": layer.name, "step": step.name, "what": step.what,

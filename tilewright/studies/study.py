@@ -25,7 +25,7 @@ class StudyError(TilewrightError):
 
 
 @dataclass(frozen=True)
-class Layer:
+class StudyLayer:
     """One layer; ``quick`` is a smaller one like it: a layer without one is left out of a quick run."""
 
     name: str
@@ -82,7 +82,7 @@ class Steps:
     """
 
     title: str
-    layers: tuple[Layer, ...]
+    layers: tuple[StudyLayer, ...]
     steps: tuple[Step, ...]
     chart: str = "ladder"
     note: str = ""
@@ -102,7 +102,7 @@ class Breakdown:
     """
 
     title: str
-    layers: tuple[Layer, ...]
+    layers: tuple[StudyLayer, ...]
     steps: tuple[Step, ...]
     table: str = ""
     note: str = ""
@@ -113,14 +113,14 @@ class Counters:
     """A profiler's figures of each step of one layer, beside the source's table of them."""
 
     title: str
-    layers: tuple[Layer, ...]
+    layers: tuple[StudyLayer, ...]
     steps: tuple[Step, ...]
     table: str
     note: str = ""
 
 
 @dataclass(frozen=True)
-class Memory:
+class Im2colMemory:
     """Bytes of im2col's columns against those of the input, over suites of layers."""
 
     title: str
@@ -129,14 +129,14 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Search:
+class TuningCurves:
     """How good a search is for its time: the best so far of each strategy.
 
     ``published`` are remarks of the source on its own search, by strategy.
     """
 
     title: str
-    layers: tuple[Layer, ...]
+    layers: tuple[StudyLayer, ...]
     strategies: tuple[str, ...] = ("all", "random", "model", "local")
     family: str = "direct"
     seconds: float = 6.0
@@ -145,12 +145,12 @@ class Search:
     published: Mapping[str, str] = field(default_factory=dict)
 
 
-def present(layers: tuple[Layer, ...], quick: bool) -> tuple[Layer, ...]:
+def present(layers: tuple[StudyLayer, ...], quick: bool) -> tuple[StudyLayer, ...]:
     """Return the layers that a run has."""
     return tuple(layer for layer in layers if layer.quick or not quick)
 
 
-Part = Steps | Breakdown | Counters | Memory | Search
+Part = Steps | Breakdown | Counters | Im2colMemory | TuningCurves
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def quickly(study: Study) -> Study:
 
 
 def _quick_part(part: Part) -> Part:
-    if isinstance(part, Memory | Search):
+    if isinstance(part, Im2colMemory | TuningCurves):
         return part
     steps = tuple(replace(step, published=_marked(step.published)) for step in part.steps)
     if isinstance(part, Steps):
@@ -225,8 +225,8 @@ class PartResult:
 
 
 def to_do(
-    layers: tuple[Layer, ...], quick: bool, before: PartResult | None
-) -> Iterator[tuple[Layer, tuple[str, ...]]]:
+    layers: tuple[StudyLayer, ...], quick: bool, before: PartResult | None
+) -> Iterator[tuple[StudyLayer, tuple[str, ...]]]:
     """Yield each layer of a run that is not in ``before``, and what is left behind it."""
     todo = [layer for layer in present(layers, quick) if before is None or layer.name in before.left]
     for done, layer in enumerate(todo, 1):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.studies.study import Layer, Step, Steps, Study
+from tilewright.studies.study import Step, Steps, Study, StudyLayer
 
-TOY = Layer(
+TOY = StudyLayer(
     "TOY", "n1c256h228w228k256r5s5-f32+relu+maxpool2", quick="n1c16h36w36k32r5s5-f32+relu+maxpool2"
 )
 

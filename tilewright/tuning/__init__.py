@@ -1,1 +1,1 @@
-"""Search for the fastest right kernel: measure, worker, tuner."""
+"""The search for the fastest right kernel: a tuner, and the worker processes that try configs for it."""

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 _END_S = 5.0  # until a child that was killed is left to itself
 
 
-class Lost(Exception):
+class ChildLost(Exception):
     """The child is no more; ``stage`` is where it was, and the text says that too."""
 
     def __init__(self, text: str, stage: str) -> None:
@@ -33,15 +33,15 @@ class Lost(Exception):
         self.stage = stage
 
 
-class Hung(Lost):
+class Hung(ChildLost):
     """The child did not answer in time and was killed."""
 
 
-class Crashed(Lost):
+class Crashed(ChildLost):
     """The child ended by itself; the text says how."""
 
 
-class Refused(Exception):
+class ChildError(Exception):
     """The child answered with an error: its class name and text."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -82,7 +82,7 @@ class Channel:
         Raises:
             Hung: no answer within a stage's allowance; the child has been killed.
             Crashed: the child ended; it has been reaped.
-            Refused: the child answered with an error and lives on.
+            ChildError: the child answered with an error and lives on.
         """
         self._asked = True
         self._send(request)
@@ -101,7 +101,7 @@ class Channel:
                 continue
             self._asked = False
             if "error" in answer:
-                raise Refused(answer["error"], answer["text"])
+                raise ChildError(answer["error"], answer["text"])
             return answer["result"]
 
     @property

@@ -22,10 +22,10 @@ from tilewright.tuning.protocol import (
     Job,
     Opened,
     Prepare,
-    Request,
     Rest,
     Stage,
     Try,
+    WorkerRequest,
     decode,
 )
 
@@ -72,7 +72,7 @@ class RequestHandler:
         self._stage = stage
         self._trials: Any = None
 
-    def handle(self, request: Request) -> Any:
+    def handle(self, request: WorkerRequest) -> Any:
         """Do what a request asks and return what can be said in JSON."""
         match request:
             case Job():

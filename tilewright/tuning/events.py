@@ -17,7 +17,15 @@ KNOWN = "known already"  # why no search began
 
 @dataclass(frozen=True)
 class Started:
-    """Tuning begins; ``resumed`` outcomes were known already."""
+    """Tuning begins.
+
+    Attributes:
+        problem: the layer.
+        device: what it is tuned for.
+        strategy: name of the search.
+        budget: what ends it.
+        resumed: outcomes that were known already.
+    """
 
     problem: Problem
     device: Device
@@ -28,13 +36,21 @@ class Started:
 
 @dataclass(frozen=True)
 class Tried:
-    """One config has its outcome. ``best_us`` is the least time so far, None if nothing was right yet."""
+    """One config has its outcome.
+
+    Attributes:
+        record: the outcome.
+        trials: how many this tuning has run.
+        best_us: the least time so far, in us; None if nothing was right yet.
+        elapsed_s: seconds since it began.
+        share: how much of the budget is used, 0 to 1; 0 where it has no end.
+    """
 
     record: Record
     trials: int
     best_us: float | None
     elapsed_s: float
-    share: float  # of the budget used, 0 to 1; 0 where it has no end
+    share: float
 
 
 @dataclass(frozen=True)

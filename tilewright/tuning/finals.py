@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from tilewright.errors import RunError
 from tilewright.kernels.config import Config
+from tilewright.measuring.rounds import FEWEST, Limits, ranking
 from tilewright.record import Outcome, Record, Standing
 from tilewright.tuning.budget_clock import BudgetClock
 from tilewright.tuning.events import Comparing, Progress
-from tilewright.tuning.measure import FEWEST, Limits, ranking
 from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.protocol import Final
 from tilewright.tuning.worker import Worker

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from tilewright.device import Device
 from tilewright.kernels.config import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.store.exchange import record_from_dict, record_to_dict
-from tilewright.tuning.measure import Limits
 
 
 class Stage(StrEnum):
@@ -30,17 +30,22 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True)
-class Request:
+class WorkerRequest:
     """What a child is asked; ``do`` is its name on the line."""
 
     do: ClassVar[str]
 
 
 @dataclass(frozen=True)
-class Job(Request):
+class Job(WorkerRequest):
     """What a worker is for: one problem on one device.
 
-    ``facts`` of a device make a worker that only compiles for it, and opens no CUDA device.
+    Attributes:
+        problem: the problem string.
+        kind: backend of the device, as ``open_runtime`` takes it.
+        index: number of the device within its backend.
+        seed: of the inputs.
+        facts: of a device: they make a worker that only compiles for it, and opens no CUDA device.
     """
 
     do = "open"
@@ -51,20 +56,20 @@ class Job(Request):
     facts: Mapping[str, Any] | None = None
 
 
-class Rest(Request):
+class Rest(WorkerRequest):
     """Forget the job, with all its arrays and kernels."""
 
     do = "rest"
 
 
-class Prepare(Request):
+class Prepare(WorkerRequest):
     """Make the inputs and the references."""
 
     do = "prepare"
 
 
 @dataclass(frozen=True)
-class Compile(Request):
+class Compile(WorkerRequest):
     """Compile a config into the caches."""
 
     do = "compile"
@@ -72,7 +77,7 @@ class Compile(Request):
 
 
 @dataclass(frozen=True)
-class Try(Request):
+class Try(WorkerRequest):
     """Run, verify and time a config; see ``Worker.run``."""
 
     do = "trial"
@@ -82,7 +87,7 @@ class Try(Request):
 
 
 @dataclass(frozen=True)
-class Compare(Request):
+class Compare(WorkerRequest):
     """Measure configs against each other."""
 
     do = "final"
@@ -90,7 +95,9 @@ class Compare(Request):
     limits: Limits
 
 
-_KINDS: dict[str, type[Request]] = {kind.do: kind for kind in (Job, Rest, Prepare, Compile, Try, Compare)}
+_REQUESTS: dict[str, type[WorkerRequest]] = {
+    request.do: request for request in (Job, Rest, Prepare, Compile, Try, Compare)
+}
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "config": str, "configs": lambda configs: list(map(str, configs)), "limits": asdict,
 }  # fmt: skip
@@ -100,16 +107,16 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def encode(request: Request) -> dict[str, Any]:
+def encode(request: WorkerRequest) -> dict[str, Any]:
     """Return what ``decode`` reads."""
     values = {one.name: getattr(request, one.name) for one in fields(request)}
     return {"do": request.do, **{name: _WRITTEN.get(name, _as_it_is)(one) for name, one in values.items()}}
 
 
-def decode(line: Mapping[str, Any]) -> Request:
+def decode(line: Mapping[str, Any]) -> WorkerRequest:
     """Return the request of a line."""
     values = {name: _READ.get(name, _as_it_is)(one) for name, one in line.items() if name != "do"}
-    return _KINDS[line["do"]](**values)
+    return _REQUESTS[line["do"]](**values)
 
 
 def _as_it_is(value: Any) -> Any:

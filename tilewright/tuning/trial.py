@@ -15,10 +15,10 @@ from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, 
 from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint
 from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
+from tilewright.measuring.rounds import Limits, measure, ranking
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.runtime import Built, Runtime, open_runtime
-from tilewright.tuning.measure import Limits, measure, ranking
 from tilewright.tuning.protocol import Compiled, Final, Job, Judged, Stage
 
 # A trial's timing is rough: the finalists are measured again.

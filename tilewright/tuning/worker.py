@@ -14,10 +14,10 @@ from tilewright import errors
 from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.config import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record, Versions
-from tilewright.tuning.channel import Channel, Crashed, Hung, Lost, Refused, python_child
-from tilewright.tuning.measure import Limits
+from tilewright.tuning.channel import Channel, ChildError, ChildLost, Crashed, Hung, python_child
 from tilewright.tuning.protocol import (
     Compare,
     Compile,
@@ -27,10 +27,10 @@ from tilewright.tuning.protocol import (
     Judged,
     Opened,
     Prepare,
-    Request,
     Rest,
     Stage,
     Try,
+    WorkerRequest,
     encode,
 )
 from tilewright.tuning.worker_pool import WorkerPool
@@ -104,7 +104,7 @@ class Worker:
         """
         try:
             judged = Judged.of(self._ask(Try(config, best_us, full)))
-        except (Lost, Refused) as error:
+        except (ChildLost, ChildError) as error:
             outcome = Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.RUNTIME
             return self._failed(config, outcome, str(error))
         if judged.spoilt:
@@ -115,11 +115,11 @@ class Worker:
         """Compile one config into the caches, so that its trial need not."""
         try:
             return Compiled.of(self._ask(Compile(config)))
-        except Lost as error:
+        except ChildLost as error:
             if error.stage == Stage.RUN:  # it compiles; the trial will tell the rest
                 return Compiled(None, str(error))
             return Compiled(Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.COMPILE, str(error))
-        except Refused as error:
+        except ChildError as error:
             return Compiled(None, str(error))
 
     def prepare(self) -> None:
@@ -130,7 +130,7 @@ class Worker:
         """
         try:
             self._ask(Prepare())
-        except (Lost, Refused) as error:
+        except (ChildLost, ChildError) as error:
             self.close()
             raise RunError(
                 f"cannot compute the reference of {self.job.problem}: {error}{_advice(error)}"
@@ -144,7 +144,7 @@ class Worker:
         """
         try:
             return list(map(Final.of, self._ask(Compare(tuple(configs), limits))))
-        except (Lost, Refused) as error:
+        except (ChildLost, ChildError) as error:
             self.close()  # its device may be of no more use
             raise RunError(f"the last comparison failed: {error}") from error
 
@@ -163,7 +163,7 @@ class Worker:
         self._channel = None
         try:
             channel.ask(encode(Rest()), self._allowances_s)
-        except (Lost, Refused):
+        except (ChildLost, ChildError):
             channel.kill()
         else:
             children.keep(self._pool_key, channel)
@@ -188,12 +188,12 @@ class Worker:
         assert self._opened
         return self._opened
 
-    def _ask(self, request: Request) -> Any:
+    def _ask(self, request: WorkerRequest) -> Any:
         self._open()
         assert self._channel is not None
         try:
             return self._channel.ask(encode(request), self._allowances_s)
-        except Lost:
+        except ChildLost:
             self._channel = None
             raise
 
@@ -206,10 +206,10 @@ class Worker:
         self._channel = resting or self._start()
         try:
             self._opened = Opened.of(self._channel.ask(encode(self.job), self._allowances_s))
-        except Refused as error:
+        except ChildError as error:
             self.close()
             raise _error(error.name)(str(error)) from None
-        except Lost as error:
+        except ChildLost as error:
             self._channel = None
             raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 
@@ -226,10 +226,10 @@ def _allowances_s(problem: Problem) -> dict[str, float]:
     return {stage: max(usual_s, large_s.get(stage, 0.0)) for stage, usual_s in ALLOWANCES_S.items()}
 
 
-def _advice(error: Lost | Refused) -> str:
+def _advice(error: ChildLost | ChildError) -> str:
     """Say what may help against a reference that cannot be had: it took too long, or too much memory."""
     large = isinstance(error, Hung) or "SIGKILL" in str(error)  # as a system does that has no memory left
-    if large or isinstance(error, Refused) and error.name == OutOfMemory.__name__:
+    if large or isinstance(error, ChildError) and error.name == OutOfMemory.__name__:
         return "; a smaller layer may do, e.g. by --batch"
     if isinstance(error, Crashed):
         return "; if it does so again, a file of the cache may be damaged: `tilewright cache clear`"

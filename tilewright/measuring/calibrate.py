@@ -7,7 +7,7 @@ and a kernel that is right and beats the floor is taken for a calibration too (`
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from tilewright.floor import floor, floor_us
 from tilewright.kernels.untuned import tools
 from tilewright.problem import Problem
 from tilewright.runtime import rates
-from tilewright.runtime.base import Memory, Runtime
+from tilewright.runtime.base import Memory, Run, Runtime
 
 READ_BYTES = 256 << 20  # on a GPU: of a shorter read, starting it is a part
 CPU_READ_BYTES = 64 << 20  # 3 ms at 20 GB/s: a busy machine may be quiet that long
@@ -27,8 +27,6 @@ _LEAST_RUNS = 5
 # much. What is faster still says nothing of the device: a time that is little more than an empty kernel's, or
 # one taken wrong; and only ``calibrate --anew`` would ever lower the rates again.
 _MOST_RAISED = 1.3
-
-Run = Callable[[], None]
 
 
 def calibrate(runtime: Runtime, anew: bool = False) -> Rates:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tilewright.record import Measurement
+from tilewright.runtime.base import Run
 
-Run = Callable[[], None]
 PROC_STAT = Path("/proc/stat")
 _WARM_US = 20_000.0  # how long one warm row of runs may take
 FEWEST = 6  # fewest samples whose range is a 95% interval of the median: 1 - 2 / 2^6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tilewright.cli.screen import Progress
+from tilewright.cli.screen import ProgressBar
 from tilewright.errors import count
 from tilewright.problem import Problem
 from tilewright.record import Record, unfinished
@@ -46,7 +46,7 @@ class Winner:
 
 
 @dataclass(frozen=True)
-class Search:
+class TuningSession:
     """What the command line asked for.
 
     Attributes:
@@ -57,7 +57,7 @@ class Search:
 
     runtime: Runtime
     store: Store
-    progress: Progress
+    progress: ProgressBar
     wanted: TuneOptions
     share: float = 1.0
     children: WorkerPool = field(default_factory=WorkerPool)

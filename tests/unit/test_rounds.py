@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.tuning import measure as measuring
-from tilewright.tuning.measure import Limits, interval_rank, measure, median_interval, precise, summary
+from tilewright.measuring import rounds
+from tilewright.measuring.rounds import Limits, interval_rank, measure, median_interval, precise, summary
 
 
 class FakeClock:
@@ -212,7 +212,7 @@ def test_time_that_the_host_of_a_cpu_took_is_noise(
 ) -> None:
     place = tmp_path / "stat"
     place.write_text(stat(100, 500, 100))
-    monkeypatch.setattr(measuring, "PROC_STAT", place)
+    monkeypatch.setattr(rounds, "PROC_STAT", place)
     clock = FakeClock()
     clock.unified = unified
     times = clock.contestant("a", steady(100.0))
@@ -229,7 +229,7 @@ def test_time_that_the_host_of_a_cpu_took_is_noise(
 def test_where_the_system_does_not_say_nothing_was_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(measuring, "PROC_STAT", tmp_path / "none")
+    monkeypatch.setattr(rounds, "PROC_STAT", tmp_path / "none")
     clock = FakeClock()
     clock.unified = True
     assert measure({"a": clock.contestant("a", steady(100.0))}, clock)["a"].stolen == 0.0

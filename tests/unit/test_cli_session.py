@@ -69,7 +69,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, array_bytes=1 << 62,
                               memory_bytes=lambda: 80 << 30)  # fmt: skip
     monkeypatch.setattr(opened, "open_device", lambda device: runtime)
-    monkeypatch.setattr(opened, "measure_once", lambda runtime: None)
+    monkeypatch.setattr(opened, "calibrate_once", lambda runtime: None)
     fake = Tuner()
     monkeypatch.setattr(once, "tune", fake)
     return fake
@@ -130,7 +130,7 @@ def test_a_winner_that_beats_the_floor_is_marked(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for floor_us, mark in ((25.0, 1), (12.5, 0)):
-        monkeypatch.setattr("tilewright.calibrate.outdone", lambda *_, floor_us=floor_us: floor_us)
+        monkeypatch.setattr("tilewright.measuring.calibrate.outdone", lambda *_, floor_us=floor_us: floor_us)
         assert main(["tune", A]) == 0
         shown = capsys.readouterr().out
         assert shown.count("200%‡") == shown.count("‡ beats the floor") == mark

@@ -14,7 +14,7 @@ _PART_BYTES = 4 << 20  # of the outputs that are worked on at once
 _THREADS = 2  # more slow down the large products, which have their own
 
 
-def reference(problem: Problem, host: Inputs, sized: bool) -> tuple[Any, Any]:
+def host_reference(problem: Problem, host: Inputs, sized: bool) -> tuple[Any, Any]:
     """Compute y and its size as ``numpy_conv`` does; the size is empty where it is not ``sized``."""
     import numpy as np
 

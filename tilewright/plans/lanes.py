@@ -1,0 +1,111 @@
+"""What each stream has of a plan: a workspace, constant memory and room to pack a filter, all its own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tilewright.errors import RunError, TilewrightError
+from tilewright.plans.execution import Plan
+from tilewright.plans.streams import DEFAULT, PER_THREAD, StreamKey, stream_key, tell_of_end
+from tilewright.runtime.base import Memory
+
+
+@dataclass(eq=False)
+class Lane:
+    """What one stream has of its own.
+
+    Attributes:
+        plan: the kernel, with the stream's workspace.
+        packed: room to pack a filter; None until one was packed here.
+        recorded: whether it is in a graph, which goes on to use it when the thread is no more.
+        counted_bytes: what it held when it was last looked whether all plans together hold too much.
+    """
+
+    plan: Plan
+    packed: Memory | None = None
+    recorded: bool = False
+    counted_bytes: int = 0
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of device memory that it holds by now."""
+        return self.plan.allocated_bytes + (self.packed.nbytes if self.packed else 0)
+
+    def has_grown(self) -> bool:
+        """Whether it holds more than when this was asked before."""
+        before, self.counted_bytes = self.counted_bytes, self.allocated_bytes
+        return self.counted_bytes > before
+
+    def pack(self, w: Memory, stream: int | None) -> Memory:
+        """Pack a kcrs filter into its own room, in order with what the stream did before."""
+        plan = self.plan
+        if plan.blueprint.pack is None:
+            return w
+        if self.packed is None:
+            self.packed = plan.runtime.alloc(plan.blueprint.packed_bytes)
+        plan.pack_into(w, self.packed, stream)
+        return self.packed
+
+
+class Lanes:
+    """The lanes of one plan. A stream gets its own at its first call, and has it as long as the plan lives.
+
+    A thread's own default stream has it as long as the thread.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        """Give the default stream what was made with the plan."""
+        self._plan = plan
+        self.by_stream: dict[StreamKey, Lane] = {DEFAULT: Lane(plan, counted_bytes=plan.allocated_bytes)}
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of device memory that all of them hold by now."""
+        lanes = list(self.by_stream.values())
+        packed = sum(lane.packed.nbytes for lane in lanes if lane.packed)
+        return packed + sum(plan.allocated_bytes for plan in {lane.plan for lane in lanes})
+
+    def of(self, stream: int | None) -> Lane:
+        """Return the lane of a stream handle; where streams tell nothing apart, the default stream's.
+
+        Raises:
+            CompileError, OutOfMemory, RunError: the stream is new here, and what it needs cannot be made.
+        """
+        if not self._plan.device.is_cuda or stream is None:
+            return self.by_stream[DEFAULT]
+        key = stream_key(stream)
+        if key not in self.by_stream:
+            self.by_stream[key] = Lane(self._plan_for(stream))
+            tell_of_end(self, key)
+        lane = self.by_stream[key]
+        if stream == PER_THREAD and not lane.recorded:
+            lane.recorded = self._plan.runtime.is_recording(stream)
+        return lane
+
+    def _plan_for(self, stream: int) -> Plan:
+        """Return a plan for one more stream, which may be recording a graph already.
+
+        A plan that writes to nothing but the output is shared by all: it has no workspace, and fills no
+        constant memory, of which a loaded program has one.
+        """
+        plan, runtime = self._plan, self._plan.runtime
+        if not plan.of_one_stream:
+            return plan
+        try:
+            return Plan.make(runtime, plan.problem, plan.config, plan.why)
+        except RunError as error:
+            if not runtime.is_recording(stream):
+                raise
+            what = f"nothing is ready for a stream that is recording a graph: {error}"
+            todo = "call the plan once on that stream before, and name it to torch.cuda.graph(g, stream=s)"
+            raise RunError(f"{what}; {todo}") from error
+
+    def let_go(self, key: StreamKey) -> None:
+        """Free what the own default stream of a thread had; called when that ends, on it."""
+        lane = self.by_stream.get(key)
+        if lane is not None and not lane.recorded:
+            with suppress(TilewrightError):  # a device that is broken runs nothing
+                self._plan.runtime.finish(key[0])
+            del self.by_stream[key]
+            lane.plan.let_go(key)

@@ -1,0 +1,16 @@
+"""A plan's profile from whatever can be read here."""
+
+from __future__ import annotations
+
+from tilewright.plans.execution import Plan
+from tilewright.profiling import ncu
+from tilewright.profiling.figures import Profile
+from tilewright.profiling.modelled import modelled
+
+
+def profile(plan: Plan) -> Profile:
+    """Return the counters of each launch of a plan; where none can be read, what the model says, and why."""
+    try:
+        return ncu.profiled(plan)
+    except ncu.NoCounters as error:
+        return modelled(plan.family, plan.problem, plan.device, plan.config, str(error))
