@@ -14,22 +14,24 @@ from tilewright.errors import ConfigError, ProblemError
 from tilewright.kernels.config import MAX_VALUE
 from tilewright.kernels.family import Config, Launch
 from tilewright.problem import DTYPE_BYTES, DTYPES, EXAMPLE, LAYOUTS, MAX_EXTENT, Problem
-from tilewright.problem.epilogue import ACTIVATIONS, Epilogue, Pool
+from tilewright.problem.activations import ACTIVATIONS
+from tilewright.problem.epilogue import Epilogue, Pool
 
 small = st.integers(1, 9)
 pads = st.integers(0, 4)
 
 
 floats = st.floats(-1e3, 1e3, width=32)
+WHOLE = [name for name, one in ACTIVATIONS.items() if one.whole and not one.numbers]  # what i8 takes
 factors = floats.filter(lambda f: f != 0.0)
 
 
 @st.composite
 def epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
     """All that fit an image of ``most`` rows and columns."""
-    act = draw(st.sampled_from(ACTIVATIONS))
-    low, high = sorted((draw(floats), draw(floats)))
-    low, high = (low if act in ("leaky", "clamp") else 0.0), (high if act == "clamp" else 0.0)
+    act = draw(st.sampled_from(list(ACTIVATIONS)))
+    numbers = len(ACTIVATIONS[act].numbers)
+    low, high = (sorted((draw(floats), draw(floats)))[:numbers] + [0.0, 0.0])[:2]
     kind, size = draw(st.sampled_from(["", "max", "avg"])), draw(st.integers(1, min(3, most)))
     pad = draw(st.integers(0, size // 2)) if kind == "max" else 0
     return Epilogue(
@@ -42,7 +44,7 @@ def epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
 def whole_epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
     """Those of them that sums of i8 can take."""
     pool = draw(st.sampled_from([None, Pool("max", min(2, most), 2), Pool("max", 1, 3)]))
-    act, beta = draw(st.sampled_from(["", "relu"])), draw(st.sampled_from([0.0, 1.0]))
+    act, beta = draw(st.sampled_from(WHOLE)), draw(st.sampled_from([0.0, 1.0]))
     return Epilogue(bias=draw(st.booleans()), beta=beta, act=act, pool=pool)
 
 

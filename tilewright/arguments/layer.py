@@ -17,12 +17,13 @@ from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
 from tilewright.plans.binding import require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
-from tilewright.problem.epilogue import Epilogue, Pool, finite
+from tilewright.problem.activations import ACTIVATIONS, SHORT
+from tilewright.problem.epilogue import POOLS, Epilogue, Pool, finite
 from tilewright.runtime import Runtime, open_runtime
 
-ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
+ACTIVATIONS_TAKEN = ", ".join(one.taken for word, one in ACTIVATIONS.items() if word)
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
-_WORDS = ("relu", "leaky", "silu", "clamp", "maxpool", "avgpool")
+_WORDS = (*filter(None, ACTIVATIONS), *SHORT, *(f"{kind}pool" for kind in POOLS))
 PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "valid"'
 
 Pad = tuple[int, int, int, int]
