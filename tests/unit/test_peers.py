@@ -6,10 +6,12 @@ import importlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from every_activation import WORDS
 
 from tilewright import device
 from tilewright.bench.contest import deviation
@@ -57,6 +59,7 @@ AWKWARD = [
     "n1c16h9w8k16r3s3p1-bf16+bias+add0.5+clamp0:6+avgpool2",
     "n1c16h9w8k16r3s3p1-i8-nhwc+bias+add+relu+maxpool2",
 ]
+AWKWARD += [f"n1c16h5w6k8r3s3p1-f32{word}" for word in WORDS]
 CANNOT = {  # by peer and dtype, what it says
     ("onednn", "i8"): "it computes f64, f32, f16, bf16, not i8",
     ("onnxruntime", "f64"): "it computes f32, f16, i8, not f64",
@@ -109,6 +112,16 @@ def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
         foreign = c.layout not in (problem.layout_in, problem.layout_out) or c.layout == "blocked"
         assert c.peer == name and c.detail
         assert not foreign or c.convert_us > 0
+
+
+@pytest.mark.parametrize("name", CPU_PEERS)
+def test_cpu_peers_refuse_an_activation_that_they_do_not_know(name: str, unknown: Epilogue) -> None:
+    problem = replace(Problem.parse("n1c16h5w6k8r3s3p1-f32"), epilogue=unknown)
+    if reason := PEER[name].absent(CPU):
+        pytest.skip(reason)
+    inputs = normal_inputs(problem, 7)
+    with pytest.raises(PeerError, match=r"unheard: has no operation of .* yet"):
+        PEER[name].prepare(problem, inputs, Setting(CPU, threads=2))
 
 
 @pytest.mark.parametrize("name", CPU_PEERS)

@@ -20,6 +20,7 @@ from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError, count, shortened
 from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem.epilogue import Epilogue
 
 Array = NDArray[Any]  # of a problem's dtypes
 Run = Callable[[], None]
@@ -173,6 +174,11 @@ def needs(peer: str, *modules: tuple[str, str]) -> str | None:
         except Exception as error:  # a broken native library raises what it likes
             return f"{peer}: importing {module} failed: {one_line(error)}"
     return None
+
+
+def unknown(epilogue: Epilogue, library: str) -> PeerError:
+    """Return the error of an activation that a peer has no operation for."""
+    return PeerError(f"+{epilogue.act}: has no operation of {library} yet; docs/new_activation.md says where")
 
 
 def load(module: str) -> Any:

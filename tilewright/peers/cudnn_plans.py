@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.peers.base import one_line
+from tilewright.peers.base import one_line, unknown
 from tilewright.peers.eager import words
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
@@ -166,7 +166,11 @@ def _activated(graph: Any, y: Any, e: Epilogue) -> Any:
         return graph.leaky_relu(y, negative_slope=e.low)
     if e.act == "silu":
         return graph.swish(y)
-    return graph.relu(y, lower_clip=e.low, upper_clip=e.high) if e.act == "clamp" else graph.relu(y)
+    if e.act == "clamp":
+        return graph.relu(y, lower_clip=e.low, upper_clip=e.high)
+    if e.act == "relu":
+        return graph.relu(y)
+    raise unknown(e, "cuDNN")
 
 
 def strict_plans(
