@@ -24,6 +24,7 @@ from tilewright.errors import (
     StoreError,
     TilewrightError,
 )
+from tilewright.kernels import FAMILIES
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
@@ -32,6 +33,7 @@ from tilewright.tuning.budget import Budget
 __all__ = ["cupy", "own_cache"]  # fixtures
 
 ATOMIC = "direct:combine=1.cs=1"  # atomics add in any order
+CHOICES = [one.name for one in FAMILIES if one.tunable]
 OUT = (2, 6, 5, 8)
 Z = np.zeros(OUT, F)
 BF16 = numpy_dtype("bf16")
@@ -306,7 +308,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "tune budget bool": (lambda: tw.tune("c1h1k1r1", "cpu", budget=True), BudgetError, "budget=True: must"),
     "conv2d family": (lambda: tw.conv2d(X, W, family="dirct"), ConfigError, "'dirct': known are"),
     "none is offered that cannot be chosen": (
-        lambda: tw.conv2d(X, W, family="dirct"), ConfigError, "toeplitz, stem, grouped_mma, textbook, plain"
+        lambda: tw.conv2d(X, W, family="dirct"), ConfigError, f": known are {', '.join(CHOICES)}, plain"
     ),
     "tune families": (
         lambda: tw.tune("c1h1k1r1", "cpu", family="dirct"),

@@ -84,6 +84,9 @@ def test_every_family_suite_and_command_is_told_of() -> None:
     read = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
     for family in FAMILIES:
         assert f"`{family.name}`" in read["families.md"], family.name
+    table = read["README.md"].partition("\n## Families\n")[2].partition("\n## ")[0]
+    rows = " ".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE))
+    assert [one.name for one in FAMILIES if one.tunable and f"`{one.name}`" not in rows] == []
     for suite in shapes.suites():
         assert suite in read["problems.md"], suite
     top: Any = typer.main.get_command(app)
