@@ -198,6 +198,8 @@ WRONG = {
     "c64h56w56k128r3s3+": "a + with no word behind it",
     "c64h56w56k128r3s3+relu+bias": "+bias: given twice or out of order",
     "c64h56w56k128r3s3+bias+bias": "+bias: given twice or out of order",
+    "c64h56w56k128r3s3+bias+silu+add": "a pool. For z added behind an activation or a pool: leave +add out",
+    "c64h56w56k128r3s3+add+add": "+add: given twice or out of order; the order is alpha, bias, add, an activ",
     "c64h56w56k128r3s3+relu+silu": "+silu: given twice or out of order",
     "c64h56w56k128r3s3+clamp0": "+clamp0: takes 2 numbers",
     "c64h56w56k128r3s3+clamp6:0": "clamp6:0: low is above high",

@@ -26,6 +26,7 @@ WORDS = f"""\
   {", ".join(_FIRST)} or {_LAST}
   +maxpool<size>[u<stride>][p<pad>] or +avgpool<size>[u<stride>]"""
 ORDER = "alpha, bias, add, an activation, a pool"
+_ADDED_LATE = "For z added behind an activation or a pool: leave +add out, and add z to y"
 
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 _WORD = re.compile(
@@ -203,7 +204,10 @@ class Epilogue:
         for word in words:
             place, new = _read(word)
             if place <= last:
-                raise ProblemError(f"+{_shown(word)}: given twice or out of order; the order is {ORDER}")
+                late = f". {_ADDED_LATE}" if "beta" in new and "beta" not in values else ""
+                raise ProblemError(
+                    f"+{_shown(word)}: given twice or out of order; the order is {ORDER}{late}"
+                )
             last = place
             values |= new
         return cls(**values)  # type: ignore[arg-type]
