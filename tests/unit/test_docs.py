@@ -17,6 +17,7 @@ from tilewright.cli import app, bench, options
 from tilewright.kernels import FAMILIES
 from tilewright.peers import PEERS
 from tilewright.problem import Problem, shapes
+from tilewright.problem.activations import ACTIVATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md"]
@@ -93,6 +94,14 @@ def test_every_family_suite_and_command_is_told_of() -> None:
     top: Any = typer.main.get_command(app)
     for name in top.commands:
         assert f"tilewright {name}" in read["README.md"], name
+
+
+def test_every_activation_is_told_of() -> None:
+    table = (ROOT / "docs" / "problems.md").read_text(encoding="utf-8")
+    for name, one in ACTIVATIONS.items():
+        for word in (name, *(one.short or ())[:1]):
+            assert f"`+{word}" in table, word
+            assert f'"{word}"' in f'{tilewright.conv2d.__doc__}""', word
 
 
 def test_every_peer_is_told_of() -> None:

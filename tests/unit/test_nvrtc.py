@@ -108,6 +108,14 @@ def test_helpers_compile_for_every_dtype_and_epilogue(dtype: str) -> None:
             _fits(blueprint, "sm_90")
 
 
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+def test_every_activation_compiles(dtype: str, word: str) -> None:
+    device, problem = for_architecture("sm_90"), Problem.parse(f"n1c8h8w8k8r3s3-{dtype}{word}")
+    direct = family("direct")
+    _fits(direct.blueprint(problem, device, sample(direct, problem, device, random.Random(0))), "sm_90")
+
+
 def test_an_activation_that_a_kernel_has_no_formula_of_does_not_compile() -> None:
     device, problem = for_architecture("sm_90"), Problem.parse("n1c8h8w8k8r3s3-f32+relu")
     direct = family("direct")

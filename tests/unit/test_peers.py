@@ -238,7 +238,7 @@ def test_a_peer_needs_no_more_than_a_peer_says(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(peers, "PEERS", (*PEERS, least := Least()))
     monkeypatch.setitem(PEER, "least", least)
     assert named("least") == (least,) and least in applicable(CPU) and least not in usual(CPU)
-    for text in AWKWARD[:3] + AWKWARD[-3:]:
+    for text in (*AWKWARD[:3], "n2c16h9w8k11r3s3p1-f32+alpha0.5+bias+add0.25+relu+maxpool2"):
         test_cpu_peers_agree_with_numpy("least", text)
     assert refuses(least, Problem.parse("n1c1h1w1k1r1s1-f16"))
     test_a_conversion_is_timed_by_the_wall_clock("least")

@@ -49,6 +49,11 @@ def test_other_suites() -> None:
     assert sizes["TOY"].z_shape == (1, 256, 224, 224) and sizes["TOY"].y_shape == (1, 256, 112, 112)
 
 
+def test_a_name_alone_means_one_layer() -> None:
+    layers = {layer for suite in shapes.suites() for layer in shapes.load([suite])}
+    assert layers == set(shapes.shipped().values()) and not set(shapes.shipped()) & set(shapes.suites())
+
+
 def test_every_line_is_in_its_canonical_form() -> None:
     for suite in shapes.suites():
         text = (shapes.SHAPES_DIR / f"{suite}.txt").read_text()
