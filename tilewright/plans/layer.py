@@ -213,7 +213,8 @@ class LayerPlan:
                 f"packed_w: {a_kind(packed_w)} was given; must be what plan.pack(w) returned"
             )
         if (packed_w.problem, packed_w.config) != (self.problem, self.config):
-            raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {self.config}")
+            here = f"pack again with this plan, of {self.problem} by {self.config}"
+            raise ArrayError(f"packed_w: is {packed_w!r}; {here}")
         if packed_w.device != self._where:
             here = f"the plan runs on {self._where}; pack again with this plan"
             raise ArrayError(f"packed_w: is on {packed_w.device}, but {here}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.errors import ProblemError, shortened, shown
-from tilewright.problem.activations import ACTIVATIONS, SHORT, Activation
+from tilewright.problem.activations import ACTIVATIONS, SHORT, Activation, meant
 
 POOLS = ("max", "avg")
 NUMBERS = ("alpha", "beta", "low", "high")
@@ -225,6 +225,8 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
         if form and "<" in form and "-" not in word:
             raise ProblemError(f"+{_shown(word)}: must be written {form}")
         known = ", ".join([*_COUNTS, *SHORT, "maxpool", "avgpool", "requant (of i8)"])
+        known_as = meant(word) or meant(re.split("[^A-Za-z_]", word)[0])
+        known += f"; did you mean +{known_as}?" if known_as else ""
         hint = " (the dtype and layout come before the first +)" if "-" in word else ""
         raise ProblemError(f"+{_shown(word)}: unknown word{hint}; known are {known}")
     if match["pool"]:
