@@ -65,8 +65,9 @@ def test_what_a_command_reads_it_does_not_replace(
     before = Path(name).read_bytes()
     (tmp_path / "link").symlink_to(name)
     capsys.readouterr()
-    for named in (name, "link"):
-        assert main([*command.split(), named]) == 2
+    more = [command.replace("l.txt", "l.txt:A")] * ("l.txt" in command)
+    for each, named in ((one, file) for one in (command, *more) for file in (name, "link")):
+        assert main([*each.split(), named]) == 2
         what = f"{command.split()[-1]} {named}"
         assert capsys.readouterr().err == f"error: {what}: is read by this command; name another file\n"
     assert Path(name).read_bytes() == before

@@ -69,6 +69,20 @@ def test_layer_by_name_file_and_string(tmp_path: Path) -> None:
     assert [layer.name for layer in found] == ["R12", "R2", "A", "B", "C", "n1c4h4w4k4r1s1-f32"]
 
 
+def test_a_layer_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.txt").write_text("A n1c8h5w5k4r3s3-f32\nDW5 n2c8h5w5k4r1s1-f32\nc8h1k4r1+relu\n")
+    Path("a+b:c.txt").write_text("A n1c9h5w5k4r3s3-f32\n")
+    odd = ["a+b:c.txt:A+relu", "a+b:c.txt"]
+    found = shapes.load(["mine.txt:DW5", "./mine.txt:A+bias", "mine.txt:n1c8h1w1k4r1s1-f32+relu", *odd])
+    assert [layer.name for layer in found] == ["DW5", "A+bias", "n1c8h1w1k4r1s1-f32+relu", "A+relu", "A"]
+    assert [layer.problem.c for layer in found] == [8, 8, 8, 9, 9]
+    with pytest.raises(ProblemError, match="'B': shape file mine.txt has no such layer; it has A, DW5, n1c8"):
+        shapes.load(["mine.txt:B"])
+    with pytest.raises(ProblemError, match="shape file other.txt: No such file"):
+        shapes.load(["other.txt:B"])
+
+
 def test_overrides() -> None:
     (layer,) = shapes.load(["R12"], dtype="f32", layout="nhwc")
     assert (layer.name, str(layer.problem)) == ("R12", "n1c512h7w7k512r3s3p1-f32-nhwc")

@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.cli.options import OptionError
 from tilewright.errors import printable
 from tilewright.files import atomic_write, locked
+from tilewright.problem.shapes import file_of
 
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
 
@@ -22,14 +23,15 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
 
     Args:
         files: they, by their options.
-        read: what the command reads; what is no file among it does not count.
+        read: what the command reads, layers.txt:R12 too; what is no file among it does not count.
 
     Raises:
         OptionError: one is a folder, its folder is missing, there is no permission, two are one, or one
             would replace what is read.
     """
     given = {option: file for option, file in files.items() if file is not None}
-    inputs = {path.resolve() for path in map(Path, read if given else ()) if os.path.isfile(path)}
+    found = [file_of(str(one)) for one in read] if given else []
+    inputs = {one[0].resolve() for one in found if one}
     taken: dict[object, str] = {}
     for option, file in given.items():
         if is_stdout(file) and option not in TO_STDOUT:
