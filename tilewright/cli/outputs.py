@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -162,6 +163,19 @@ def _is_replaced(file: Path) -> bool:
     return (file.is_file() or not file.exists()) and os.access(file.parent, os.W_OK)
 
 
+def _tried(real: Path) -> Path:
+    """Return a file once it is clear that it can be written: permissions, root's above all, do not say it.
+
+    Raises:
+        OSError: it cannot.
+    """
+    if _is_replaced(real):
+        tempfile.TemporaryFile(dir=real.parent).close()
+    elif real.is_file():
+        real.open("r+b").close()
+    return real
+
+
 def _writable(file: Path, option: str) -> Path:
     """Return the file itself, behind any links."""
     try:
@@ -174,7 +188,7 @@ def _writable(file: Path, option: str) -> Path:
         elif not os.access(file if file.exists() else file.parent, os.W_OK):
             why = "no permission to write there"
         else:
-            return _behind_links(file)
+            return _tried(_behind_links(file))
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, links in a circle
         why = getattr(error, "strerror", None) or str(error)
     raise OptionError(f"{option} {file}: {why}")
