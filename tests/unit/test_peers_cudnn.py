@@ -147,7 +147,21 @@ def test_what_no_graph_can_fuse_runs_apart(fake: Cudnn) -> None:
     assert offer.skipped["cudnn nhwc bias+add+act"] == "No valid engine configs for this graph"
 
 
-def test_an_activation_that_cudnn_has_no_node_for_is_no_relu(fake: Cudnn, unknown: Epilogue) -> None:
+def test_an_activation_that_cudnn_has_no_node_for_runs_apart(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(cudnn_plans.NODES, "silu")
+    problem = Problem.parse("n1c4h5w6k8r3s3p1-f32+bias+silu")
+    assert [str(way) for way in cudnn_plans.ways(problem)] == ["", "bias"]
+    offer, inputs = offer_of(problem)
+    agrees(offer, problem, inputs)
+    assert all(one.detail.endswith("silu apart") for one in offer.contestants)
+    monkeypatch.delitem(cudnn_plans.NODES, "relu")
+    whole = Problem.parse("n1c16h5w6k8r3s3p1-i8+bias+relu+requant")
+    assert [str(way) for way in cudnn_plans.ways(whole)] == ["", "bias"]  # what is requantised comes last
+
+
+def test_an_activation_that_nothing_knows_is_no_relu(fake: Cudnn, unknown: Epilogue) -> None:
     with pytest.raises(PeerError, match=r"unheard: has no operation of .* yet"):
         offer_of(replace(Problem.parse("n1c4h5w6k8r3s3p1-f32"), epilogue=unknown))
 

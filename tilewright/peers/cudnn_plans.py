@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.peers.base import one_line, unknown
+from tilewright.peers.base import one_line
 from tilewright.peers.eager import words
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
@@ -36,6 +36,16 @@ _NOTES: dict[tuple[str, str, str], dict[int, frozenset[str]]] = {}  # of engines
 _TYPES = dict(f64="DOUBLE", f32="FLOAT", f16="HALF", bf16="BFLOAT16", i8="INT8", i32="INT32")
 _TYPES |= dict(f8="FP8_E4M3")
 _SUMS = dict(f64="DOUBLE", i8="INT32", q8="INT32")
+
+
+# Activations that a graph has a node of; others run apart.
+NODES: dict[str, Callable[[Any, Any, Epilogue], Any]] = {
+    "": lambda graph, y, e: y,
+    "relu": lambda graph, y, e: graph.relu(y),
+    "leaky": lambda graph, y, e: graph.leaky_relu(y, negative_slope=e.low),
+    "silu": lambda graph, y, e: graph.swish(y),
+    "clamp": lambda graph, y, e: graph.relu(y, lower_clip=e.low, upper_clip=e.high),
+}
 
 
 @dataclass(frozen=True)
@@ -64,9 +74,10 @@ class Way:
 def ways(problem: Problem) -> list[Way]:
     """Return the graphs to try: bare convolution, all that may be fused, what cuDNN's own engines fuse."""
     epilogue = problem.epilogue
-    inside = tuple(step for step in words(epilogue) if step not in ("alpha", "pool"))
+    apart = ("alpha", "pool") if epilogue.act in NODES else ("alpha", "pool", "act")
+    inside = tuple(step for step in words(epilogue) if step not in apart)
     known = tuple(step for step in inside if step != "act" or epilogue.act == "relu")
-    if problem.requantised and epilogue.pool is None:
+    if problem.requantised and epilogue.pool is None and epilogue.act in NODES:
         inside = (*inside, REQUANT)
     found = [Way(), *([Way(inside)] if inside else []), *([Way(known, "bias" not in known)] if known else [])]
     return list(dict.fromkeys(found))
@@ -155,22 +166,10 @@ def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any],
     if "bias" in way.steps or way.zero_bias:
         y = graph.add(y, tensor("bias", p.dtype_added, 1, p.k, 1, 1))
     if "act" in way.steps:
-        y = _activated(graph, y, e)
+        y = NODES[e.act](graph, y, e)
     if REQUANT in way.steps:  # in f32; what is stored as i8 is rounded to nearest even, and clamped
         y = graph.mul(y, tensor("scale", "f32", 1, p.k, 1, 1), compute_data_type=scaled)
     return y
-
-
-def _activated(graph: Any, y: Any, e: Epilogue) -> Any:
-    if e.act == "leaky":
-        return graph.leaky_relu(y, negative_slope=e.low)
-    if e.act == "silu":
-        return graph.swish(y)
-    if e.act == "clamp":
-        return graph.relu(y, lower_clip=e.low, upper_clip=e.high)
-    if e.act == "relu":
-        return graph.relu(y)
-    raise unknown(e, "cuDNN")
 
 
 def strict_plans(
