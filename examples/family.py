@@ -25,7 +25,7 @@ from tilewright.kernels.word import issue_slots, word_bytes
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
-KERNEL = Path(__file__).with_name("family.cu").read_text("utf-8")  # in tilewright/kernels: its name, "x.cu"
+KERNEL = Path(__file__).with_suffix(".cu").read_text("utf-8")  # in tilewright/kernels: its name, "x.cu"
 
 
 class Sketch(Family):

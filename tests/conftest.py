@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tilewright.errors import DeviceError
+from tilewright.problem.activations import ACTIVATIONS, Activation
+from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.flusher import Flusher
@@ -21,6 +23,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch) -> Epilogue:
+    """An activation that is in the table of words, and of which nothing else has a formula."""
+    monkeypatch.setitem(ACTIVATIONS, "unheard", Activation("unheard"))
+    return Epilogue(act="unheard")
 
 
 @pytest.fixture

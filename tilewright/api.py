@@ -106,7 +106,7 @@ def conv2d(
         math: how float32 is multiplied. "strict": in f32; "tf32": factors rounded to 11 bits; "accurate": on
             tensor cores, as precise as strict except for denormals and overflow (see ``Problem``).
         scale: (K,) float32, for int8 only: requantise the int32 result v to
-            clamp(round(scale[k] * v), -128, 127), with ties to even; the output is then int8.
+            clamp(round(scale[k] * v), -128, 127), with ties to even, NaN to -128; the output is then int8.
         family: use the fastest known kernel of this family, or of these; ``"plain"`` means those that
             sum up the formula's own products, not Winograd, Strassen, toeplitz or grouped_mma; None: all.
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +71,46 @@ def test_for_a_gpu(text: str, gpu_facts: Runtime) -> None:
 def test_it_compiles_for_every_architecture(text: str, arch: str, own_cache: None) -> None:
     holds_together(SKETCH, Problem.parse(text), for_architecture(arch))
     compiles_unspilt(SKETCH, Problem.parse(text), arch)
+
+
+FOLLOW = """
+from every_family import CASES
+from here import agrees
+from tilewright.kernels import family
+from tilewright.plans.execution import Plan
+from tilewright.problem import Problem
+from tilewright.runtime import open_runtime
+from tilewright.search.strategies import rank
+runtime, texts = open_runtime("cpu"), [text for name, text in CASES if name == "x"]
+for problem in map(Problem.parse, texts):
+    (config, _), *_ = rank(problem, runtime.device, family("x"), 1)
+    agrees(Plan.make(runtime, problem, config))
+print(len(texts))
+"""
+
+
+def test_a_copy_of_it_is_a_family(tmp_path: Path, runtime: Runtime, own_cache: None) -> None:
+    """As docs/new_family.md says, in a copy of the package."""
+    root = FILE.parents[1]
+    shutil.copytree(root / "tilewright", tmp_path / "tilewright", ignore=shutil.ignore_patterns("data"))
+    kernels = tmp_path / "tilewright" / "kernels"
+    spec = FILE.read_text(encoding="utf-8").partition("\n\ndef main()")[0]
+    for old, new in {'name = "sketch"': 'name = "x"', "=KERNEL": '="x.cu"', '("sketch"': '("x"'}.items():
+        assert old in spec
+        spec = spec.replace(old, new)
+    (kernels / "x.py").write_text(spec)
+    kernel = FILE.with_suffix(".cu").read_text(encoding="utf-8")
+    (kernels / "x.cu").write_text(kernel.replace("KERNEL(sketch", "KERNEL(x"))
+    listed = (kernels / "__init__.py").read_text(encoding="utf-8")
+    listed = listed.replace("\n\nFAMILIES", "\nfrom tilewright.kernels.x import Sketch\n\nFAMILIES")
+    (kernels / "__init__.py").write_text(listed.replace("(\n    Direct()", "(\n    Sketch(), Direct()"))
+    paths = os.pathsep.join(map(str, (tmp_path, root / "tests", root / "tests" / "device")))
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOW], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(len(SKETCH.examples))
 
 
 def test_it_is_short() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from every_activation import WORDS, activated
 from here import DEVICES, KERNELS
 
 from tilewright.checking.host_reference import host_reference
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import Verifier
+from tilewright.errors import ProblemError
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
@@ -19,6 +22,7 @@ from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime import Runtime, open_runtime
 
 REFERENCE = Config.parse("reference:v=1")
@@ -26,7 +30,7 @@ LAYER = "n2c6h9w11k10r3s2p1.2.0.1u2x1d1x2g2"
 TEXTS = (
     f"{LAYER}-f32-nhwc2nchw",
     f"{LAYER}-f64-nchw2nhwc+alpha0.25+bias+add0.5+leaky0.125+maxpool3u2p1",
-    f"{LAYER}-f64+silu",
+    *(f"{LAYER}-f64{word}" for word in WORDS),
     f"{LAYER}-f32-nhwc+bias+add+silu+avgpool2",
     f"{LAYER}-f32+alpha-2+bias+add-1+clamp-1:2+avgpool3u1",
     f"{LAYER}-f16+bias+add+relu+maxpool2",
@@ -37,6 +41,20 @@ TEXTS = (
     f"{LAYER}-i8",
     "n1c1h1w1k1r1s1-bf16+bias+add+silu+maxpool1",
 )
+
+
+def test_numpy_has_no_answer_for_an_activation_that_it_does_not_know(unknown: Epilogue) -> None:
+    problem = replace(Problem.parse("n1c1h1w9k1r1s1-f32"), epilogue=unknown)
+    with pytest.raises(ProblemError, match="unheard: the reference has no formula"):
+        numpy_conv(problem, np.ones(problem.x_shape), np.ones(problem.w_shape))
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_numpys_activations_are_written_twice(word: str) -> None:
+    problem = Problem.parse(f"n1c1h1w400k1r1s1-f64{word}")
+    x = np.linspace(-20, 20, 400).reshape(problem.x_shape)
+    y, _ = numpy_conv(problem, x, np.ones((1, 1, 1, 1)))
+    np.testing.assert_allclose(y, activated(problem.epilogue, x), rtol=1e-14)
 
 
 @pytest.fixture(params=DEVICES)

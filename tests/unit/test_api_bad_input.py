@@ -24,6 +24,7 @@ from tilewright.errors import (
     StoreError,
     TilewrightError,
 )
+from tilewright.kernels import FAMILIES
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
@@ -32,6 +33,7 @@ from tilewright.tuning.budget import Budget
 __all__ = ["cupy", "own_cache"]  # fixtures
 
 ATOMIC = "direct:combine=1.cs=1"  # atomics add in any order
+CHOICES = [one.name for one in FAMILIES if one.tunable]
 OUT = (2, 6, 5, 8)
 Z = np.zeros(OUT, F)
 BF16 = numpy_dtype("bf16")
@@ -149,6 +151,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "alpha infinite": (conv(alpha=float("inf")), ProblemError, "alpha=inf: must be a finite number"),
     "alpha complex": (conv(alpha=1j), ProblemError, "alpha=1j: must be a finite number"),
     "activation name": (conv(activation="gelu"), ProblemError, 'activation=\'gelu\': must be "relu", "leak'),
+    "activation letters": (conv(activation="SiLU"), ProblemError, 'did you mean "silu"[?]$'),
+    "activation elsewhere": (conv(activation="swish"), ProblemError, 'did you mean "silu"[?]$'),
+    "activation relu letters": (conv(activation="ReLU6"), ProblemError, 'did you mean "relu6"[?]$'),
     "activation empty": (conv(activation=""), ProblemError, "activation=''"),
     "activation is no activation": (conv(activation="bias"), ProblemError, "activation='bias': must be"),
     "activation two": (conv(activation="relu+silu"), ProblemError, r"activation='relu\+silu'"),
@@ -180,6 +185,17 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "i8 alpha": (conv(X.astype("b"), W.astype("b"), alpha=0.5), ProblemError, r"\+alpha0.5: i8 layers"),
     "bias number": (conv(X, W, 0.5), ArrayError, "bias: a float was given"),
     "groups divide": (conv(groups=3), ProblemError, "groups=3: must divide C=4 of x and K=6"),
+    "groups nhwc": (
+        lambda: tw.conv2d(some(1, 28, 28, 96), some(96, 1, 3, 3), groups=96), ProblemError,
+        r'groups=96: must divide C=28 of x and K=96 of w; is x \(N, H, W, C\)[?] then give layout="nhwc"$',
+    ),
+    "channels nhwc": (
+        lambda: tw.conv2d(some(1, 9, 8, 6), some(5, 6, 3, 3)), ArrayError, 'then give layout="nhwc"$'
+    ),
+    "channels nchw": (
+        lambda: tw.conv2d(some(1, 6, 9, 8), some(5, 6, 3, 3), layout="nhwc"), ArrayError,
+        r'is x \(N, C, H, W\)[?] then give layout="nchw"$',
+    ),
     "groups zero": (conv(groups=0), ProblemError, "groups=0: must be an integer of 1 or more"),
     "groups text": (conv(groups="2"), ProblemError, "groups='2'"),
     "groups float": (conv(groups=2.0), ProblemError, "groups=2.0"),
@@ -307,7 +323,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "tune budget bool": (lambda: tw.tune("c1h1k1r1", "cpu", budget=True), BudgetError, "budget=True: must"),
     "conv2d family": (lambda: tw.conv2d(X, W, family="dirct"), ConfigError, "'dirct': known are"),
     "none is offered that cannot be chosen": (
-        lambda: tw.conv2d(X, W, family="dirct"), ConfigError, "toeplitz, stem, grouped_mma, textbook, plain"
+        lambda: tw.conv2d(X, W, family="dirct"), ConfigError, f": known are {', '.join(CHOICES)}, plain"
     ),
     "tune families": (
         lambda: tw.tune("c1h1k1r1", "cpu", family="dirct"),
@@ -380,6 +396,10 @@ def identity() -> Any:
 WRONG_PLAN: dict[str, tuple[Callable[[], object], str]] = {
     "w not packed": (lambda: plan_of()(X, W), r"a NumPy array was given; must be what plan.pack\(w\)"),
     "w of another layer": (lambda: plan_of()(X, plan_of("n1c1h9k1r1").pack(some(1, 1, 1, 1))), "pack again"),
+    "w of another layer by the same kernel": (
+        lambda: plan_of()(X, identity().pack(some(1, 1, 1, 1))),
+        r"for n1c1h3w3k1r1s1-f32 by reference:v=1>; pack again with this plan, of n2c4h7w9k6r3s2-f32 by ref",
+    ),
     "pack shape": (
         lambda: plan_of().pack(W[:5]),
         r"w: shape \(5, 4, 3, 2\) was given; must be \(6, 4, 3, 2\)",

@@ -77,11 +77,30 @@ def test_what_a_command_reads_it_does_not_replace(
     before = Path(name).read_bytes()
     (tmp_path / "link").symlink_to(name)
     capsys.readouterr()
-    for named in (name, "link"):
-        assert main([*command.split(), named]) == 2
+    more = [command.replace("l.txt", "l.txt:A")] * ("l.txt" in command)
+    for each, named in ((one, file) for one in (command, *more) for file in (name, "link")):
+        assert main([*each.split(), named]) == 2
         what = f"{command.split()[-1]} {named}"
         assert capsys.readouterr().err == f"error: {what}: is read by this command; name another file\n"
     assert Path(name).read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no file system here that takes no files")
+@pytest.mark.parametrize("option", ["--json", "--markdown", "--plot"])
+def test_where_nothing_can_be_written_nothing_is_measured(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Permissions do not say it of /proc, where root may write."""
+    assert main([*BENCH, option, "/proc/t.svg"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"error: {option} /proc/t.svg: ") and shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_looking_whether_a_file_can_be_written_leaves_it_alone(tmp_path: Path) -> None:
+    (old := tmp_path / "old.json").write_text("kept")
+    outputs.check({"--json": old, "--markdown": tmp_path / "new.md"})
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.json", "kept")]
 
 
 def test_what_is_no_plain_file_is_written_in_place(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ import typer
 from document_tables import documents
 
 import tilewright
-from tilewright.cli import app, options
+from tilewright.cli import app, bench, options
 from tilewright.kernels import FAMILIES
+from tilewright.peers import PEERS
 from tilewright.problem import Problem, shapes
+from tilewright.problem.activations import ACTIVATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md"]
@@ -84,11 +86,33 @@ def test_every_family_suite_and_command_is_told_of() -> None:
     read = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
     for family in FAMILIES:
         assert f"`{family.name}`" in read["families.md"], family.name
+    table = read["README.md"].partition("\n## Families\n")[2].partition("\n## ")[0]
+    rows = " ".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE))
+    assert [one.name for one in FAMILIES if one.tunable and f"`{one.name}`" not in rows] == []
     for suite in shapes.suites():
         assert suite in read["problems.md"], suite
     top: Any = typer.main.get_command(app)
     for name in top.commands:
         assert f"tilewright {name}" in read["README.md"], name
+
+
+def test_every_activation_is_told_of() -> None:
+    table = (ROOT / "docs" / "problems.md").read_text(encoding="utf-8")
+    for name, one in ACTIVATIONS.items():
+        for word in (name, *(one.short or ())[:1]):
+            assert f"`+{word}" in table, word
+            assert f'"{word}"' in f'{tilewright.conv2d.__doc__}""', word
+
+
+def test_every_peer_is_told_of() -> None:
+    """In --peers, in the order of PEERS, and in the table of docs/measuring.md."""
+    here = {at: ", ".join(one.name for one in PEERS if at in one.backends) for at in ("opencl", "cuda")}
+    rare = " and ".join(one.name for one in PEERS if not one.usual)
+    wanted = f"commas: {here['opencl']} on a CPU; {here['cuda']} on an NVIDIA GPU; or all, or none. "
+    assert f"{wanted}Default: all but {rare}." in get_args(bench.Peers)[1].help
+    text = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (CPU|CUDA) \|", text.partition("## Peers")[2], re.MULTILINE)
+    assert dict(rows) == {one.name: "CUDA" if "cuda" in one.backends else "CPU" for one in PEERS}
 
 
 def test_what_plain_leaves_out_is_said_wherever_it_is_offered() -> None:

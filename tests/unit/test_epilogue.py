@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 from test_problem import epilogues
 
 from tilewright.errors import ProblemError
-from tilewright.problem import Problem
+from tilewright.problem import Problem, activations
+from tilewright.problem.activations import ACTIVATIONS
 from tilewright.problem.epilogue import NOTHING, Epilogue, Pool
 
 
@@ -87,6 +90,7 @@ def test_a_factor_that_f32_does_not_have() -> None:
         (dict(beta=True), "beta=True"),
         (dict(beta="1"), "beta='1': must be a finite number"),
         (dict(low=None), "low=None"),
+        (dict(act=["relu"]), "activation ['relu']: must be one of relu"),
         (dict(act="gelu"), "activation 'gelu': must be one of relu, leaky, silu, clamp"),
         (dict(act="clamp", low=6, high=0), "clamp6:0: low is above high"),
         (dict(act="relu", high=6), "low=0.0, high=6.0: do not fit act='relu'"),
@@ -135,3 +139,38 @@ def test_windows_are_counted(extent: int, pool: Pool, out: int) -> None:
 ])  # fmt: skip
 def test_what_stays_integer_and_exact(text: str, integer: bool, exact: bool) -> None:
     assert (of(text).keeps_integers, of(text).exact) == (integer, exact)
+
+
+ONE_MORE = """
+import importlib.util, sys
+from pathlib import Path
+spec = importlib.util.spec_from_file_location("tilewright.problem.activations", Path({file!r}))
+rows = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(rows)
+rows.ACTIVATIONS["bent"] = rows.Activation("bent", ("slope",), 3.0, steepest=2.0, own=5, exact=False)
+
+from tilewright.arguments.layer import ACTIVATIONS_TAKEN
+from tilewright.kernels.bound import bound
+from tilewright.problem import GRAMMAR, Problem
+layer = Problem.parse("n1c2h4w4k3r1s1-f32+bent+maxpool2")
+assert str(layer).endswith("+bent3+maxpool2") and Problem.parse(str(layer)) == layer
+assert layer.epilogue.defines("f32")["ACT"] == len(rows.ACTIVATIONS) - 1
+assert not layer.epilogue.exact and not layer.epilogue.keeps_integers
+plain = bound(Problem.parse("n1c2h4w4k3r1s1-f32"), 2).slope
+assert bound(layer, 2).slope == 3 * plain + 5 * 2**-24
+assert " or +bent[<slope>]" in GRAMMAR
+assert ACTIVATIONS_TAKEN.endswith('"bent" or ("bent", slope)')
+"""
+
+
+def test_one_more_row_is_all_that_the_package_reads_of_an_activation() -> None:
+    code = ONE_MORE.format(file=activations.__file__)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stderr
+
+
+def test_the_rows_of_activations_hold_together() -> None:
+    for name, one in ACTIVATIONS.items():
+        assert one.word == name and len(one.numbers) <= 2 and one.steepest >= 1
+        assert one.default is None or len(one.numbers) == 1
+        assert one.short is None or of(f"+{one.short[0]}").act == name

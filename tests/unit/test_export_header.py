@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from every_activation import WORDS, activated
 
+from tilewright import export
 from tilewright.cli import main
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError
@@ -19,6 +23,7 @@ from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
+from tilewright.problem.activations import ACTIVATIONS
 from tilewright.runtime.base import Built, Resources, Runtime
 from tilewright.search.space import sample
 
@@ -90,6 +95,43 @@ def by_formula(text: str, pr: Problem, w: Any) -> Any:
     for k in range(pr.kg):
         packed[:, k // tile, : pr.cg, :, k % tile] = rows[:, k]
     return packed
+
+
+CHECKS = """
+#include "check.h"
+int main(void) {
+    for (int i = -80; i <= 80; i++) printf("%.17g\\n", activated(i / 8.0));
+    return 0;
+}
+"""
+
+
+def checks(problem: Problem, folder: Path, act: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Compile what an export checks its answers by; ``act``: as if its activation had that number."""
+    device = for_architecture("sm_90")
+    found = header(bundled(problem, device, sample(family("direct"), problem, device, random.Random(1))))
+    found = found if act is None else re.sub(r"TW_ACT = \d+", f"TW_ACT = {act}", found)
+    (folder / "layer.h").write_text(found)
+    (folder / "check.c").write_text(CHECKS)
+    (folder / "check.h").write_bytes((Path(export.__file__).parent / "check.h").read_bytes())
+    command = ["cc", "-w", "check.c", "-o", "check", "-lm"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+@pytest.mark.parametrize("word", WORDS)
+def test_an_export_checks_every_activation(word: str, tmp_path: Path) -> None:
+    problem = Problem.parse(f"n1c8h8w8k8r3s3-f32{word}")
+    assert checks(problem, tmp_path).returncode == 0
+    told = subprocess.run([tmp_path / "check"], capture_output=True, text=True, check=True).stdout
+    right = activated(problem.epilogue, np.arange(-80, 81) / 8)
+    np.testing.assert_allclose(np.array(told.split(), np.float64), right, rtol=1e-14)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_an_export_with_an_activation_that_it_does_not_know_does_not_compile(tmp_path: Path) -> None:
+    failed = checks(Problem.parse("n1c8h8w8k8r3s3-f32+relu"), tmp_path, len(ACTIVATIONS))
+    assert failed.returncode and "each_activation_has_a_formula" in failed.stderr
 
 
 def test_a_toeplitz_kernel_is_exported(tmp_path: Path, own_cache: None) -> None:

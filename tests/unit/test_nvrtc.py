@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from every_activation import WORDS
 
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
@@ -16,6 +19,8 @@ from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.untuned import pack, tools
 from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import DTYPES, Problem
+from tilewright.problem.activations import ACTIVATIONS
+from tilewright.search.space import sample
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -94,13 +99,32 @@ def test_the_reference_compiles_in_kinds_of_its_own(kind: str, arch: str) -> Non
 def test_helpers_compile_for_every_dtype_and_epilogue(dtype: str) -> None:
     device = for_architecture("sm_90")
     whole = ("", "+bias+add+relu+maxpool3u2p1")
-    more = ("+alpha0.5+add0.25+leaky0.1+avgpool2", "+silu", "+clamp0:6+maxpool2")
+    more = ("+alpha0.5+add0.25+leaky0.1+avgpool2", "+clamp0:6+maxpool2", *WORDS)
     for words in whole + more * (dtype != "i8"):
         problem = Problem.parse(f"n1c20h9w9k18r3s3p1g2-{dtype}-nhwc2nchw{words}")
         packed = _packed((("PACK_K", 8), ("PACK_C", 3)), 4 * 2 * 2 * 3 * 9 * 8)
         helpers = reference_f64(problem, device), tools.check(problem, device), tools.same(problem, device)
         for blueprint in (*helpers, pack(problem, device, packed)):
             _fits(blueprint, "sm_90")
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+def test_every_activation_compiles(dtype: str, word: str) -> None:
+    device, problem = for_architecture("sm_90"), Problem.parse(f"n1c8h8w8k8r3s3-{dtype}{word}")
+    direct = family("direct")
+    _fits(direct.blueprint(problem, device, sample(direct, problem, device, random.Random(0))), "sm_90")
+
+
+def test_an_activation_that_a_kernel_has_no_formula_of_does_not_compile() -> None:
+    device, problem = for_architecture("sm_90"), Problem.parse("n1c8h8w8k8r3s3-f32+relu")
+    direct = family("direct")
+    config = sample(direct, problem, device, random.Random(0))
+    for blueprint in (reference_f64(problem, device), direct.blueprint(problem, device, config)):
+        _fits(blueprint, "sm_90")
+        changed = dict(blueprint.defines) | {"ACT": len(ACTIVATIONS)}
+        with pytest.raises(CompileError, match="ACT: an activation that has no formula here"):
+            compile_cuda(replace(blueprint, defines=tuple(changed.items())), "sm_90")
 
 
 def _fits(blueprint: Blueprint, arch: str) -> None:

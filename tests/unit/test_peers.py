@@ -6,10 +6,12 @@ import importlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from every_activation import WORDS
 
 from tilewright import device
 from tilewright.checking.deviation import deviation
@@ -57,12 +59,9 @@ AWKWARD = [
     "n1c16h9w8k16r3s3p1-bf16+bias+add0.5+clamp0:6+avgpool2",
     "n1c16h9w8k16r3s3p1-i8-nhwc+bias+add+relu+maxpool2",
 ]
-CANNOT = {  # by peer and dtype, what it says
-    ("onednn", "i8"): "it computes f64, f32, f16, bf16, not i8",
-    ("onnxruntime", "f64"): "it computes f32, f16, i8, not f64",
-    ("onnxruntime", "bf16"): "it computes f32, f16, i8, not bf16",
-    ("pytorch", "i8"): "not i8",
-}
+AWKWARD += [f"n1c16h5w6k8r3s3p1-f32{word}" for word in WORDS]
+FEWEST = {"onednn": 2, "onnxruntime": 2}  # ways in which some offer every layer; of others 1 will do
+
 
 def prepared(peer: Peer, problem: Problem, where: device.Device = CPU) -> tuple[Offer, Inputs]:
     """A peer's offer; skips the test where the peer is not installed."""
@@ -75,11 +74,11 @@ def prepared(peer: Peer, problem: Problem, where: device.Device = CPU) -> tuple[
 
 def refuses(peer: Peer, problem: Problem, where: device.Device = CPU) -> bool:
     """Whether the peer cannot compute the problem's dtype; it must say so."""
-    says = CANNOT.get((peer.name, problem.dtype))
-    if says:
-        with pytest.raises(PeerError, match=says):
-            prepared(peer, problem, where)
-    return says is not None
+    if problem.dtype in peer.dtypes:
+        return False
+    with pytest.raises(PeerError, match=f"it computes {', '.join(peer.dtypes)}, not {problem.dtype}"):
+        prepared(peer, problem, where)
+    return True
 
 
 def agrees(offer: Offer, problem: Problem, inputs: Inputs) -> None:
@@ -104,11 +103,21 @@ def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
     offer, inputs = prepared(PEER[name], problem)
     agrees(offer, problem, inputs)
     names = [c.name for c in offer.contestants]
-    assert len(set(names)) == len(names) >= 2, offer.skipped
+    assert len(set(names)) == len(names) >= FEWEST.get(name, 1), offer.skipped
     for c in offer.contestants:
         foreign = c.layout not in (problem.layout_in, problem.layout_out) or c.layout == "blocked"
         assert c.peer == name and c.detail
         assert not foreign or c.convert_us > 0
+
+
+@pytest.mark.parametrize("name", CPU_PEERS)
+def test_cpu_peers_refuse_an_activation_that_they_do_not_know(name: str, unknown: Epilogue) -> None:
+    problem = replace(Problem.parse("n1c16h5w6k8r3s3p1-f32"), epilogue=unknown)
+    if reason := PEER[name].absent(CPU):
+        pytest.skip(reason)
+    inputs = normal_inputs(problem, 7)
+    with pytest.raises(PeerError, match=r"unheard: has no operation of .* yet"):
+        PEER[name].prepare(problem, inputs, Setting(CPU, threads=2))
 
 
 @pytest.mark.parametrize("name", CPU_PEERS)
@@ -123,8 +132,9 @@ def test_a_conversion_is_timed_by_the_wall_clock(name: str) -> None:
 
     if PEER[name].absent(CPU):
         pytest.skip(f"no {name}")
-    PEER[name].prepare(problem, normal_inputs(problem, 7), Setting(CPU, threads=2, timed=timed))
-    assert seen and all(isinstance(run, Blocking) for run in seen)
+    offer = PEER[name].prepare(problem, normal_inputs(problem, 7), Setting(CPU, threads=2, timed=timed))
+    assert seen or not any(one.convert_us for one in offer.contestants)
+    assert all(isinstance(run, Blocking) for run in seen)
 
 
 def test_onednn_knows_its_layouts() -> None:
@@ -200,12 +210,39 @@ def test_importing_peers_imports_no_library() -> None:
 def test_names() -> None:
     assert named("all") == PEERS and named("none") == ()
     assert [p.name for p in named("cudnn, onednn,cudnn")] == ["cudnn", "onednn"]
-    with pytest.raises(PeerError, match="must be one of onednn, onnxruntime"):
+    with pytest.raises(PeerError, match=f"must be one of {', '.join(PEER)}, or all, or none"):
         named("miopen")
+    assert len(PEER) == len(PEERS) and not {"all", "none", ""} & set(PEER)
     assert [p.name for p in applicable(CPU)] == CPU_PEERS
-    assert [p.name for p in applicable(H100)] == ["cudnn", "pytorch", "cublas", "inductor"]
-    assert [p.name for p in usual(H100)] == ["cudnn", "pytorch", "cublas"]
-    assert usual(CPU) == applicable(CPU)
+    assert {*applicable(CPU), *applicable(H100)} == set(PEERS)
+    for where in (CPU, H100):
+        assert usual(where) == tuple(peer for peer in applicable(where) if peer.usual) != ()
+    assert PEER["inductor"] in applicable(H100) and PEER["inductor"] not in usual(H100)
+
+
+def test_a_peer_needs_no_more_than_a_peer_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One way, of one dtype, only if it is named."""
+
+    class Least(Peer):
+        name, backends, usual, dtypes = "least", ("opencl",), False, ("f32",)
+
+        def absent(self, device: device.Device) -> str | None:
+            return None
+
+        def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
+            y = numpy_conv(problem, inputs.x, inputs.w, inputs.bias, inputs.z)[0].astype(np.float32)
+            one = base.Contestant("least", "least", "NumPy", problem.layout_in, Blocking(dict), lambda: y)
+            return Offer([one])
+
+    peers = importlib.import_module("tilewright.peers")
+    monkeypatch.setattr(peers, "PEERS", (*PEERS, least := Least()))
+    monkeypatch.setitem(PEER, "least", least)
+    assert named("least") == (least,) and least in applicable(CPU) and least not in usual(CPU)
+    for text in (*AWKWARD[:3], "n2c16h9w8k11r3s3p1-f32+alpha0.5+bias+add0.25+relu+maxpool2"):
+        test_cpu_peers_agree_with_numpy("least", text)
+    assert refuses(least, Problem.parse("n1c1h1w1k1r1s1-f16"))
+    test_a_conversion_is_timed_by_the_wall_clock("least")
+    test_an_empty_batch_is_refused("least")
 
 
 def test_a_detail_tells_what_is_fused() -> None:

@@ -6,17 +6,21 @@ import importlib
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from every_activation import WORDS
 from fake_cudnn import Cudnn, Engine, Graph
 from test_peers import H100, PEER, agrees, prepared, torch_for_gpu
 
 from tilewright.checking.inputs import normal_inputs
+from tilewright.errors import PeerError
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.peers import Setting, cudnn_plans
 from tilewright.peers.cudnn import _HANDLES
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
 
 __all__ = ["torch_for_gpu"]
 
@@ -72,6 +76,7 @@ LAYERS = [
     "n1c4h5w6k8r3s3p1-f32+leaky0.1+maxpool3u2p1",
     "n2c4h5w6k8r3s3p1-f64+bias+clamp-1:2",
     "n1c4h5w6k8r3s3p1-f16+alpha0.5",
+    *(f"n1c4h5w4k8r3s3p1-f32{word}" for word in WORDS),
     "n1c4h5w6k8r3s3p1-bf16-nhwc+bias+add+relu",
     "n1c16h5w6k8r3s3p1-i8-nhwc+bias+add+relu",
     "n1c16h5w6k8r3s3p1-i8-nhwc+bias+relu+maxpool2+requant",
@@ -140,6 +145,25 @@ def test_what_no_graph_can_fuse_runs_apart(fake: Cudnn) -> None:
     assert details["cudnn nhwc bias+add eng0"].endswith("nhwc, bias add fused, silu maxpool2 apart")
     assert details["cudnn nhwc eng0"].endswith("nhwc, bias add silu maxpool2 apart")
     assert offer.skipped["cudnn nhwc bias+add+act"] == "No valid engine configs for this graph"
+
+
+def test_an_activation_that_cudnn_has_no_node_for_runs_apart(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(cudnn_plans.NODES, "silu")
+    problem = Problem.parse("n1c4h5w6k8r3s3p1-f32+bias+silu")
+    assert [str(way) for way in cudnn_plans.ways(problem)] == ["", "bias"]
+    offer, inputs = offer_of(problem)
+    agrees(offer, problem, inputs)
+    assert all(one.detail.endswith("silu apart") for one in offer.contestants)
+    monkeypatch.delitem(cudnn_plans.NODES, "relu")
+    whole = Problem.parse("n1c16h5w6k8r3s3p1-i8+bias+relu+requant")
+    assert [str(way) for way in cudnn_plans.ways(whole)] == ["", "bias"]  # what is requantised comes last
+
+
+def test_an_activation_that_nothing_knows_is_no_relu(fake: Cudnn, unknown: Epilogue) -> None:
+    with pytest.raises(PeerError, match=r"unheard: has no operation of .* yet"):
+        offer_of(replace(Problem.parse("n1c4h5w6k8r3s3p1-f32"), epilogue=unknown))
 
 
 def test_a_bias_of_zeros_is_told(fake: Cudnn) -> None:

@@ -14,22 +14,24 @@ from tilewright.errors import ConfigError, ProblemError
 from tilewright.kernels.config import MAX_VALUE
 from tilewright.kernels.family import Config, Launch
 from tilewright.problem import DTYPE_BYTES, DTYPES, EXAMPLE, LAYOUTS, MAX_EXTENT, Problem
-from tilewright.problem.epilogue import ACTIVATIONS, Epilogue, Pool
+from tilewright.problem.activations import ACTIVATIONS
+from tilewright.problem.epilogue import Epilogue, Pool
 
 small = st.integers(1, 9)
 pads = st.integers(0, 4)
 
 
 floats = st.floats(-1e3, 1e3, width=32)
+WHOLE = [name for name, one in ACTIVATIONS.items() if one.whole and not one.numbers]  # what i8 takes
 factors = floats.filter(lambda f: f != 0.0)
 
 
 @st.composite
 def epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
     """All that fit an image of ``most`` rows and columns."""
-    act = draw(st.sampled_from(ACTIVATIONS))
-    low, high = sorted((draw(floats), draw(floats)))
-    low, high = (low if act in ("leaky", "clamp") else 0.0), (high if act == "clamp" else 0.0)
+    act = draw(st.sampled_from(list(ACTIVATIONS)))
+    numbers = len(ACTIVATIONS[act].numbers)
+    low, high = (sorted((draw(floats), draw(floats)))[:numbers] + [0.0, 0.0])[:2]
     kind, size = draw(st.sampled_from(["", "max", "avg"])), draw(st.integers(1, min(3, most)))
     pad = draw(st.integers(0, size // 2)) if kind == "max" else 0
     return Epilogue(
@@ -42,7 +44,7 @@ def epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
 def whole_epilogues(draw: st.DrawFn, most: int = 3) -> Epilogue:
     """Those of them that sums of i8 can take."""
     pool = draw(st.sampled_from([None, Pool("max", min(2, most), 2), Pool("max", 1, 3)]))
-    act, beta = draw(st.sampled_from(["", "relu"])), draw(st.sampled_from([0.0, 1.0]))
+    act, beta = draw(st.sampled_from(WHOLE)), draw(st.sampled_from([0.0, 1.0]))
     return Epilogue(bias=draw(st.booleans()), beta=beta, act=act, pool=pool)
 
 
@@ -193,9 +195,15 @@ WRONG = {
     "c64h56w56k128r3s3-nchw-nhwc": "'-nhwc' (given twice)",
     "c64h56w56k128r3s3-strict-strict": "'-strict' (given twice)",
     "c64h56w56k128r3s3+gelu": "+gelu: unknown word; known are alpha, bias",
+    "c64h56w56k128r3s3+SiLU": "+SiLU: unknown word; known are alpha, bias, add, relu, leaky, silu, clamp, ",
+    "c64h56w56k128r3s3+swish": "did you mean +silu?",
+    "c64h56w56k128r3s3+ReLU6": "did you mean +relu6?",
+    "c64h56w56k128r3s3+LeakyReLU0.1": "did you mean +leaky?",
     "c64h56w56k128r3s3+": "a + with no word behind it",
     "c64h56w56k128r3s3+relu+bias": "+bias: given twice or out of order",
     "c64h56w56k128r3s3+bias+bias": "+bias: given twice or out of order",
+    "c64h56w56k128r3s3+bias+silu+add": "a pool. For z added behind an activation or a pool: leave +add out",
+    "c64h56w56k128r3s3+add+add": "+add: given twice or out of order; the order is alpha, bias, add, an activ",
     "c64h56w56k128r3s3+relu+silu": "+silu: given twice or out of order",
     "c64h56w56k128r3s3+clamp0": "+clamp0: takes 2 numbers",
     "c64h56w56k128r3s3+clamp6:0": "clamp6:0: low is above high",

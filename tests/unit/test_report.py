@@ -92,6 +92,11 @@ def test_layers_of_one_name_are_told_apart() -> None:
     assert "onednn has no time for R3 f32 nchw, R3 q8 nhwc2nchw: crashed" in table.notes
 
 
+def test_a_title_says_that_the_checkout_was_changed() -> None:
+    changed = {**DOCUMENT, "commit": "0123456789abcdef-dirty, 89abcde (R3, on another host)"}
+    assert ", 0123456789-dirty, 89abcde; times in us" in results_table(results.parse(changed)).title
+
+
 def test_one_layer_is_no_plural() -> None:
     alone = results.parse({**DOCUMENT, "rows": DOCUMENT["rows"][:1]})
     assert any("over 1 layer, lowest" in note for note in results_table(alone).notes)

@@ -49,6 +49,11 @@ def test_other_suites() -> None:
     assert sizes["TOY"].z_shape == (1, 256, 224, 224) and sizes["TOY"].y_shape == (1, 256, 112, 112)
 
 
+def test_a_name_alone_means_one_layer() -> None:
+    layers = {layer for suite in shapes.suites() for layer in shapes.load([suite])}
+    assert layers == set(shapes.shipped().values()) and not set(shapes.shipped()) & set(shapes.suites())
+
+
 def test_every_line_is_in_its_canonical_form() -> None:
     for suite in shapes.suites():
         text = (shapes.SHAPES_DIR / f"{suite}.txt").read_text()
@@ -62,6 +67,20 @@ def test_layer_by_name_file_and_string(tmp_path: Path) -> None:
     (marked := tmp_path / "marked.txt").write_text("C n1c8h5w5k4r1s1-f32\n", encoding="utf-8-sig")
     found = shapes.load(["resnet:R12", "R2", str(file), str(marked), "n1c4h4w4k4r1s1"])
     assert [layer.name for layer in found] == ["R12", "R2", "A", "B", "C", "n1c4h4w4k4r1s1-f32"]
+
+
+def test_a_layer_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.txt").write_text("A n1c8h5w5k4r3s3-f32\nDW5 n2c8h5w5k4r1s1-f32\nc8h1k4r1+relu\n")
+    Path("a+b:c.txt").write_text("A n1c9h5w5k4r3s3-f32\n")
+    odd = ["a+b:c.txt:A+relu", "a+b:c.txt"]
+    found = shapes.load(["mine.txt:DW5", "./mine.txt:A+bias", "mine.txt:n1c8h1w1k4r1s1-f32+relu", *odd])
+    assert [layer.name for layer in found] == ["DW5", "A+bias", "n1c8h1w1k4r1s1-f32+relu", "A+relu", "A"]
+    assert [layer.problem.c for layer in found] == [8, 8, 8, 9, 9]
+    with pytest.raises(ProblemError, match="'B': shape file mine.txt has no such layer; it has A, DW5, n1c8"):
+        shapes.load(["mine.txt:B"])
+    with pytest.raises(ProblemError, match="shape file other.txt: No such file"):
+        shapes.load(["other.txt:B"])
 
 
 def test_overrides() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_activation import WORDS, activated
 
 from tilewright.checking import host_reference
 from tilewright.checking.compare import compare
@@ -490,7 +491,7 @@ def rounded_chain(values: Any, dtype: Any) -> Any:
 
 
 @pytest.mark.parametrize("words", [
-    "", "+bias+add-3", "+alpha0.3+bias+leaky-2", "+silu", "+add+silu+avgpool3u1", "+clamp-1:1+maxpool3u2p1",
+    "", "+bias+add-3", "+alpha0.3+bias+leaky-2", *WORDS, "+add+silu+avgpool3u1", "+clamp-1:1+maxpool3u2p1",
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_the_bound_holds_for_a_naive_sum(dtype: str, words: str) -> None:
@@ -501,8 +502,8 @@ def test_the_bound_holds_for_a_naive_sum(dtype: str, words: str) -> None:
     v = rounded_chain(np.einsum("nchw,kcrs->nkhwc", x, w), acc) * acc(e.alpha)
     v = v + acc(e.beta) * data.z.astype(acc) if data.z is not None else v
     v = v + bias.reshape(-1, 1, 1) if e.bias else v
-    v = np.where(v < 0, v * acc(e.low), v) if e.act == "leaky" else v
-    v = v / (1 + np.exp(-v)) if e.act == "silu" else v.clip(e.low, e.high) if e.act == "clamp" else v
+    v = activated(e, v)
+    assert v.dtype == acc
     ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
     y = numpy_pool(problem, v, v)[0].astype(numpy_dtype(dtype))
     limits = bound(problem, 50)

@@ -17,12 +17,13 @@ from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
 from tilewright.plans.binding import require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
-from tilewright.problem.epilogue import Epilogue, Pool, finite
+from tilewright.problem.activations import ACTIVATIONS, SHORT, meant
+from tilewright.problem.epilogue import POOLS, Epilogue, Pool, finite
 from tilewright.runtime import Runtime, open_runtime
 
-ACTIVATIONS_TAKEN = '"relu", "leaky" or ("leaky", slope), "silu", "relu6" or ("clamp", low, high)'
+ACTIVATIONS_TAKEN = ", ".join(one.taken for word, one in ACTIVATIONS.items() if word)
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
-_WORDS = ("relu", "leaky", "silu", "clamp", "maxpool", "avgpool")
+_WORDS = (*filter(None, ACTIVATIONS), *SHORT, *(f"{kind}pool" for kind in POOLS))
 PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "valid"'
 
 Pad = tuple[int, int, int, int]
@@ -160,6 +161,8 @@ def _word(name: str, value: object, taken: str) -> Epilogue:
         found = Epilogue.parse([head + ":".join(f"{finite(name, n)!r}".replace("e+", "e") for n in numbers)])
     except ProblemError as error:
         why = f"; {error}" if head.startswith(_WORDS) else ""
+        known = meant(head) if name == "activation" else None
+        why = f'; did you mean "{known}"?' if known else why
         raise ProblemError(f"{wrong}{why}") from None
     act = Epilogue(act=found.act, low=found.low, high=found.high)
     if not found or found != (Epilogue(pool=found.pool) if name == "pool" else act):
@@ -188,11 +191,13 @@ def _layer(
     channels, extent = (a, (b, c)) if layout == "nchw" else (c, (a, b))
     k, cg, r, s = _four(w, "(K, C / groups, R, S)")
     if channels % count or k % count:
-        raise ProblemError(f"groups={count}: must divide C={channels} of x and K={k} of w")
+        why = f"groups={count}: must divide C={channels} of x and K={k} of w"
+        raise ProblemError(why + _other_layout(x, layout, cg * count))
     if cg * count != channels:
         want = f"C / groups = {channels} / {count} = {channels // count}"
         raise ArrayError(
             f"w: shape {w.shape} was given; its second size must be {want}, as x has shape {x.shape}"
+            + _other_layout(x, layout, cg * count)
         )
     steps, spread = pair("stride", stride), pair("dilation", dilation)
     lies = "nhwc" if layout == "nhwc" or x.channels_last else "nchw"
@@ -201,6 +206,12 @@ def _layer(
         pad=pads(padding, extent, (r, s), steps, spread), dtype="q8" if requantised else x.dtype,
         layout_in=lies, layout_out=lies, epilogue=epilogue, math=str(math),
     )  # fmt: skip
+
+
+def _other_layout(x: ArrayView, layout: object, channels: int) -> str:
+    """Ask whether x has its channels where the other layout has them."""
+    other, axes, at = ("nhwc", "(N, H, W, C)", 3) if layout == "nchw" else ("nchw", "(N, C, H, W)", 1)
+    return f'; is x {axes}? then give layout="{other}"' if x.shape[at] == channels else ""
 
 
 def _one_of(name: str, value: object, known: Sequence[str]) -> None:

@@ -34,7 +34,8 @@ Peers = Annotated[
     typer.Option(
         "--peers",
         metavar="NAMES",
-        help="Peers to compare with, separated by commas: onednn, onnxruntime on a CPU; pytorch, cudnn, "
+        # The names are those of PEERS (a test compares): to import these takes too long for --help.
+        help="Peers to compare with, separated by commas: onednn, onnxruntime on a CPU; cudnn, pytorch, "
         "cublas, inductor on an NVIDIA GPU; or all, or none. Default: all but inductor.",
     ),
 ]

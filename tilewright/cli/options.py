@@ -20,8 +20,8 @@ Problems = Annotated[
     typer.Argument(
         metavar="LAYERS",
         help=f"Suites ({', '.join(shapes.suites())}), single layers of them (R12, resnet:R12), files of "
-        "layers, each maybe with steps behind it (resnet+bias+relu), or problem strings "
-        "(n1c512h7w7k512r3s3p1-f32; see 'tilewright --help').",
+        "layers and single ones of them (layers.txt, layers.txt:R12), each maybe with steps behind it "
+        "(resnet+bias+relu), or problem strings (n1c512h7w7k512r3s3p1-f32; see 'tilewright --help').",
     ),
 ]
 OneProblem = Annotated[

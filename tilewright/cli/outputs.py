@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from tilewright.cli.options import OptionError
 from tilewright.errors import printable
 from tilewright.files import atomic_write, locked
+from tilewright.problem.shapes import file_of
 
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
 
@@ -22,14 +24,15 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
 
     Args:
         files: they, by their options.
-        read: what the command reads; what is no file among it does not count.
+        read: what the command reads, layers.txt:R12 too; what is no file among it does not count.
 
     Raises:
         OptionError: one is a folder, its folder is missing, there is no permission, two are one, or one
             would replace what is read.
     """
     given = {option: file for option, file in files.items() if file is not None}
-    inputs = {path.resolve() for path in map(Path, read if given else ()) if os.path.isfile(path)}
+    found = [file_of(str(one)) for one in read] if given else []
+    inputs = {one[0].resolve() for one in found if one}
     taken: dict[object, str] = {}
     for option, file in given.items():
         if is_stdout(file) and option not in TO_STDOUT:
@@ -165,6 +168,19 @@ def _is_replaced(file: Path) -> bool:
     return (file.is_file() or not file.exists()) and os.access(file.parent, os.W_OK)
 
 
+def _tried(real: Path) -> Path:
+    """Return a file once it is clear that it can be written: permissions, root's above all, do not say it.
+
+    Raises:
+        OSError: it cannot.
+    """
+    if _is_replaced(real):
+        tempfile.TemporaryFile(dir=real.parent).close()
+    elif real.is_file():
+        real.open("r+b").close()
+    return real
+
+
 def _writable(file: Path, option: str) -> Path:
     """Return the file itself, behind any links."""
     try:
@@ -177,7 +193,7 @@ def _writable(file: Path, option: str) -> Path:
         elif not os.access(file if file.exists() else file.parent, os.W_OK):
             why = "no permission to write there"
         else:
-            return _behind_links(file)
+            return _tried(_behind_links(file))
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, links in a circle
         why = getattr(error, "strerror", None) or str(error)
     raise OptionError(f"{option} {file}: {why}")

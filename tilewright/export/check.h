@@ -72,6 +72,8 @@ static size_t place(int nhwc, int n, int c, int h, int w, int channels, int heig
 // A right value, and the size of what was added up to it: an error is in proportion to that.
 typedef struct { double value, size; } Expected;
 
+typedef char each_activation_has_a_formula[TW_ACT <= 4 ? 1 : -1];
+
 static double activated(double v) {
     if (TW_ACT == 1) return v < 0 ? 0 : v;
     if (TW_ACT == 2) return v < 0 ? v * TW_LOW : v;

@@ -10,7 +10,7 @@ from tilewright.kernels.bound import Bound
 from tilewright.kernels.family import CONSTANT, ZERO, Launch
 from tilewright.kernels.tensor_map import TensorMap, TiledMap
 from tilewright.problem import STORED, Problem
-from tilewright.problem.epilogue import ACTIVATIONS
+from tilewright.problem.activations import ACTIVATIONS
 
 _DTYPES = (*STORED, "i32")  # their numbers
 _POOLING = ("POOL", "POOL_SIZE", "POOL_STRIDE", "POOL_PAD")

@@ -36,10 +36,6 @@ _PRODUCT = {"strict": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "accurate": 2.0**-21
 # four instructions one after the other (measured on Hopper: DeepSeek-V3, arXiv:2412.19437, section 3.3.2).
 _U_F8, _CHAIN_F8 = 2.0**-13, 4
 
-# An activation takes an error at most so many times as large: the steepest that it is.
-_SILU_SLOPE = 1.1
-_SILU_UNITS = 16  # roundings of u: OpenCL's exp has 6, its quotient 5, the sum 1
-
 # Products of a sum from which on three products of tf32 are no less accurate than one of f32. Simulated, with
 # tensor cores that cut off, beside sums one after the other: rms error 0.8 times f32's at 64, 0.5 at 256.
 # Measured on an H100, beside ``direct``: 1.44 times at 72, so the simulation is trusted from 256 on only.
@@ -87,8 +83,7 @@ def bound(problem: Problem, chain: int) -> Bound:
     terms, more = problem.cg * problem.r * problem.s, _steps(problem)
     error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(terms + more) * _U_F64 + _PRODUCT[problem.math]
     error += 4 * math.sqrt(_CHAIN_F8) * _U_F8 if problem.dtype == "f8" else 0.0
-    slope, silu = _steepest(problem), problem.epilogue.act == "silu"
-    return Bound(slope * error + (_SILU_UNITS * u if silu else 0.0), unit, least, overflow)
+    return Bound(_steepest(problem) * error + problem.epilogue.activation.own * u, unit, least, overflow)
 
 
 def too_few(problem: Problem) -> str | None:
@@ -117,13 +112,12 @@ def bare(problem: Problem, down: bool = True) -> str | None:
 def _steps(problem: Problem) -> int:
     """Count the roundings of the epilogue, one after the other."""
     e = problem.epilogue
-    steps = int(e.alpha != 1.0) + 2 * e.add + e.bias + (e.act == "leaky")
+    steps = int(e.alpha != 1.0) + 2 * e.add + e.bias + e.activation.steps
     return steps + (e.pool.size**2 if e.pool and e.pool.kind == "avg" else 0)
 
 
 def _steepest(problem: Problem) -> float:
     """Return the Lipschitz constant of the activation."""
     e = problem.epilogue
-    if e.act == "leaky":
-        return max(1.0, abs(e.low))
-    return _SILU_SLOPE if e.act == "silu" else 1.0
+    steepest = e.activation.steepest
+    return max(steepest, abs(e.low)) if e.activation.numbers == ("slope",) else steepest

@@ -20,6 +20,7 @@ from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError, count, shortened
 from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime.base import Run, Runtime
 
 Array = NDArray[Any]  # of a problem's dtypes
@@ -178,6 +179,11 @@ def needs(peer: str, *modules: tuple[str, str]) -> str | None:
         except Exception as error:  # a broken native library raises what it likes
             return f"{peer}: importing {module} failed: {one_line(error)}"
     return None
+
+
+def unknown(epilogue: Epilogue, library: str) -> PeerError:
+    """Return the error of an activation that a peer has no operation for."""
+    return PeerError(f"+{epilogue.act}: has no operation of {library} yet; docs/new_activation.md says where")
 
 
 def load(module: str) -> Any:

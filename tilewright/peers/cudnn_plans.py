@@ -38,6 +38,16 @@ _TYPES |= dict(f8="FP8_E4M3")
 _SUMS = dict(f64="DOUBLE", i8="INT32", q8="INT32")
 
 
+# Activations that a graph has a node of; others run apart.
+NODES: dict[str, Callable[[Any, Any, Epilogue], Any]] = {
+    "": lambda graph, y, e: y,
+    "relu": lambda graph, y, e: graph.relu(y),
+    "leaky": lambda graph, y, e: graph.leaky_relu(y, negative_slope=e.low),
+    "silu": lambda graph, y, e: graph.swish(y),
+    "clamp": lambda graph, y, e: graph.relu(y, lower_clip=e.low, upper_clip=e.high),
+}
+
+
 @dataclass(frozen=True)
 class Way:
     """What of the epilogue a graph does: ``steps`` of it (see ``eager.words``), and maybe REQUANT.
@@ -64,9 +74,10 @@ class Way:
 def ways(problem: Problem) -> list[Way]:
     """Return the graphs to try: bare convolution, all that may be fused, what cuDNN's own engines fuse."""
     epilogue = problem.epilogue
-    inside = tuple(step for step in words(epilogue) if step not in ("alpha", "pool"))
+    apart = ("alpha", "pool") if epilogue.act in NODES else ("alpha", "pool", "act")
+    inside = tuple(step for step in words(epilogue) if step not in apart)
     known = tuple(step for step in inside if step != "act" or epilogue.act == "relu")
-    if problem.requantised and epilogue.pool is None:
+    if problem.requantised and epilogue.pool is None and epilogue.act in NODES:
         inside = (*inside, REQUANT)
     found = [Way(), *([Way(inside)] if inside else []), *([Way(known, "bias" not in known)] if known else [])]
     return list(dict.fromkeys(found))
@@ -163,18 +174,10 @@ def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any],
     if "bias" in way.steps or way.zero_bias:
         y = graph.add(y, tensor("bias", p.dtype_added, 1, p.k, 1, 1))
     if "act" in way.steps:
-        y = _activated(graph, y, e)
+        y = NODES[e.act](graph, y, e)
     if REQUANT in way.steps:  # in f32; what is stored as i8 is rounded to nearest even, and clamped
         y = graph.mul(y, tensor("scale", "f32", 1, p.k, 1, 1), compute_data_type=scaled)
     return y
-
-
-def _activated(graph: Any, y: Any, e: Epilogue) -> Any:
-    if e.act == "leaky":
-        return graph.leaky_relu(y, negative_slope=e.low)
-    if e.act == "silu":
-        return graph.swish(y)
-    return graph.relu(y, lower_clip=e.low, upper_clip=e.high) if e.act == "clamp" else graph.relu(y)
 
 
 def strict_plans(

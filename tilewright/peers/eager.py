@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.peers.base import Array, load
+from tilewright.peers.base import Array, load, unknown
 from tilewright.problem.epilogue import Epilogue
 
 Step = Callable[[Any], Any]
@@ -101,6 +101,8 @@ def _activation(e: Epilogue) -> Step:
         "silu": partial(functional.silu, inplace=True),
         "clamp": lambda y: y.clamp_(e.low, e.high),
     }
+    if e.act not in known:
+        raise unknown(e, "PyTorch")
     return known[e.act]
 
 

@@ -33,6 +33,7 @@ from tilewright.peers.base import (
     load,
     needs,
     symmetric,
+    unknown,
     unwritten,
     wall_us,
 )
@@ -168,11 +169,14 @@ class _Layer:
         convolve = self.torch.ops.mkldnn._convolution_pointwise
         if "add" in more:
             return convolve.binary(x, z, w, self.bias, *where, "add", 1.0, e.act or None, [], "")
-        name, scalars = {
-            "relu": ("relu", []), "leaky": ("leaky_relu", [e.low]), "silu": ("swish", []),
+        known = {
+            "": ("none", []), "relu": ("relu", []), "leaky": ("leaky_relu", [e.low]), "silu": ("swish", []),
             "clamp": ("hardtanh", [e.low, e.high]),
-        }.get(e.act if "act" in more else "", ("none", []))  # fmt: skip
-        return convolve(x, w, self.bias, *where, name, scalars, "")
+        }  # fmt: skip
+        fused = e.act if "act" in more else ""
+        if fused not in known:
+            raise unknown(e, "oneDNN")
+        return convolve(x, w, self.bias, *where, *known[fused], "")
 
     def pack(self, x: Any) -> tuple[Any, float]:
         """Reorder the filter, alpha in it, for this input; return it and the time taken."""

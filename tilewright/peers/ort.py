@@ -20,6 +20,7 @@ from tilewright.peers.base import (
     foreign,
     load,
     needs,
+    unknown,
     unwritten,
 )
 from tilewright.problem import Problem
@@ -141,6 +142,8 @@ def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
     elif e.act == "clamp":
         ends = dict(low=e.low, high=e.high)
         graph.add("Clip", *(graph.constant(name, np.array(value, dtype)) for name, value in ends.items()))
+    elif e.act:
+        raise unknown(e, "ONNX Runtime")
     if e.pool:
         integers, kinds = problem.dtype == "i8", load("onnx").TensorProto
         if integers:  # there is no MaxPool of i32; f64 holds each of them

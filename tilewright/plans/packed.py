@@ -53,7 +53,8 @@ def packed_memory(packed_w: object, problem: Problem, config: Config, device: st
     if not isinstance(packed_w, Packed):
         raise ArrayError(f"packed_w: {a_kind(packed_w)} was given; must be what plan.pack(w) returned")
     if (packed_w.problem, packed_w.config) != (problem, config):
-        raise ArrayError(f"packed_w: is {packed_w!r}; pack again with this plan, of {config}")
+        here = f"pack again with this plan, of {problem} by {config}"
+        raise ArrayError(f"packed_w: is {packed_w!r}; {here}")
     if packed_w.device != device:
         here = f"the plan runs on {device}; pack again with this plan"
         raise ArrayError(f"packed_w: is on {packed_w.device}, but {here}")

@@ -13,25 +13,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.errors import ProblemError, shortened, shown
+from tilewright.problem.activations import ACTIVATIONS, SHORT, Activation, meant
 
-ACTIVATIONS = ("", "relu", "leaky", "silu", "clamp")
 POOLS = ("max", "avg")
 NUMBERS = ("alpha", "beta", "low", "high")
 MAX_POOL = 64
 _MOST = 3e38  # the largest f32, rounded down: every dtype takes the same numbers
-WORDS = """\
+_NAMES = tuple(ACTIVATIONS)[1:]
+*_FIRST, _LAST = (f"+{form}" for name in _NAMES for form in ACTIVATIONS[name].forms)
+WORDS = f"""\
   +alpha<number>  +bias  +add[<number>]
-  +relu, +relu6, +leaky[<slope>], +silu or +clamp<low>:<high>
+  {", ".join(_FIRST)} or {_LAST}
   +maxpool<size>[u<stride>][p<pad>] or +avgpool<size>[u<stride>]"""
 ORDER = "alpha, bias, add, an activation, a pool"
+_ADDED_LATE = "For z added behind an activation or a pool: leave +add out, and add z to y"
 
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 _WORD = re.compile(
-    rf"(?P<name>alpha|bias|add|relu|leaky|silu|clamp)(?P<a>{_NUMBER})?(?::(?P<b>{_NUMBER}))?"
+    rf"(?P<name>alpha|bias|add|{'|'.join(_NAMES)})(?P<a>{_NUMBER})?(?::(?P<b>{_NUMBER}))?"
     r"|(?P<pool>max|avg)pool(?P<size>[0-9]{1,4})(?:u(?P<stride>[0-9]{1,4}))?(?:p(?P<pad>[0-9]{1,4}))?"
 )
 _FORMS = {form.split("<")[0].strip("+[]"): form for form in re.findall(r"\+[a-z0-9]+[^ ,\n]*", WORDS)}
-_COUNTS = dict(alpha=(1,), bias=(0,), add=(0, 1), relu=(0,), leaky=(0, 1), silu=(0,), clamp=(2,))
+_COUNTS = dict(alpha=(1,), bias=(0,), add=(0, 1)) | {name: ACTIVATIONS[name].counts for name in _NAMES}
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ class Epilogue:
         alpha: factor of the convolution.
         bias: whether a bias, one number for each output channel, is added.
         beta: factor of the residual z, which has the shape of the convolution; 0: there is no z.
-        act: "" (none), "relu", "leaky" (slope ``low``), "silu" or "clamp" (to ``low`` … ``high``).
+        act: a word of ``ACTIVATIONS``, "" for none.
+        low, high: its numbers, in this order; 0 where it has none.
         pool: the pool; None: there is none.
 
     Example:
@@ -106,20 +110,23 @@ class Epilogue:
     def __post_init__(self) -> None:
         for name in NUMBERS:
             object.__setattr__(self, name, finite(name, getattr(self, name)))
-        if self.act not in ACTIVATIONS:
-            raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(ACTIVATIONS[1:])}")
-        if self.act == "clamp" and self.low > self.high:
-            raise ProblemError(f"clamp{_text64(self.low)}:{_text64(self.high)}: low is above high; swap them")
-        if self.act != "clamp" and (self.high or (self.low and self.act != "leaky")):
-            raise ProblemError(
-                f"low={self.low}, high={self.high}: do not fit act={self.act!r}; "
-                "clamp takes both, leaky takes low, the others neither"
-            )
+        if self.act not in tuple(ACTIVATIONS):  # which also takes what cannot be a key
+            raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(_NAMES)}")
+        numbers = self.activation.numbers
+        if numbers == ("low", "high") and self.low > self.high:
+            raise ProblemError(f"{self.act}{self._numbers(_text64)}: low is above high; swap them")
+        if any((self.low, self.high)[len(numbers) :]):
+            raise ProblemError(f"low={self.low}, high={self.high}: do not fit act={self.act!r}; {_taken()}")
         if self.alpha == 0.0:
             raise ProblemError("alpha=0: would discard the convolution; use a factor that is not 0")
 
     def __bool__(self) -> bool:
         return self != NOTHING
+
+    @property
+    def activation(self) -> Activation:
+        """What is known of its activation."""
+        return ACTIVATIONS[self.act]
 
     @property
     def add(self) -> bool:
@@ -130,16 +137,17 @@ class Epilogue:
     def keeps_integers(self) -> bool:
         """Whether integers stay integers, as i8 layers require."""
         mean = self.pool is not None and self.pool.kind == "avg"
-        return self.alpha == 1.0 and self.beta in (0.0, 1.0) and self.act in ("", "relu") and not mean
+        whole = self.activation.whole and not self.activation.numbers
+        return self.alpha == 1.0 and self.beta in (0.0, 1.0) and whole and not mean
 
     @property
     def exact(self) -> bool:
         """Whether results on small integers are exact, so that answers can be compared bit by bit."""
         powers = all(math.frexp(f)[0] in (0.0, 0.5, -0.5) for f in (self.alpha, self.beta))
         if self.pool is not None and self.pool.kind == "avg":  # a sum of what the activation gave
-            integers = self.act in ("", "relu", "clamp") and self.low.is_integer() and self.high.is_integer()
+            integers = self.activation.whole and self.low.is_integer() and self.high.is_integer()
             return powers and integers and math.frexp(self.pool.size)[0] == 0.5
-        return powers and self.act != "silu"
+        return powers and self.activation.exact
 
     def rounded(self) -> Epilogue:
         """Return it with its numbers rounded to f32.
@@ -162,7 +170,7 @@ class Epilogue:
         return dict(
             ALPHA=bits(self.alpha), SCALED=int(self.alpha != 1.0), BIAS=int(self.bias),
             BETA=bits(self.beta), ADD=int(self.add),
-            ACT=ACTIVATIONS.index(self.act), ACT_LOW=bits(self.low), ACT_HIGH=bits(self.high),
+            ACT=list(ACTIVATIONS).index(self.act), ACT_LOW=bits(self.low), ACT_HIGH=bits(self.high),
             POOL=0 if self.pool is None else 1 + POOLS.index(pool.kind), POOL_SIZE=pool.size,
             POOL_STRIDE=pool.stride, POOL_PAD=pool.pad,
         )  # fmt: skip
@@ -176,11 +184,13 @@ class Epilogue:
         words = [f"alpha{write(self.alpha)}"] if self.alpha != 1.0 else []
         words += ["bias"] if self.bias else []
         words += ["add" + (write(self.beta) if self.beta != 1.0 else "")] if self.add else []
-        if self.act:
-            numbers = {"leaky": write(self.low), "clamp": f"{write(self.low)}:{write(self.high)}"}
-            words.append(self.act + numbers.get(self.act, ""))
+        words += [self.act + self._numbers(write)] if self.act else []
         words += [str(self.pool)] if self.pool else []
         return "".join("+" + word for word in words)
+
+    def _numbers(self, write: Callable[[float], str]) -> str:
+        """Return its activation's numbers, as they are written."""
+        return ":".join(map(write, (self.low, self.high)[: len(self.activation.numbers)]))
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> Epilogue:
@@ -194,7 +204,10 @@ class Epilogue:
         for word in words:
             place, new = _read(word)
             if place <= last:
-                raise ProblemError(f"+{_shown(word)}: given twice or out of order; the order is {ORDER}")
+                late = f". {_ADDED_LATE}" if "beta" in new and "beta" not in values else ""
+                raise ProblemError(
+                    f"+{_shown(word)}: given twice or out of order; the order is {ORDER}{late}"
+                )
             last = place
             values |= new
         return cls(**values)  # type: ignore[arg-type]
@@ -202,7 +215,7 @@ class Epilogue:
 
 def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
-    match = _WORD.fullmatch("clamp0:6" if word == "relu6" else word)
+    match = _WORD.fullmatch(SHORT.get(word, word))
     if match is None and _is_infinite(word):
         raise ProblemError(f"+{_shown(word)}: needs a finite number")
     if not word:
@@ -211,7 +224,9 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
         form = next((form for name, form in _FORMS.items() if word.startswith(name)), None)
         if form and "<" in form and "-" not in word:
             raise ProblemError(f"+{_shown(word)}: must be written {form}")
-        known = ", ".join([*_COUNTS, "relu6", "maxpool", "avgpool", "requant (of i8)"])
+        known = ", ".join([*_COUNTS, *SHORT, "maxpool", "avgpool", "requant (of i8)"])
+        known_as = meant(word) or meant(re.split("[^A-Za-z_]", word)[0])
+        known += f"; did you mean +{known_as}?" if known_as else ""
         hint = " (the dtype and layout come before the first +)" if "-" in word else ""
         raise ProblemError(f"+{_shown(word)}: unknown word{hint}; known are {known}")
     if match["pool"]:
@@ -222,8 +237,8 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     if given not in _COUNTS[name]:
         counts = " or ".join(map(str, _COUNTS[name]))
         raise ProblemError(f"+{_shown(word)}: takes {counts} number{'' if counts.endswith('1') else 's'}")
-    if name in ("relu", "leaky", "silu", "clamp"):
-        low = float(a) if a is not None else 0.01 if name == "leaky" else 0.0
+    if name in ACTIVATIONS:
+        low = float(a) if a is not None else ACTIVATIONS[name].default or 0.0
         return 3, {"act": name, "low": low, "high": float(b or 0.0)}
     if name == "bias":
         return 1, {"bias": True}
@@ -231,6 +246,14 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     if value == 0.0:
         raise ProblemError(f"+{_shown(word)}: the factor must not be 0")
     return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
+
+
+def _taken() -> str:
+    """Say which activations take which numbers: clamp takes both, leaky takes low, the others neither."""
+    what = {1: "takes low", 2: "takes both"}
+    counted = sorted(_NAMES, key=lambda name: -len(ACTIVATIONS[name].numbers))
+    told = [f"{name} {what[count]}" for name in counted if (count := len(ACTIVATIONS[name].numbers))]
+    return ", ".join([*told, "the others neither"])
 
 
 def _is_infinite(word: str) -> bool:

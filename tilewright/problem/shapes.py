@@ -49,8 +49,9 @@ def load(
 
     Args:
         specs: each one of ``resnet`` (a suite), ``resnet:R12`` (a layer of it), ``R12`` (a shipped
-            layer by its own name), ``layers.txt`` (a file) or ``n1c64h56w56k64r3s3p1-f32``. Steps behind the
-            first four, as in ``resnet+bias+relu``, follow each of the layers, and are part of their names.
+            layer by its own name), ``layers.txt`` (a file), ``layers.txt:R12`` (a layer of it) or
+            ``n1c64h56w56k64r3s3p1-f32``. Steps behind all but the last, as in ``resnet+bias+relu``, follow
+            each of the layers, and are part of their names.
         dtype: replaces the dtype of every problem.
         layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output; ``both`` gives every
             layer once in each.
@@ -81,12 +82,12 @@ def resolve(spec: str) -> list[Layer]:
         raise ProblemError(f"layer {shortened(spec, 41, '…')!r}: longer than {MAX_SPEC} characters")
     words = spec.split("+")
     heads = ("+".join(words[:many]) for many in range(len(words), 1, -1))
-    head = next(filter(_is_file, heads), words[0])  # the name of a file may have a + in it
+    head = next(filter(_in_file, heads), words[0])  # names of files and their layers may have a +
     steps = words[head.count("+") + 1 :]
     if (named := _named(head)) is not None:
         return [_followed(layer, steps) for layer in named] if steps else named
-    if head.endswith(".txt") or "/" in head:
-        return read_file(Path(head))
+    if head.endswith(".txt") or "/" in head or ".txt:" in head:
+        return read_file(Path(head.rpartition(":")[0] if ".txt:" in head else head))
     if _PROBLEM_LIKE.match(spec) and not _close(spec, 1.0):
         problem = Problem.parse(spec)
         return [Layer(str(problem), problem)]
@@ -107,10 +108,14 @@ def _named(spec: str) -> list[Layer] | None:
     suite, colon, name = spec.partition(":")
     suite = _FORMER.get(suite, suite)
     if suite in suites():
-        return _one_of(suite, name) if colon else read_file(SHAPES_DIR / f"{suite}.txt")
+        layers = read_file(SHAPES_DIR / f"{suite}.txt")
+        return _one_of(layers, f"suite {suite}", name) if colon else layers
     if spec in shipped():
         return [shipped()[spec]]
-    return read_file(Path(spec)) if _is_file(spec) else None
+    if (found := file_of(spec)) is None:
+        return None
+    file, one = found
+    return read_file(file) if one is None else _one_of(read_file(file), f"shape file {file}", one)
 
 
 def _followed(layer: Layer, words: list[str]) -> Layer:
@@ -159,8 +164,18 @@ def read_file(path: Path) -> list[Layer]:
     return layers
 
 
-def _is_file(spec: str) -> bool:
-    return "\0" not in spec and Path(spec).is_file()
+def file_of(spec: str) -> tuple[Path, str | None] | None:
+    """Return the file of layers.txt or layers.txt:R12, and which layer of it; None: there is no such file."""
+    for name, one in ((spec, None), spec.rpartition(":")[::2]):
+        if "\0" not in name and Path(name).is_file():
+            return Path(name), one
+    return None
+
+
+def _in_file(spec: str) -> bool:
+    """Whether a text is the name of a file, or of a layer that is in one."""
+    file, one = file_of(spec) or (None, None)
+    return file is not None and (one is None or any(layer.name == one for layer in read_file(file)))
 
 
 def _text(path: Path) -> str:
@@ -181,12 +196,11 @@ def _text(path: Path) -> str:
     return text
 
 
-def _one_of(suite: str, name: str) -> list[Layer]:
-    layers = read_file(SHAPES_DIR / f"{suite}.txt")
+def _one_of(layers: list[Layer], where: str, name: str) -> list[Layer]:
     found = [layer for layer in layers if layer.name == name]
     if not found:
-        names = ", ".join(layer.name for layer in layers)
-        raise ProblemError(f"layer {name!r}: suite {suite} has no such layer; it has {names}")
+        names = shortened(", ".join(layer.name for layer in layers), 500)
+        raise ProblemError(f"layer {name!r}: {where} has no such layer; it has {names}")
     return found
 
 

@@ -196,8 +196,8 @@ def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
 
 
 def _title(results: Results) -> str:
-    commits = [commit[:10] for commit in re.findall(r"\b[0-9a-f]{7,40}\b", results.commit)]
-    parts = [str(results.device.get("name", "unknown device")), results.date[:10], *commits]
+    commits = re.findall(r"\b([0-9a-f]{7,10})[0-9a-f]{,30}(-dirty)?\b", results.commit)
+    parts = [str(results.device.get("name", "unknown device")), results.date[:10], *map("".join, commits)]
     return ", ".join(part for part in parts if part) + "; times in us, cold caches"
 
 

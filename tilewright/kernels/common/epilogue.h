@@ -12,7 +12,9 @@
 #include "types.h"
 
 INLINE acc_t activated(acc_t v) {
-#if ACT == 1 && defined(__CUDACC__)
+#if ACT == 0
+    return v;
+#elif ACT == 1 && defined(__CUDACC__)
     return larger(v, (acc_t)0);  // of f32 one instruction; NaN stays NaN
 #elif ACT == 1
     return v < 0 ? 0 : v;
@@ -23,7 +25,7 @@ INLINE acc_t activated(acc_t v) {
 #elif ACT == 4
     return v < NUMBER(ACT_LOW) ? NUMBER(ACT_LOW) : v > NUMBER(ACT_HIGH) ? NUMBER(ACT_HIGH) : v;
 #else
-    return v;
+#error "ACT: an activation that has no formula here, see docs/new_activation.md"
 #endif
 }
 

@@ -62,7 +62,9 @@ INLINE void add_row(double *sum, double *size, GLOBAL const in_t *x, GLOBAL cons
 
 // As in epilogue.h, but in f64. NaN stays NaN.
 INLINE double activated_f64(double v) {
-#if ACT == 1
+#if ACT == 0
+    return v;
+#elif ACT == 1
     return v < 0 ? 0 : v;
 #elif ACT == 2
     return v < 0 ? v * NUMBER(ACT_LOW) : v;
@@ -71,7 +73,7 @@ INLINE double activated_f64(double v) {
 #elif ACT == 4
     return v < NUMBER(ACT_LOW) ? NUMBER(ACT_LOW) : v > NUMBER(ACT_HIGH) ? NUMBER(ACT_HIGH) : v;
 #else
-    return v;
+#error "ACT: an activation that has no formula here, see docs/new_activation.md"
 #endif
 }
 

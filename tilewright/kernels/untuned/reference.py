@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
+from tilewright.errors import ProblemError
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.untuned import sizes, spread
@@ -130,13 +131,17 @@ def _activated(e: Epilogue, v: F64) -> F64:
     """Apply the activation; NaN stays NaN."""
     import numpy as np
 
+    if e.act == "":
+        return v
     if e.act == "relu":
         return np.where(v < 0, 0.0, v)
     if e.act == "leaky":
         return np.where(v < 0, v * e.low, v)
     if e.act == "silu":
         return np.asarray(v / (1 + np.exp(-v)))
-    return np.where(v < e.low, e.low, np.where(v > e.high, e.high, v)) if e.act == "clamp" else v
+    if e.act == "clamp":
+        return np.where(v < e.low, e.low, np.where(v > e.high, e.high, v))
+    raise ProblemError(f"+{e.act}: the reference has no formula of it; docs/new_activation.md says where")
 
 
 def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
