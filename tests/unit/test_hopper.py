@@ -25,6 +25,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.hopper.finish import BY_TILE, MET, OWN, run
 from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of
+from tilewright.kernels.hopper.sum import leads, leap
 from tilewright.kernels.hopper.tile import registers_at_most, sizes
 from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned import pack
@@ -422,6 +423,53 @@ def test_planes_that_are_not_aligned_are_copied_as_they_are_however_large() -> N
     copy, main = moved.launches
     assert (copy.kernel, copy.grid[0] * 256 * 16) == ("nhwc", pr.x_bytes) and main.args[0] == "copied"
     assert dict(moved.parts[0].defines)["W"] * 16 == moved.workspace[-1].nbytes == pr.x_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("n1c64h7w7k64r1s1-f16", 8),
+        ("n2c64h6w7k64r1s1-bf16", 4),
+        ("n1c64h14w14k64r1s1-f16-nchw2nhwc", 2),
+        ("n1c64h8w8k64r1s1-f16", 1),
+        ("n1c60h7w7k64r1s1-f16", 1),  # the next image would begin elsewhere
+        ("n1c96h7w7k64r1s1g8-f16", 1),  # so would the next group
+        ("n1c64h7w7k64r3s3p1-f16", 1),
+        ("n1c64h7w7k64r1s1u2-f16", 1),
+        ("n1c64h14w14k64r1s1-f16+maxpool2", 1),
+        ("n1c8h11585w11585k8r1s1-f16", 8),
+        ("n1c8h11587w11587k8r1s1-f16", 1),  # more columns than the copy engine counts
+    ],
+)
+def test_leads_of_planes_that_begin_anywhere(text: str, count: int) -> None:
+    problem = Problem.parse(text)
+    assert leads(problem) == count
+    plane, each = problem.h * problem.w, 8
+    begins = [channel * plane % each for channel in range(problem.c)]
+    if count > 1:  # as the header says: longest lead first, LEAP channels from one to the next
+        firsts = [(count - 1 - part) * leap(problem) % count for part in range(count)]
+        assert [begins[first] for first in firsts] == [each - each // count * (i + 1) for i in range(count)]
+        assert all(begins[channel] == begins[channel % count] for channel in range(problem.c))
+
+
+def test_a_raster_of_stretches_fits_32_bits() -> None:
+    """16 places for 8 outputs: twice the pixels."""
+    config = _config(x=4, pieces=1, chunks=2, bn=16, sc=1, stages=2, xs=1)
+    for images, fits in ((3_000_000, True), (12_000_000, False)):
+        problem = Problem.parse(f"n{images}c8h5w13k8r1s1-f16")
+        assert (image_of(problem, config.values) is not None) == fits
+
+
+def test_room_for_a_residual_is_asked_for_where_it_is_copied() -> None:
+    """By those who store whole rows of 2 bytes; what goes by way of a tile of sums, or meets, needs none."""
+    change = dict(batch=1, bn=48, chunks=4, mb=3, pieces=1, sc=1, stages=12, wm=1, wn=2, x=0, xs=2)
+    requantised = Problem.parse("n8c128h28w28k128r3s3p1-i8-nhwc+add+requant")
+    HOPPER.check(requantised, H100, _config(**change))
+    rows = Problem.parse("n8c128h28w28k128r3s3p1-f16-nhwc+add")
+    bare = dataclasses.replace(rows.epilogue, beta=0.0)
+    HOPPER.check(dataclasses.replace(rows, epilogue=bare), H100, _config(**change))
+    with pytest.raises(ConfigError, match="'residual'"):
+        HOPPER.check(rows, H100, _config(**change))
 
 
 def test_where_threads_copy_the_input() -> None:

@@ -56,7 +56,7 @@ def stores(pr: Problem, cf: Values) -> int:
 
 def brings_residual(pr: Problem, cf: Values) -> bool:
     """Whether those who have the sums (OWN) have rows of the residual copied while they multiply."""
-    return pr.epilogue.add and cf["combine"] != TWO_PASS and stores(pr, cf) == STORE_ROWS
+    return pr.epilogue.add and stores(pr, cf) == STORE_ROWS and finish(pr, cf) == OWN
 
 
 def paired(pr: Problem, cf: Values) -> bool:

@@ -113,7 +113,7 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     kt = min(kb, ceil_div(pr.kg, 8) * 8)
     slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
     size, by_words = out_bytes(pr, cf), stores(pr, cf) == STORE_WORDS
-    brings = brings_residual(pr, cf) and who in (None, OWN)
+    brings = who in (None, OWN) and brings_residual(pr, cf)
     of_matrices = 32 // size  # pixels that a warp writes there at once
     own_rows = ceil_div(cf["bn"], of_matrices) * of_matrices
     if pr.layout_out == "nchw":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from tilewright.kernels.family import Values
+from tilewright.kernels.family import MOST_PIXELS, Values
 from tilewright.kernels.hopper.sum import (
     COPIED,
     GATHERED,
@@ -279,6 +279,8 @@ def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
     """
     view, spans, apart = View.of(pr), spans_of(pr, cf["bn"]), leads(pr)
     deep = cf["chunks"] * of_piece
+    if raster(pr, PLANES, cf["bn"]) > MOST_PIXELS:
+        return None
     if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg // apart % deep):
         return None
     found = TiledMap(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.device import Device
 from tilewright.kernels.family import Rule, Values
+from tilewright.kernels.hopper.finish import brings_residual
 from tilewright.kernels.hopper.raster import SWIZZLED, image_of, joint, lines, outputs_of, raster
 from tilewright.kernels.hopper.sum import (
     AS_IS,
@@ -86,11 +89,20 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
         return False
     whole = dict(sc=1) | cf | dict(cm=1, sg=1, combine=NONE)
+    if brings_residual(problem, whole):  # rows for it are asked for when it is known who finishes
+        problem = replace(problem, epilogue=replace(problem.epilogue, beta=0.0))
     # An input that is not aligned is copied first, of accurate in parts, and then by the copy engine.
     apart = (cf["x"] == AS_IS and parts_of(problem) == 2) or turns_runs(problem, cf["x"])
     reads = (cf["x"], COPIED) if apart else (cf["x"],)
     block = max(sizes(problem, device, whole | dict(x=x)).shared_bytes for x in reads)
     return fits_shared(device, block, cf["mb"], declared=DECLARED)
+
+
+def _rows_fit(problem: Problem, device: Device, cf: Values) -> bool:
+    """Say whether rows of a residual fit beside the buffers, where they are copied there."""
+    if not brings_residual(problem, cf):
+        return True
+    return fits_shared(device, sizes(problem, device, cf).shared_bytes, cf["mb"], declared=DECLARED)
 
 
 def _joint(pr: Problem, cf: Values) -> bool:
@@ -149,6 +161,8 @@ RULES = (
     Rule("cluster_meets", lambda problem, device, cf: cf["sc"] == 1 or _fits_shared(problem, device, cf),
          "shares of a cluster meet in shared memory, beside the buffers",
          needs="x wm wn bn mb chunks pieces tall batch stages xs sc"),
+    Rule("residual", _rows_fit, "rows of the residual are copied beside the buffers",
+         needs="x wm wn bn mb chunks pieces tall batch stages xs cm sc sg combine"),
     Rule("copies", lambda problem, x, wn, bn, cm:
          cm == 1 or ceil_div(raster(problem, x, bn), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),

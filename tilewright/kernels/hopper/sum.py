@@ -18,6 +18,7 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
         "copied to nhwc in two of f16 for each number, by a second kernel",
         "as it is in nchw, by the copy engine", "as it is in nchw, turned by threads")  # fmt: skip
 NCHW = (PLANES, TURNED)  # ways to read it without a kernel that copies it
+MOST_COLUMNS = 1 << 30  # of a row of planes, for places in it to be of 32 bits
 MOST_TURNED = 1 << 31  # numbers of x, whose places threads keep in 32 bits
 COPIES = (COPIED, HALVED)
 MOST_BITS = 15  # rows or columns of a filter: a thread that gathers keeps a bit of each
@@ -59,7 +60,8 @@ def leads(pr: Problem) -> int:
     view = View.of(pr)
     found = each(pr) // gcd(view.w, each(pr))
     pointwise = view.h == 1 and view.w == view.q and (pr.r, pr.s) == (1, 1) and not pr.epilogue.pool
-    return found if pointwise and not any(pr.pad) and pr.cg % found == 0 else 1
+    whole = pr.cg % found == 0 and found * view.w < MOST_COLUMNS
+    return found if pointwise and not any(pr.pad) and whole else 1
 
 
 def skewed(pr: Problem, way: int) -> bool:
