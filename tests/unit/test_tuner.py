@@ -451,6 +451,44 @@ def test_only_the_named_families_are_searched(
         go(families=("rwo",))
 
 
+def test_a_family_that_the_budget_left_untried_has_not_raced(
+    monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    """But for one that is so slow that the others come first; and the next search begins with it."""
+    promises = {"row": 10.0, "column": 20.0, "spiral": 30.0, "snail": 1e6}
+
+    class Promising(RowStrategy):
+        def __init__(self, name: str, family: Row, problem: Problem, device: Device, seed: int = 0) -> None:
+            super().__init__(name, family, problem, device, seed)
+            self.family = family.name
+
+        def propose(self, count: int) -> list[Config]:
+            return [Config(self.family, config.items) for config in super().propose(count)]
+
+        def promise_us(self) -> float:
+            return promises[self.family]
+
+    class Worker(worker):  # type: ignore[valid-type, misc]
+        def run(self, config: Config, best_us: float = 0.0, full: bool = False) -> Record:
+            record: Record = super().run(config, best_us, full)
+            return replace(record, family=config.family)
+
+    monkeypatch.setattr(tuner, "Worker", Worker)
+    kinds = [type(name.title(), (Row,), {"name": name}) for name in promises]
+    monkeypatch.setattr(kernels, "FAMILIES", tuple(kind() for kind in kinds))
+    store = MemoryStore()
+
+    def search(budget: str, *families: str) -> tuple[list[str], Any]:
+        wanted = TuneOptions(Budget.parse(budget), families=families)
+        result = tune(PROBLEM, "cuda", wanted, store=store, make=Promising)
+        return [record.family for record in result.records], result.winner.search.raced
+
+    assert search("2trials", "column") == (["column"] * 2, ("column",))
+    assert search("1trials") == (["row"], ("row", "column", "snail"))
+    assert search("2trials") == (["spiral", "row"], tuple(promises))
+    assert search("all", "row", "snail")[1] == ("row", "snail")
+
+
 def test_unknown_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="strategy 'magic'"):
         tune(PROBLEM, "cuda", TuneOptions(Budget(trials=5), "magic"))

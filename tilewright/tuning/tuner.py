@@ -166,8 +166,8 @@ class _Run:
                 for strategy in strategies:
                     strategy.tell(record)
             self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
-            hints = self.outcomes.hints()
-            proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints)
+            hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
+            proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
             self._search(proposals, ready, batch_size(self.budget.trials, 2 * here))
             ready.result()  # where nothing was left to try
         finally:
@@ -176,7 +176,7 @@ class _Run:
         spent, searched_s = self.spending, self.spending.elapsed_s
         if self.stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut = float(f"{given_s:.6g}"), len(self.records) + len(known)  # as it is stored
+            self.outcomes.cut(given_s, len(self.records) + len(known), proposals.due)
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
