@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from tuning_fakes import GOOD, PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
 
 from tilewright import kernels
-from tilewright.device import Device, for_architecture
+from tilewright.device import Device, Kind, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
@@ -21,7 +23,7 @@ from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
 from tilewright.tuning.options import TuneOptions
-from tilewright.tuning.protocol import Final
+from tilewright.tuning.protocol import Compiled, Final
 from tilewright.tuning.tuner import tune
 
 
@@ -130,6 +132,35 @@ def test_references_that_use_up_the_budget_are_not_in_vain(
     result = go("5s")
     assert result.best and result.records
     assert result.ready_s == 60.0 <= result.searched_s <= result.seconds < 65.0
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_first_trial_is_waited_for_however_long_it_compiles(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    """Also where an earlier search has found something right."""
+    clock = [0.0]
+    monkeypatch.setattr(tuner.time, "monotonic", lambda: clock[0])
+
+    class SlowAhead(FakeAhead):
+        def submit(self, configs: list[Config]) -> list[object]:
+            """Compile the first in a minute, the others never."""
+            futures = [Future[Compiled]() for _ in configs]
+
+            def compiled() -> None:
+                clock[0] += 60.0
+                futures[0].set_result(Compiled(None, "", 60.0))
+
+            threading.Timer(0.05, compiled).start()
+            return list(futures)
+
+    monkeypatch.setattr(tuner, "CompileAhead", SlowAhead)
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=kind))
+    store = MemoryStore()
+    for known in (0, 1):
+        result = go("5s", store=store)
+        assert (result.resumed, len(result.records), result.stopped) == (known, 1, "the time was used up")
+        assert result.best
 
 
 def test_the_budget_counts_the_full_check(monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]) -> None:
