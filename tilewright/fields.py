@@ -13,6 +13,7 @@ from tilewright.errors import StoreError, shown
 
 LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
 HUGE = 1e15  # more than any time, rate or number of bytes
+TINY = 1e-15  # less than any, but for 0
 T = TypeVar("T")
 _hints = lru_cache(maxsize=64)(get_type_hints)
 
@@ -89,6 +90,13 @@ class Fields:
             raise self.bad(name, f"a number from {low:g} to {high:g}")
         return float(value)
 
+    def figure(self, name: str) -> float:
+        """Read a time, a rate or the like: 0, or what charts may divide by."""
+        value = self.number(name)
+        if 0.0 < value < TINY:
+            raise self.bad(name, f"0, or a number from {TINY:g} to {HUGE:g}")
+        return value
+
     def boolean(self, name: str) -> bool:
         """Read true or false."""
         value = self.data.get(name)
@@ -99,8 +107,8 @@ class Fields:
     def build(self, cls: type[T], any_size: Collection[str] = ()) -> T:
         """Build a flat dataclass, each value checked against the type of its field.
 
-        Fields that are missing or null have their defaults; numbers are 0 or more, and no more than HUGE but
-        for those of ``any_size``; what the class has not is skipped.
+        Fields that are missing or null have their defaults; numbers are a ``figure``, or 0 or more for those
+        of ``any_size``; what the class has not is skipped.
         """
         types = _hints(cls)  # type: ignore[arg-type]
         there = [
@@ -116,7 +124,7 @@ class Fields:
     def _of_type(self, name: str, want: object) -> Any:
         if want == Mapping[str, float | str]:
             inner = self.section(name)
-            return {key: v if type(v) is str else inner.number(key) for key, v in inner.data.items()}
+            return {key: v if type(v) is str else inner.figure(key) for key, v in inner.data.items()}
         if want is int:
             return self.integer(name, 0, int(HUGE))
-        return {str: self.string, bool: self.boolean}.get(want, self.number)(name)  # type: ignore[call-overload]
+        return {str: self.string, bool: self.boolean}.get(want, self.figure)(name)  # type: ignore[call-overload]

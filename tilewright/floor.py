@@ -11,6 +11,7 @@ the highest clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from tilewright.device import Device
 from tilewright.device.architectures import E4M3, MMA_SYNC, f64_rate, tensor_products
@@ -68,8 +69,7 @@ def peak_tflops(device: Device, kind: str) -> float:
 def least_flops(problem: Problem) -> int:
     """Return the multiplies and adds of the convolution, those with padding left out."""
     pr = problem
-    rows = sum(map(len, _taps(pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0])))
-    columns = sum(map(len, _taps(pr.w, pr.s, pr.q, pr.stride[1], pr.dilation[1], pr.pad[2])))
+    rows, columns = (_products(*side) for side in _sides(pr))
     return 2 * pr.n * pr.k * pr.cg * rows * columns
 
 
@@ -80,30 +80,51 @@ def least_bytes(problem: Problem, device: Device) -> int:
     kernel ends. A CPU's reads the lines of y first.
     """
     pr = problem
-    rows = _touched(_taps(pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0]))
-    columns = _touched(_taps(pr.w, pr.s, pr.q, pr.stride[1], pr.dilation[1], pr.pad[2]))
+    rows, columns = (_touched(*side) for side in _sides(pr))
     x_bytes = pr.n * pr.c * rows * columns * DTYPE_BYTES[pr.dtype]
     y_bytes = max(0, pr.y_bytes - device.l2_bytes) if device.is_gpu else pr.y_bytes
     return pr.bytes - pr.x_bytes + x_bytes - pr.y_bytes + y_bytes
 
 
-def _taps(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> list[range]:
-    """Return for each tap of a side the places in the image that the outputs read with it."""
-    found = []
-    for tap in range(taps):
-        first = tap * dilation - before
-        low = max(0, -(first // stride))  # the first output whose place is 0 or more
-        high = min(outputs, (extent - 1 - first) // stride + 1)
-        found.append(range(first + low * stride, first + max(low, high) * stride, stride))
-    return found
+def _sides(problem: Problem) -> tuple[tuple[int, int, int, int, int, int], ...]:
+    """Return the extent, taps, outputs, stride, dilation and padding before it of both sides of the image."""
+    pr = problem
+    return (
+        (pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0]),
+        (pr.w, pr.s, pr.q, pr.stride[1], pr.dilation[1], pr.pad[2]),
+    )
 
 
-def _touched(places: list[range]) -> int:
-    """Count the places that any tap reads: those of taps a whole number of steps apart may be the same."""
-    count, last, end = 0, -1, 0
-    for one in sorted(places, key=lambda one: (one.start % one.step, one.start)):
-        rest = one.start % one.step
-        end = end if rest == last else 0
-        count += max(0, one.stop - max(one.start, end)) // one.step
-        last, end = rest, max(end, one.stop)
-    return count
+def _products(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> int:
+    """Count the pairs of a tap and an output that meet in the image, at tap * dilation + output * stride."""
+    step = taps, outputs, stride, dilation
+    return _pairs_below(before + extent, *step) - _pairs_below(before, *step)
+
+
+def _touched(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> int:
+    """Count the places that any tap reads: so many pairs as ``_products``, less those that meet where another
+    does, of a tap ``far`` before and an output ``near`` behind.
+    """
+    far, near = stride // gcd(stride, dilation), dilation // gcd(stride, dilation)
+    again = _products(extent, taps - far, outputs - near, stride, dilation, before - far * dilation)
+    return _products(extent, taps, outputs, stride, dilation, before) - again
+
+
+def _pairs_below(bound: int, taps: int, outputs: int, stride: int, dilation: int) -> int:
+    """Count the pairs of a tap and an output that meet before a place."""
+    if min(bound, taps, outputs) <= 0:
+        return 0
+    some = min(taps, -(-bound // dilation))  # taps that meet any output before it; and those that meet all
+    all_of_them = max(0, min(some, -(-(bound - (outputs - 1) * stride) // dilation)))
+    last = bound - (some - 1) * dilation + stride - 1
+    return all_of_them * outputs + _sum_of_quotients(some - all_of_them, last, dilation, stride)
+
+
+def _sum_of_quotients(count: int, first: int, step: int, by: int) -> int:
+    """Return the sum of ``(first + i * step) // by`` for all i below ``count``, in as many steps as a gcd."""
+    whole = count * (first // by) + count * (count - 1) // 2 * (step // by)
+    first, step = first % by, step % by
+    end = first + count * step
+    if end < by:
+        return whole
+    return whole + _sum_of_quotients(end // by, end % by, by, step)  # across instead of along

@@ -142,7 +142,8 @@ class Search:
     """The search that a record is of.
 
     Attributes:
-        raced: the families that were searched together; None where that was not written down.
+        raced: the families that were searched together, but for those that the budget left untried; None
+            where that was not written down.
         cut: where its budget ended it: how many seconds and trials those were, at least.
     """
 

@@ -172,6 +172,29 @@ def test_run_says_when_its_check_takes_long(
     assert capsys.readouterr().err.startswith("stopped")
 
 
+def test_an_import_that_is_of_no_use_here_says_for_which_devices_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    winner = {
+        "problem": "n1c4h5w6k3r3s3p1-f32", "family": "reference", "config": {"v": 1}, "deterministic": True,
+        "cold_us": 9.5, "ci95_us": 0.5, "warm_us": None, "runs": 20, "worst": 0.5, "provenance": {},
+    }  # fmt: skip
+    file, strange = tmp_path / "winners.json", [f"opencl/Some CPU/x86_64/{units}" for units in (1, 2, 3, 4)]
+    own = open_runtime("numpy").device.key
+
+    def said(*keys: str) -> str:
+        rows = [winner | {"device": key} for key in keys]
+        file.write_text(json.dumps({"format": "tilewright-tuned", "schema": 1, "records": rows}))
+        assert main(["cache", "import", str(file)]) == 0
+        return capsys.readouterr().out
+
+    none = "none for a device of this machine\n"
+    assert said(strange[0]) == f"imported 1 winner; they are for {strange[0]}, {none}"
+    assert said(*strange) == f"imported 3 winners; they are for {', '.join(strange[:3])} and 1 more, {none}"
+    assert said(strange[0]).startswith("imported 0 winners; the file holds none that are new; they are for")
+    assert said(strange[0], own) == "imported 1 winner\n" and Store().info().imported == 5
+
+
 def test_run_marks_a_noisy_time() -> None:
     facts = {"cold_us": 45.4, "ci95_us": 242.0, "warm_us": 40.0, "workspace_bytes": 8, "note": ""}
     assert "cold us          45.4~\n± us             242\n" in (

@@ -293,6 +293,25 @@ def test_opencl_files_give_the_answer(layer: str, tmp_path: Path) -> None:
     assert np.abs(y - want).max() < 1e-3
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "f8", "i8"])
+def test_opencl_files_build_without_a_warning(dtype: str, tmp_path: Path) -> None:
+    """By all that the driver's compiler warns of unasked: OpenCL has no option for more."""
+    cl = pytest.importorskip("pyopencl")
+    if open_runtime("cpu").device.backend == "numpy":
+        pytest.skip("no OpenCL here")
+    exported(tmp_path, f"n1c16h9w9k24r3s3p1-{dtype}-nhwc+bias+add+relu", "--device", "cpu")
+    device = next(
+        device for platform in cl.get_platforms() for device in platform.get_devices()
+        if device.type & cl.device_type.CPU
+    )  # fmt: skip
+    for file in tmp_path.glob("*.cl"):
+        unseen = f"// {tmp_path}\n{file.read_text()}"  # a cache has programs without what was said of them
+        built = cl.Program(cl.Context([device]), unseen).build(options=["-cl-std=CL1.2"])
+        log = built.get_build_info(device, cl.program_build_info.LOG)
+        abi = "changes the ABI"  # of vectors wider than the core's, which inlined functions pass
+        assert not [line for line in log.splitlines() if "warning" in line and abi not in line]
+
+
 @pytest.mark.parametrize(
     ("layer", "config"),
     [

@@ -32,6 +32,19 @@ def test_long_images_are_counted_exactly_and_at_once() -> None:
     assert time.perf_counter() - start < 5.0
 
 
+def test_long_filters_are_counted_exactly_and_at_once() -> None:
+    """As many pairs of a tap and an output, however many taps there are."""
+    taps = 1 << 24
+    start = time.perf_counter()
+    layer = Problem.parse(f"n1c2h1w{taps}k2r1s{taps}p0x2-f32")  # five outputs, two of them on either rim
+    assert least_flops(layer) == 2 * 2 * 2 * (5 * taps - 2 * 2 - 2 * 1)
+    assert least_bytes(layer, CPU) == layer.bytes
+    layer = Problem.parse(f"n1c2h1w{taps}k2r1s{taps // 4}u2d3-f32")
+    assert least_flops(layer) == layer.flops  # there is no padding
+    assert least_bytes(layer, CPU) == layer.bytes - 2 * 4 * 2  # the second place, and the last but one
+    assert time.perf_counter() - start < 2.0
+
+
 @settings(max_examples=60)
 @given(problems())
 def test_what_lies_in_the_image_counts_once(problem: Problem) -> None:

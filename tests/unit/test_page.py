@@ -117,6 +117,19 @@ def test_numbers() -> None:
     assert [number(v) for v in (0.05, 1, 20, 1000, 2.5e6, 1e9)] == ["0.05", "1", "20", "1k", "2.5M", "1G"]
 
 
+@pytest.mark.parametrize("name", ["speedup", "published_speedup", "time_us"])
+@pytest.mark.parametrize("value", [0, -1.0, 1e-320])
+def test_a_study_whose_figures_no_axis_has_is_an_error(
+    name: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    study["parts"][0]["rows"][0][name] = value
+    (file := tmp_path / "study.json").write_text(json.dumps(study))
+    assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 2
+    said = f"parts[0].rows[0].{name}: must be a number of 1e-15 or more, got {value}\n"
+    assert (shown := capsys.readouterr().err).endswith(said) and len(shown.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [

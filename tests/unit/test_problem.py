@@ -6,6 +6,7 @@ import pickle
 import string
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from tilewright.problem import DTYPE_BYTES, DTYPES, EXAMPLE, LAYOUTS, MAX_EXTENT
 from tilewright.problem.activations import ACTIVATIONS
 from tilewright.problem.epilogue import Epilogue, Pool
 
+LAYER = Problem.parse("n1c4h5w6k8r3s3p1-f32")
 small = st.integers(1, 9)
 pads = st.integers(0, 4)
 
@@ -242,6 +244,26 @@ def test_wrong_string_names_its_part(text: str) -> None:
         Problem.parse(text)
     assert WRONG[text] in str(error.value)
     assert "cannot read" not in str(error.value) or EXAMPLE in str(error.value)
+
+
+ODD = [np.ones(3, int), np.ones((2, 2)), np.array(["f32", "f16"]), "a\nb", "\x1b[2J", ["max"], None, {}]
+
+
+@pytest.mark.parametrize("value", ODD, ids=[str(place) for place in range(len(ODD))])
+def test_a_field_of_any_kind_is_refused_in_a_line(value: object) -> None:
+    """Arrays are compared by element; texts may break a line, or steer a terminal."""
+    right: dict[type, dict[str, object]] = {
+        Pool: {"kind": "max", "size": 3, "stride": 2, "pad": 1}, Epilogue: {"act": "relu"},
+        Problem: {name: getattr(LAYER, name) for name in Problem.__dataclass_fields__},
+    }  # fmt: skip
+    for cls, fields in right.items():
+        for name in fields:
+            with pytest.raises(ProblemError) as error:
+                cls(**fields | {name: value})
+            assert str(error.value).isprintable() and len(str(error.value)) < 300, name
+    if value is not None:
+        with pytest.raises(ProblemError, match="must be a Pool"):
+            Epilogue(pool=value)  # type: ignore[arg-type]
 
 
 def test_shorthand_and_defaults() -> None:

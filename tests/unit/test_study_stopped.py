@@ -116,8 +116,7 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
     assert run(monkeypatch, *outputs, stop=words) == 130
     shown = capsys.readouterr()
-    way = "; the same command with --resume continues" if left else ""
-    assert f"stopped: {said}{way}\n" in shown.err
+    assert f"stopped: {said}; the same command with --resume continues\n" in shown.err
     assert ("steps\n" in shown.out) == (left is not None)  # tables of what is done, whole parts or not
     assert ("not measured yet: B" in shown.out) == bool(left and left[-1])
     if left is None:
@@ -128,6 +127,14 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
     assert [{row["layer"] for row in part.rows} >= {"A"} for part in result.parts] == [True] * len(left)
     for kind in ("markdown", "html"):
         assert ("not measured yet: B" in files[kind].read_text()) == any(left)
+
+
+def test_a_stopped_study_without_a_file_says_that_it_keeps_nothing(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--part", "2", stop="search: B") == 130
+    again = "run the same command again, with --json FILE to keep the layers that are done"
+    assert f"stopped: 0 of 1 part done, and 1 of 2 layers of part 2; {again}\n" in capsys.readouterr().err
 
 
 def test_a_study_that_nobody_reads_ends_and_writes_what_is_done(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from tuning_fakes import GOOD, PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
 
 from tilewright import kernels
-from tilewright.device import Device, for_architecture
+from tilewright.device import Device, Kind, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
@@ -21,7 +23,7 @@ from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
 from tilewright.tuning.options import TuneOptions
-from tilewright.tuning.protocol import Final
+from tilewright.tuning.protocol import Compiled, Final
 from tilewright.tuning.tuner import tune
 
 
@@ -130,6 +132,35 @@ def test_references_that_use_up_the_budget_are_not_in_vain(
     result = go("5s")
     assert result.best and result.records
     assert result.ready_s == 60.0 <= result.searched_s <= result.seconds < 65.0
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_first_trial_is_waited_for_however_long_it_compiles(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    """Also where an earlier search has found something right."""
+    clock = [0.0]
+    monkeypatch.setattr(tuner.time, "monotonic", lambda: clock[0])
+
+    class SlowAhead(FakeAhead):
+        def submit(self, configs: list[Config]) -> list[object]:
+            """Compile the first in a minute, the others never."""
+            futures = [Future[Compiled]() for _ in configs]
+
+            def compiled() -> None:
+                clock[0] += 60.0
+                futures[0].set_result(Compiled(None, "", 60.0))
+
+            threading.Timer(0.05, compiled).start()
+            return list(futures)
+
+    monkeypatch.setattr(tuner, "CompileAhead", SlowAhead)
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=kind))
+    store = MemoryStore()
+    for known in (0, 1):
+        result = go("5s", store=store)
+        assert (result.resumed, len(result.records), result.stopped) == (known, 1, "the time was used up")
+        assert result.best
 
 
 def test_the_budget_counts_the_full_check(monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]) -> None:
@@ -449,6 +480,44 @@ def test_only_the_named_families_are_searched(
         go(families=("other",))
     with pytest.raises(ConfigError, match="family 'rwo': known are row, other"):
         go(families=("rwo",))
+
+
+def test_a_family_that_the_budget_left_untried_has_not_raced(
+    monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    """But for one that is so slow that the others come first; and the next search begins with it."""
+    promises = {"row": 10.0, "column": 20.0, "spiral": 30.0, "snail": 1e6}
+
+    class Promising(RowStrategy):
+        def __init__(self, name: str, family: Row, problem: Problem, device: Device, seed: int = 0) -> None:
+            super().__init__(name, family, problem, device, seed)
+            self.family = family.name
+
+        def propose(self, count: int) -> list[Config]:
+            return [Config(self.family, config.items) for config in super().propose(count)]
+
+        def promise_us(self) -> float:
+            return promises[self.family]
+
+    class Worker(worker):  # type: ignore[valid-type, misc]
+        def run(self, config: Config, best_us: float = 0.0, full: bool = False) -> Record:
+            record: Record = super().run(config, best_us, full)
+            return replace(record, family=config.family)
+
+    monkeypatch.setattr(tuner, "Worker", Worker)
+    kinds = [type(name.title(), (Row,), {"name": name}) for name in promises]
+    monkeypatch.setattr(kernels, "FAMILIES", tuple(kind() for kind in kinds))
+    store = MemoryStore()
+
+    def search(budget: str, *families: str) -> tuple[list[str], Any]:
+        wanted = TuneOptions(Budget.parse(budget), families=families)
+        result = tune(PROBLEM, "cuda", wanted, store=store, make=Promising)
+        return [record.family for record in result.records], result.winner.search.raced
+
+    assert search("2trials", "column") == (["column"] * 2, ("column",))
+    assert search("1trials") == (["row"], ("row", "column", "snail"))
+    assert search("2trials") == (["spiral", "row"], tuple(promises))
+    assert search("all", "row", "snail")[1] == ("row", "snail")
 
 
 def test_unknown_strategy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -221,6 +222,41 @@ def test_a_child_that_cannot_start() -> None:
         pytest.raises(RunError, match="cannot start: .*exit status 4"),
     ):
         worker.run(CONFIG)
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_child_that_is_killed_while_it_starts_is_replaced_once(
+    kills: int, worker: Worker, tmp_path: Path
+) -> None:
+    """As a system without memory does."""
+    starts, (python, flag, child, facts) = tmp_path / "starts", worker._command or ()
+    dies = (
+        f"import os, signal\nwith open({str(starts)!r}, 'a') as file: file.write('x')\n"
+        f"if os.path.getsize({str(starts)!r}) <= {kills}: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with Worker(worker.job, command=[python, flag, dies + child, facts]) as fragile:
+        if kills == 1:
+            assert fragile.run(config(0)).outcome == "correct"
+        else:
+            with pytest.raises(RunError, match="cannot start: .*SIGKILL"):
+                fragile.run(config(0))
+    assert starts.read_text() == "xx"
+
+
+def test_a_child_that_is_closed_while_it_starts_is_not_replaced(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    waits = f"import time\nwith open({str(starts)!r}, 'a') as file: file.write('x')\ntime.sleep(60)"
+    worker = Worker(Job(PROBLEM), command=[sys.executable, "-c", waits])
+
+    def close() -> None:
+        while not (starts.exists() and starts.read_text()):
+            time.sleep(0.01)
+        worker.close()
+
+    threading.Thread(target=close).start()
+    with pytest.raises(RunError, match="cannot start: .*SIGKILL"):
+        worker.run(CONFIG)
+    assert starts.read_text() == "x"
 
 
 def test_channel_kills_what_hangs() -> None:

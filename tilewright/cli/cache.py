@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, remark
+from tilewright.device import Device, chip
 from tilewright.errors import StoreError, count
 from tilewright.problem import shapes
 from tilewright.report.table import Table
@@ -21,6 +23,8 @@ _Layers = Annotated[
     list[str] | None,
     typer.Argument(metavar="LAYERS", help="Delete only the records of these. Default: everything."),
 ]
+
+_NAMED = 3  # devices, at most, that a line names
 
 # Labels that differ from the names of the facts.
 _LABELS = {
@@ -124,14 +128,23 @@ def import_(
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise StoreError(f"import {file}: not a text file; expected JSON written by 'cache export'") from None
-    from tilewright.device import Device
     from tilewright.runtime import list_devices
     from tilewright.store import Store
 
     devices = [found for found in list_devices() if isinstance(found, Device)]
     source = "standard input" if outputs.is_stdout(file) else str(file)
     new = Store().import_json(text, devices, source)
-    print(f"imported {count(new, 'winner')}" + ("" if new else "; the file holds none that are new"))
+    said = f"imported {count(new, 'winner')}" + ("" if new else "; the file holds none that are new")
+    print(said + _strangers({row["device"] for row in json.loads(text)["records"]}, devices))
+
+
+def _strangers(keys: set[str], devices: Sequence[Device]) -> str:
+    """Say of which devices winners are if no device of this machine can use any of them."""
+    if not keys or {chip(key) for key in keys} & {device.chip for device in devices}:
+        return ""
+    named, more = ", ".join(sorted(keys)[:_NAMED]), len(keys) - _NAMED
+    named += f" and {more} more" * (more > 0)
+    return f"; they are for {named}, none for a device of this machine"
 
 
 def _text(value: object) -> str:

@@ -55,7 +55,7 @@ def check_names(p: Problem) -> None:
         ("layout_out", p.layout_out, LAYOUTS),
         ("math", p.math, MATHS),
     ):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:  # an array would be compared by element
             raise ProblemError(f"{name}={shown(value)}: must be one of {', '.join(known)}")
     if not isinstance(p.epilogue, Epilogue):
         raise ProblemError(f"epilogue={shown(p.epilogue)}: must be an Epilogue, e.g. Epilogue(bias=True)")

@@ -64,10 +64,13 @@ class Pool:
     pad: int = 0
 
     def __post_init__(self) -> None:
-        integers = all(type(value) is int for value in (self.size, self.stride, self.pad))
-        in_range = integers and 1 <= self.size <= MAX_POOL and 1 <= self.stride <= MAX_POOL and self.pad >= 0
-        if self.kind not in POOLS or not in_range:
-            raise ProblemError(f"{self}: must be a max or avg pool, size and stride from 1 to {MAX_POOL}")
+        must = f"must be a max or avg pool, size and stride from 1 to {MAX_POOL}"
+        numbers = self.size, self.stride, self.pad
+        known = isinstance(self.kind, str) and self.kind in POOLS
+        if not known or not all(type(value) is int for value in numbers):
+            raise ProblemError(f"Pool({', '.join(map(shown, (self.kind, *numbers)))}): {must}")
+        if not (1 <= self.size <= MAX_POOL and 1 <= self.stride <= MAX_POOL and self.pad >= 0):
+            raise ProblemError(f"{self}: {must}")
         if self.pad and (self.kind != "max" or self.pad > self.size // 2):
             raise ProblemError(f"{self}: only max pools can be padded, by at most half their size")
 
@@ -110,8 +113,10 @@ class Epilogue:
     def __post_init__(self) -> None:
         for name in NUMBERS:
             object.__setattr__(self, name, finite(name, getattr(self, name)))
-        if self.act not in tuple(ACTIVATIONS):  # which also takes what cannot be a key
-            raise ProblemError(f"activation {self.act!r}: must be one of {', '.join(_NAMES)}")
+        if not isinstance(self.act, str) or self.act not in ACTIVATIONS:
+            raise ProblemError(f"activation {shown(self.act)}: must be one of {', '.join(_NAMES)}")
+        if not isinstance(self.pool, Pool | None):
+            raise ProblemError(f"pool={shown(self.pool)}: must be a Pool, e.g. Pool('max', 2, 2), or None")
         numbers = self.activation.numbers
         if numbers == ("low", "high") and self.low > self.high:
             raise ProblemError(f"{self.act}{self._numbers(_text64)}: low is above high; swap them")

@@ -94,9 +94,10 @@ class Problem:
     epilogue: Epilogue = NOTHING
 
     def __post_init__(self) -> None:
-        if self.dtype in MATHS[1:]:  # named as dtypes are
-            if self.math not in ("strict", self.dtype):
-                raise ProblemError(f"dtype={self.dtype!r}, math={self.math!r}: they contradict each other")
+        if isinstance(self.dtype, str) and self.dtype in MATHS[1:]:  # named as dtypes are
+            if not isinstance(self.math, str) or self.math not in ("strict", self.dtype):
+                given = f"dtype={shown(self.dtype)}, math={shown(self.math)}"
+                raise ProblemError(f"{given}: they contradict each other")
             object.__setattr__(self, "math", self.dtype)
             object.__setattr__(self, "dtype", "f32")
         check_sizes(self)

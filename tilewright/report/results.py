@@ -145,7 +145,7 @@ def checked(device: Mapping[str, Any]) -> Mapping[str, Any]:
         if device.get(name) is not None:
             figures = f.section(name)
             for key in figures.data:
-                if key != "source" and not figures.number(key):
+                if key != "source" and not figures.figure(key):
                     raise figures.bad(key, "above 0")
     return device
 
@@ -159,7 +159,7 @@ def _row(f: Fields) -> BenchRow:
     return BenchRow(
         name=f.string("name"),
         problem=problem,
-        floor_us=f.number("floor_us"),
+        floor_us=f.figure("floor_us"),
         ours=f.section("ours").build(OurFigure, _ERRORS),
         peers={name: peers.section(name).build(PeerFigure, _ERRORS) for name in peers.data},
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -75,11 +75,16 @@ class Proposals:
     Until a family is measured, its best is what its strategy expects. The fastest is asked first.
     Some of what won elsewhere, ``first``, is tried before any strategy is asked for anything; the rest in
     turns with what they propose, so that winners of an older source do not use up a small budget.
+    Families that an earlier search left ``untried`` are asked before the others.
+
+    Attributes:
+        due: the families that a race is not over without: all but those that have nothing to propose, or are
+            FAR behind.
     """
 
     def __init__(
         self, strategies: list[Strategy], wanted: Callable[[Config], bool], families: Sequence[str] = (),
-        first: Sequence[Config] = (),
+        first: Sequence[Config] = (), untried: Collection[str] = (),
     ) -> None:  # fmt: skip
         names = families or [""] * len(strategies)
         self._racers = [_Racer(*pair) for pair in zip(strategies, names, strict=True)]
@@ -87,6 +92,8 @@ class Proposals:
         self._seen: set[str] = set()
         self._first = [config for config in first if wanted(config)]
         self._ahead = 0  # by how many what won elsewhere is ahead of proposals
+        self._untried, self.due = set(untried), set(names)
+        self._given: set[str] = set()  # families of which configs were proposed
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
@@ -100,13 +107,19 @@ class Proposals:
     def _ask(self, count: int) -> list[Config]:
         """Ask the strategies, round by round, until they have proposed ``count`` configs or have no more."""
         found: list[Config] = []
-        asking = sorted(self._racers, key=lambda racer: racer.best_us)
+        before = self._untried - self._given
+        asking = sorted(self._racers, key=lambda racer: (racer.family not in before, racer.best_us))
         while len(found) < count and asking:
-            for racer, share in _shares(asking, count - len(found)):
+            turns = _shares(asking, count - len(found))
+            self.due -= {racer.family for racer in asking} - {racer.family for racer, _ in turns}
+            for racer, share in turns:
                 proposed = racer.strategy.propose(min(share, count - len(found)))
                 if not proposed:
                     asking.remove(racer)
-                found += [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
+                    self.due -= {racer.family} - self._given
+                new = [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
+                self._given |= {c.family for c in new}
+                found += new
                 self._seen.update(str(c) for c in proposed)
                 if len(found) >= count:
                     break
@@ -147,7 +160,7 @@ def _shares(asking: Sequence[_Racer], count: int) -> list[tuple[_Racer, int]]:
 
     Of who expects nothing no share is cut: it may be the fastest.
     """
-    best_us = asking[0].best_us
+    best_us = min(racer.best_us for racer in asking)
     weights = [(best_us / r.best_us) ** LAGGING if r.best_us < math.inf else 1.0 for r in asking]
     shares = [max(1, round(count * weight / sum(weights))) for weight in weights]
     return [

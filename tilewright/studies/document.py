@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import StoreError
-from tilewright.fields import Fields
+from tilewright.fields import TINY, Fields
 from tilewright.files import read_json
 from tilewright.studies.study import Column, PartResult, StudyError, Value
 
 FORMAT = "tilewright-study"
 MOST = sys.float_info.max
+_ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # charts have them on logarithmic axes
 _TEXTS = ("name", "title", "source", "published_on", "date", "commit")
 
 
@@ -105,4 +106,6 @@ def _cells(f: Fields) -> dict[str, Value]:
             raise f.bad(name, "a text or a number")
         if isinstance(value, int | float) and not abs(value) <= MOST:
             raise f.bad(name, "a finite number")
+        if name in _ABOVE_0 and isinstance(value, int | float) and not value >= TINY:
+            raise f.bad(name, f"a number of {TINY:g} or more")
     return f.data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -41,9 +41,11 @@ class Outcomes:
         self._families, self._deterministic, self._store = families, deterministic, store
         self._newest: dict[str, Record] = {}
         self.tried: set[str] = set()  # configs of this search; the others were known before
+        self.untried = set(families)  # those of which no config was tried, now or in an earlier search
+        self._raced = tuple(families)
         self._unsaved: list[Record] = []
         self._saved, self._again = False, -math.inf
-        self.cut: tuple[float, int] | None = None  # seconds and trials of a search that its budget has ended
+        self._cut: tuple[float, int] | None = None  # seconds and trials, once its budget has ended the search
 
     @property
     def may_win(self) -> list[Record]:
@@ -64,6 +66,7 @@ class Outcomes:
         """Take what the store knows of this very source and compiler, but for what may fare better now."""
         found = self._store.records(self._problem, self._device.key, self._keys()) if self._store else []
         newest = {record.config: record for record in found}
+        self.untried -= {record.family for record in found}
         self._newest = {name: record for name, record in newest.items() if record.outcome not in PASSING}
         return list(self._newest.values())
 
@@ -87,14 +90,24 @@ class Outcomes:
             return False
         return not self._deterministic or self._families[config.family].deterministic(config)
 
+    def cut(self, seconds: float, trials: int, due: Collection[str]) -> None:
+        """The budget has ended the search, after so much; of the families ``due`` some may be untried.
+
+        Those have not raced: whoever asks for them as well searches on.
+        """
+        self._cut = float(f"{seconds:.6g}"), trials  # as it is stored
+        missed = self.untried.intersection(due)
+        self._raced = tuple(name for name in self._families if name not in missed)
+
     def keep(self, record: Record) -> Record:
         """Store an outcome at once.
 
         Raises:
             StoreError: the first one could not be stored. Later ones wait: a search goes on without.
         """
-        kept = replace(record, search=Search(tuple(self._families), self.cut))
+        kept = replace(record, search=Search(self._raced, self._cut))
         self._newest[kept.config] = kept
+        self.untried.discard(kept.family)
         self.tried.add(kept.config)
         self._unsaved.append(kept)
         if time.monotonic() < self._again:

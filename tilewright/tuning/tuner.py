@@ -166,8 +166,8 @@ class _Run:
                 for strategy in strategies:
                     strategy.tell(record)
             self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
-            hints = self.outcomes.hints()
-            proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints)
+            hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
+            proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
             self._search(proposals, ready, batch_size(self.budget.trials, 2 * here))
             ready.result()  # where nothing was left to try
         finally:
@@ -176,7 +176,7 @@ class _Run:
         spent, searched_s = self.spending, self.spending.elapsed_s
         if self.stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut = float(f"{given_s:.6g}"), len(self.records) + len(known)  # as it is stored
+            self.outcomes.cut(given_s, len(self.records) + len(known), proposals.due)
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
@@ -207,7 +207,7 @@ class _Run:
                     batch = proposals.next(size)
                     batches.append(_Batch(batch, self.ahead.submit(batch)))
                 self._try_batch(known, proposals)
-            while not self.spending.over(self.outcomes.found) and not self.ahead.closed:
+            while not self._over and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
                 # The first is smaller: compilers wait for it.
                 while len(batches) < (2 if self.gpu and size > 1 else 1):
@@ -243,17 +243,28 @@ class _Run:
             return sys.maxsize
         return self.budget.trials - len(self.records) - sum(len(b.configs) for b in waiting)
 
+    @property
+    def _over(self) -> bool:
+        """Whether there is no time for another trial; there is for a first one, however long it compiles."""
+        return bool(self.records) and self.spending.over(self.outcomes.found)
+
+    def _left_s(self, compiled: int = 0) -> float:
+        """Seconds left to search, without end before a first trial; with some compiled, to compile more."""
+        if not (self.records or compiled):
+            return math.inf
+        return self.spending.left_s(compiled > 0 or self.outcomes.found)
+
     def _try_batch(self, batch: _Batch, proposals: Proposals) -> None:
         """Try the configs of a batch in their order."""
         if not self.gpu:
             self._let_compile(batch.futures)
         for config, future in zip(batch.configs, batch.futures, strict=True):
             try:
-                left = self.spending.left_s(self.outcomes.found) if self.gpu else 0.0
+                left = self._left_s() if self.gpu else 0.0
                 compiled = future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
             except (FutureTimeout, CancelledError):
                 continue
-            if self.spending.over(self.outcomes.found):
+            if self._over:
                 return
             start = time.monotonic()
             tried = self._try(config, compiled)
@@ -273,7 +284,7 @@ class _Run:
         waiting = set(futures)
         while waiting:
             done = len(futures) - len(waiting)
-            left = self.spending.left_s(done > 0 or self.outcomes.found) - _TRIAL_S * done
+            left = self._left_s(compiled=done) - _TRIAL_S * done
             if left <= 0:
                 self.ahead.close()
                 return

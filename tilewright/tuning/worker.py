@@ -198,20 +198,26 @@ class Worker:
             raise
 
     def _open(self) -> None:
-        """Take a child that rests, or start one, and give it the job, unless that is done."""
+        """Take a child that rests, or start one, and give it the job, unless that is done.
+
+        One that crashes over it, as a system short of memory may have it, is replaced once.
+        """
         if self._channel is not None and self._channel.alive:
             return
         self._restarts += self._opened is not None
-        resting = self._children.take(self._pool_key) if self._children else None
-        self._channel = resting or self._start()
-        try:
-            self._opened = Opened.of(self._channel.ask(encode(self.job), self._allowances_s))
-        except ChildError as error:
-            self.close()
-            raise _error(error.name)(str(error)) from None
-        except ChildLost as error:
-            self._channel = None
-            raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
+        for last in (False, True):
+            resting = self._children.take(self._pool_key) if self._children else None
+            self._channel = resting or self._start()
+            try:
+                self._opened = Opened.of(self._channel.ask(encode(self.job), self._allowances_s))
+                return
+            except ChildError as error:
+                self.close()
+                raise _error(error.name)(str(error)) from None
+            except ChildLost as error:
+                closed, self._channel = self._channel is None, None
+                if closed or last or not isinstance(error, Crashed):
+                    raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 
     def _start(self) -> Channel:
         command, environment = python_child("tilewright.tuning.child")

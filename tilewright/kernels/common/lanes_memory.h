@@ -75,7 +75,7 @@ INLINE void store_lanes(GLOBAL y_t *to, wide v) {
     *(GLOBAL wide *)to = v;
 #elif DTYPE == 3  // as float_bfloat does
     wide_uint bits = __builtin_astype(v, wide_uint);
-    bits = v != v ? (wide_uint)(0x7fc0) : bits + 0x7fff + (bits >> 16 & 1) >> 16;
+    bits = v != v ? (wide_uint)(0x7fc0) : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     *(GLOBAL wide_short *)to = __builtin_convertvector(bits, wide_short);
 #elif defined(HALF_NUMBERS)
     *(GLOBAL wide_half *)to = __builtin_convertvector(v, wide_half);
