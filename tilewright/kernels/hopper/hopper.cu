@@ -3,7 +3,7 @@
 //
 // x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels are gathered, from either layout; nchw
 // as it is, turned by threads (TURNS); or by the copy engine, where it can bring what each step multiplies: pixels side
-// by side, of its channels (SPAN).
+// by side, of its channels (SPAN; hopper_lead.h where planes begin anywhere).
 // y: nhwc or nchw.  w: packed [group][k tile][step][a tile of KB rows, CHUNKS pieces each], as shared memory has it
 // (hopper.h, pack_tensor.h).
 //
