@@ -97,7 +97,7 @@ def _host_source(found: Blueprint) -> str:
     tile, store, own, send, kernel = (
         files[f"hopper{name}"].read_text() for name in ("_tile.h", "_store.h", "_own.h", "_send.h", ".cu")
     )
-    turn, lead = files["hopper_turn.h"].read_text(), files["hopper_lead.h"].read_text()
+    turn, lead, multiply = (files[f"hopper_{name}.h"].read_text() for name in ("turn", "lead", "multiply"))
     block = re.search(r"^typedef struct \{[^}]*\} Block;", tile, re.M)
     more = re.findall(r"^#define (?:FIRST_STEP|SUM_WORDS|W_SIDES|X_SIDES)\b[^\n]*", tile, re.M)
     assert block and len(more) == 4
@@ -116,7 +116,7 @@ def _host_source(found: Blueprint) -> str:
         "(check_step(w, x, r, s), multiply_step(sums, shared, w, x, r, s, __VA_ARGS__))",
         _function(store, "rows_of"), _function(store, "pairs_of"),
         *re.findall(r"^#define IS_CHANNEL[^\n]*", own, re.M), own[own.index("#if FINISH == MET") :],
-        kernel.replace('#include "hopper_send.h"', send),
+        kernel.replace('#include "hopper_send.h"', send).replace('#include "hopper_multiply.h"', multiply),
     ]  # fmt: skip
     barrier = r'asm volatile\("bar\.sync (\d+), %0;" ::"n"\((.*?)\) : "memory"\)'
     return re.sub(barrier, r"meet(\1, \2, true)", "\n".join(parts))

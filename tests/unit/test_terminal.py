@@ -123,14 +123,19 @@ def test_no_name_steers_the_terminal(
             assert all(line.isprintable() for line in said.split("\n")), command
 
 
+def _terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Make stderr a terminal of so many columns."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+
 def test_progress_shows_a_name_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A name in brackets is no markup."""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
+    _terminal(monkeypatch, 100)
     with ProgressBar(1, "tuning") as progress:
         progress.now("[/a]: 1 tried")
     assert "tuning [/a]: 1 tried" in capsys.readouterr().err
@@ -140,10 +145,7 @@ def test_a_finished_layer_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """However narrow the terminal: what is to be run, or to be given again, can be copied."""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "40")
+    _terminal(monkeypatch, 40)
     text = f"R12: run `tilewright run R12 --config {CONFIG}`"
     with ProgressBar(1, "tuning") as progress:
         progress.finished(text)
