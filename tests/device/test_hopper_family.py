@@ -45,7 +45,7 @@ BASE = dict(
     combine=0,
 )
 NONE, TWO_PASS, LAST = 0, 2, 3
-PLANES, TURNED = dict(x=4, pieces=1, xs=1), dict(x=5)
+PLANES, TURNED, TAPWISE = dict(x=4, pieces=1, xs=1), dict(x=5), dict(x=6, pieces=1, xs=1)
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +104,18 @@ CASES = (
     ("n200c256h1w1k70r1s1-f16-nhwc", dict(xs=1, pieces=1, chunks=8, batch=2, bn=96, wn=2, cm=2)),
     ("n2c72h9w7k70r1s1-f16", dict(x=1, xs=1, pieces=1, chunks=4, sg=3, combine=LAST)),
     ("n2c256h9w7k70r1s1g2-f8-nhwc", dict(xs=1, pieces=1, chunks=4, batch=2)),
+    # anew for each tap: strides, dilation, groups, channels left over, several images, shares inside of a run
+    ("n3c32h5w4k70r3s3p1-f16-nhwc+bias+relu", TAPWISE | dict(bn=24, wn=2)),
+    ("n2c128h9w7k70r3s3p1u2-bf16-nhwc", TAPWISE | dict(chunks=8, batch=3, bn=40)),
+    ("n2c40h9w7k72r3s2p1.0.0.1d2u3x1-f16-nhwc+add", TAPWISE | dict(chunks=4, batch=2, stages=3)),
+    ("n2c128h9w7k70r5s3p2x1d1x3g2-f16-nhwc", TAPWISE | dict(chunks=8, batch=3, bn=32)),
+    ("n2c64h9w7k70r3s3p1-i8-nhwc+bias+relu", TAPWISE | dict(chunks=4, batch=9, bn=24)),
+    ("n1c96h7w7k33r3s3p1-f8-nhwc2nchw", TAPWISE | dict(chunks=2, sc=4, cm=2)),
+    ("n2c16h9w7k70r3s3p1-tf32-nhwc", TAPWISE | dict(chunks=4, batch=3)),
+    ("n3c64h6w5k70r3s3-f16-nhwc", TAPWISE | dict(sg=5, combine=LAST)),
+    ("n2c48h8w9k36r3s3p1-bf16-nhwc+maxpool2", TAPWISE | dict(bn=32, chunks=4)),
+    ("n2c64h8w8k72r3s3p1-f16-nhwc2nchw+bias+add", TAPWISE | dict(bn=40, wn=2)),
+    ("n2c64h9w7k96r3s3p1-i8-nhwc+bias+requant", TAPWISE | dict(bn=48, wm=2, sg=2, combine=TWO_PASS)),
     # nchw as it is, by the copy engine: spans of 16, 32 and 64 pixels, whole or in part
     ("n1c16h3w8k8r1s1-f16", PLANES),
     ("n2c40h5w16k70r1s1-f16+bias+relu", PLANES | dict(chunks=4, wn=2)),

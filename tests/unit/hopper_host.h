@@ -205,8 +205,8 @@ static void bulk_copy(shared_t to, const unsigned char *from, int bytes, shared_
         if (COPIES > 1 ? mask >> rank & 1 : rank == me->block)
             copy(of_block(to, rank), bytes, of_block(bar, rank), [=](int i) { return (from - FILTERS + i) / W_BYTES; });
 }
-static void image_copy(shared_t to, const void *, int c, int v, int h, int n, int, int, shared_t bar) {
-    copy(to, LINE * CHUNKS * 16, bar, [=](int) { return where(c, v, h, n); });
+static void image_copy(shared_t to, const void *, int c, int v, int h, int n, int more_v, int more_h, shared_t bar) {
+    copy(to, LINE * CHUNKS * 16, bar, [=](int) { return where(c, v + more_v, h + more_h, n); });
 }
 static void span_copy(shared_t to, const void *, int v, int c, int h, int n, shared_t bar) {
     copy(to, SPAN ? SPAN_PIECES * 16 : CHUNKS * 1024, bar, [=](int) { return where(c, v, h, n); });  // or a segment

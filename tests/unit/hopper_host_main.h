@@ -46,7 +46,8 @@ static long patch_wanted(const Block *b, int step) {
                      p * STR_H + tap / S * DIL_H - PAD_T, n);
     if (!MAPPED) return GATHERS ? where(0, b->px0, b->at.group, 0) : patch_of(b, run);
     const int c = (b->at.group * X_PARTS * CC + run * CHUNKS) * EACH;
-    return where(c, q * STR_W - PAD_L, p * STR_H - PAD_T, n);
+    const int r = TAPWISE ? tap / S : 0, s = TAPWISE ? tap % S : 0;
+    return where(c, q * STR_W - PAD_L + s * DIL_W, p * STR_H - PAD_T + r * DIL_H, n);
 }
 static void check_step(int w_slot, int x_slot, int r, int s) {
     if (me->thread % 32) return;

@@ -48,6 +48,8 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "patches come with filters": ("n1c256h14w14k64r1s1-f16-nhwc", MAPPED | dict(xs=1)),
     "the same, two at once": (
         "n1c256h14w14k64r1s1-f16-nhwc", MAPPED | dict(xs=1, batch=2, stages=2, cm=2)),
+    "anew for each tap": ("n2c128h14w14k64r3s3p1u2-f16-nhwc", MAPPED | dict(x=6, xs=1, batch=3, stages=2)),
+    "the same, filters come to two": (DEEP, MAPPED | dict(x=6, xs=1, bn=24, cm=2, sg=5, combine=2)),
     "blocks stay": ("n64c128h28w28k256r3s3p1-f16-nhwc", STAYING),
     "blocks stay, patches come with filters": ("n32c128h28w28k256r1s1-f16-nhwc", STAYING | dict(xs=1)),
     "spans of nchw": ("n1c128h16w64k64r1s1-f16", MAPPED | dict(x=4, bn=64, stages=2, xs=1)),
@@ -78,6 +80,7 @@ SLIPS = (
     ("if (SC > 1 && FINISH == BY_TILE) CLUSTER_WAIT();", "", "shares meet in rows", "gone"),
     ("if (step > b->first / TAPS) COPIERS_SYNC();", "", "turned by runs of pixels", "to be turned"),
     ("run / RAW_STAGES % 2", "0", "turned by runs of pixels", "written|all wait"),
+    ("TAPWISE ? (step + patch) % TAPS", "TAPWISE ? step % TAPS", "anew for each tap", "another patch"),
     ("end - LAG + STAGES < count", "0", "planes that begin anywhere", "all wait"),
     ("i - first >= LAG", "i >= LAG", "planes that begin anywhere", "written|all wait"),
 )

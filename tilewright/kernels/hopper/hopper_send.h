@@ -63,10 +63,12 @@ INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot
     const int lines = PHASES_H * PHASES_W * LINES;
     UNROLL for (int i = 0; i < SENT * X_PARTS * lines; i++) {
         const int line = i % lines, part = i / lines % X_PARTS, patch = i / lines / X_PARTS, phase = line / LINES;
-        const int c = ((b->at.group * X_PARTS + part) * CC + ((JOINT ? step : step / TAPS) + patch) * CHUNKS) * EACH;
+        const int run = (step + patch) / TAPS, tap = TAPWISE ? (step + patch) % TAPS : 0;
+        const int c = ((b->at.group * X_PARTS + part) * CC + run * CHUNKS) * EACH;
         const int o = b->px0 + line % LINES * WR, q = o % WR, p = o / WR % HR, n = o / (WR * HR);
         const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + (part * lines + line) * (LINE * ROW_PITCH);
-        image_copy(to, b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W, phase / PHASES_W, bar);
+        image_copy(to, b->x, c, q * STR_W - PAD_L, p * STR_H - PAD_T, n, phase % PHASES_W + tap % S * DIL_W,
+                   phase / PHASES_W + tap / S * DIL_H, bar);
     }
 #endif
 }

@@ -11,7 +11,7 @@
 //   COPIES SC SG         cm, sc, sg: blocks of a cluster that share filters; shares of the sum in cluster and grid
 //   COMBINE MIN_BLOCKS   combine: how shares of the grid meet (tile.h); mb 1 .. 3: blocks of a unit
 // What follows from them:
-//   MAPPED JOINT         x comes by its tensor map; and with the batch of filters that reads it (1x1)
+//   MAPPED JOINT         x comes by its tensor map; and each step's patch with its filters (1x1, TAPWISE, SPAN)
 //   STAYS EARLY          blocks take tile after tile; the first patches are sent for by a thread of their own
 //   FINISH STORES        who finishes sums, and how they are stored (below)
 //   PAIRED TIGHT         a thread's two rows of a product are neighbouring channels; registers are few
@@ -28,7 +28,8 @@
 #define WB NB
 #define GATHERS (X_WAY == 2)
 #define TURNS (X_WAY == 5)                   // x is nchw: threads make pieces of it (hopper_turn.h: of runs of pixels)
-#define TAPS (GATHERS ? 1 : R * S)           // steps of a run of channels, and so of a patch (SPAN: each has its own)
+#define TAPWISE (X_WAY == 6)                 // x comes anew for each tap: pixels under outputs alone
+#define TAPS (GATHERS ? 1 : R * S)           // steps of a run of channels; and of a patch, unless each has its own
 #define OF_LEAD (STEPS / LEADS)              // steps of channels that begin alike (hopper_lead.h)
 #define ROW_PITCH (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
 #define W_NEXT (KB * 16)                     // and from one piece to the next, where they lie apart
@@ -128,10 +129,12 @@ INLINE int go_on(Block *b, const GLOBAL unsigned char *w) {
 }
 
 // Where place `row` of a patch is in x, in pieces, or in numbers where it is turned; -1 where there is nothing.
-INLINE int find_pixel(int px0, int row) {
+// TAPWISE: of the patch of tap `tap`.
+INLINE int find_pixel(int px0, int row, int tap) {
     const int place = px0 + row % PATCH / LINE * WR + row % LINE, phase = row / PATCH;
     const int q = place % WR, p = place / WR % HR, n = place / (WR * HR);
-    const int h = p * STR_H + phase / PHASES_W - PAD_T, v = q * STR_W + phase % PHASES_W - PAD_L;
+    const int h = p * STR_H + phase / PHASES_W + tap / S * DIL_H - PAD_T;
+    const int v = q * STR_W + phase % PHASES_W + tap % S * DIL_W - PAD_L;
     if (n >= N || (unsigned)h >= H || (unsigned)v >= W) return -1;
     return TURNS ? (n * (GROUPS_ * C) * H + h) * W + v : ((n * H + h) * W + v) * (GROUPS_ * X_PARTS * CC);
 }
@@ -162,7 +165,7 @@ INLINE void find_places(shared_t shared, const Block *b, int thread, int count) 
 #else
     if (!GATHERS && !MAPPED)
         NO_UNROLL for (int row = thread; row < PLACES; row += count)
-            write_int(shared, TABLE_FROM + row * 4, find_pixel(b->px0, row));
+            write_int(shared, TABLE_FROM + row * 4, find_pixel(b->px0, row, 0));
 #endif
     NO_UNROLL for (int px = thread; px < NB && !STAYS; px += count)
         write_int(shared, OUTS_FROM + px * 4, find_output(b->px0, px));
@@ -212,8 +215,9 @@ typedef struct {
 
 INLINE Piece find_piece(shared_t shared, const Block *b, int step, int item) {
     const int row = TURNS ? item % PLACES : item / CHUNKS, chunk = TURNS ? item / PLACES : item % CHUNKS;
-    const int pixel = MAPPED ? find_pixel(b->px0, row) : read_int(shared, TABLE_FROM + row * 4);
-    const int c = step * CHUNKS + chunk;
+    const int tap = TAPWISE ? step % TAPS : 0, run = TAPWISE ? step / TAPS : step;
+    const int pixel = MAPPED ? find_pixel(b->px0, row, tap) : read_int(shared, TABLE_FROM + row * 4);
+    const int c = run * CHUNKS + chunk;
     const offset_t plane = b->at.group * C + c * EACH;
     Piece piece;
     piece.keep = pixel >= 0 && (CC % CHUNKS == 0 || c < CC);
@@ -264,7 +268,7 @@ INLINE void copy_spans(shared_t shared, int to, const Block *b, int step) {
 }
 #endif
 
-// Copy channels `step` of a patch, by `count` threads.
+// Copy channels `step` of a patch, or what step `step` reads (TAPWISE), by `count` threads.
 INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int thread, int count) {
 #if TURNS_RUNS
     turn_patch(shared, to, b, step, thread, count);

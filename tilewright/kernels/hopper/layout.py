@@ -107,7 +107,7 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     w_bytes = 16 * kb * cf["chunks"] * parts
     x_next = 16 * places + 16  # 16 more: pieces of one place lie in different banks
     x_bytes = (16 * places if cf["pieces"] == SWIZZLED else x_next) * cf["chunks"] * parts
-    x_stages, x_bars = (cf["stages"] * cf["batch"], 0) if joint(pr, image) else (cf["xs"], cf["xs"])
+    x_stages, x_bars = (cf["stages"] * cf["batch"], 0) if joint(pr, cf["x"], image) else (cf["xs"], cf["xs"])
 
     # the tile of sums; or rows of pixels, and tables of them
     kt = min(kb, ceil_div(pr.kg, 8) * 8)

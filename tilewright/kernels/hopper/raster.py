@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from tilewright.kernels.family import MOST_PIXELS, Values
 from tilewright.kernels.hopper.sum import (
+    ANEW,
     COPIED,
     GATHERED,
     PLANES,
+    TAPWISE,
     TURNED,
     held,
     leads,
@@ -34,6 +36,7 @@ SPANS = (64, 32, 16)  # pixels of a plane, 2 bytes each, that the copy engine sw
 SEGMENT = 64  # pixels of a channel that the copy engine brings at once, to be turned
 FEW_MORE = 1.09  # times the places of a row, for whole pieces of y (80 columns gain by it, 64 lose)
 SENT_FOR = 8  # pixels that another copy costs as much as (guess)
+MOST_MOVED = 255  # columns or rows, by which the copy engine moves a box for a tap
 
 
 @dataclass(frozen=True)
@@ -116,12 +119,12 @@ def stretch_of(pr: Problem, bn: int) -> Stretch | None:
 
 @lru_cache(maxsize=256)
 def lines(pr: Problem, way: int = 0, bn: int = 0) -> tuple[View, Line, Line]:
-    """Lay out the raster of a problem; what is gathered lies as the outputs do.
+    """Lay out the raster of a problem; what comes tap by tap lies as the outputs do.
 
     So do planes, but for rows of whole spans, where a warpgroup has ``bn`` pixels.
     """
     view = View.of(pr)
-    if way == GATHERED:
+    if way in (GATHERED, TAPWISE):
         return view, Line(view.p, 1, 0), Line(view.q, 1, 0)
     if way == PLANES:
         spans = spans_of(pr, bn)
@@ -182,7 +185,7 @@ def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
 def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
     """Lines of the raster, and places of each, that the taps of a tile read, of one phase.
 
-    Of planes a patch is what one tap reads: spans.
+    What comes anew for each step is what one tap reads; of planes spans.
     """
     if cf["x"] == PLANES and (spans := spans_of(pr, cf["bn"])):
         return cf["wn"] * ceil_div(cf["bn"], spans.places), spans.places
@@ -231,9 +234,9 @@ def raw_of(pr: Problem, cf: Values) -> TiledMap | None:
     )  # fmt: skip
 
 
-def joint(pr: Problem, image: TensorMap | None) -> bool:
+def joint(pr: Problem, way: int, image: TensorMap | None) -> bool:
     """Whether patches come and go with the filters that read them, so that a batch may have several."""
-    return isinstance(image, TiledMap) or (image is not None and pr.r * pr.s == 1)
+    return image is not None and (way in ANEW or pr.r * pr.s == 1)
 
 
 def image_of(pr: Problem, cf: Values) -> TensorMap | None:
@@ -258,6 +261,9 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
     if cf["x"] == PLANES:
         return _planes(pr, cf, of_piece)
     if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
+        return None
+    moves = ((taps - 1) * apart for taps, apart in zip((pr.r, pr.s), pr.dilation, strict=True))
+    if cf["x"] == TAPWISE and (cf["tall"] or max(moves) > MOST_MOVED):
         return None
     view, rows, columns = lines(pr, cf["x"], cf["bn"])
     (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])

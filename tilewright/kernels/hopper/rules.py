@@ -14,6 +14,7 @@ from tilewright.kernels.hopper.sum import (
     GATHERED,
     HALVED,
     PLANES,
+    TAPWISE,
     TURNED,
     chunks_of,
     most_patches,
@@ -107,7 +108,7 @@ def _rows_fit(problem: Problem, device: Device, cf: Values) -> bool:
 
 def _joint(pr: Problem, cf: Values) -> bool:
     """Whether patches come with the filters that read them."""
-    return joint(pr, image_of(pr, cf))
+    return joint(pr, cf["x"], image_of(pr, cf))
 
 
 def _threads(pr: Problem, cf: Values) -> int:
@@ -136,9 +137,10 @@ RULES = (
          "more registers than a unit has, by the threads that turn the input"),
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
-    Rule("mapped", lambda problem, cf: cf["x"] not in (HALVED, PLANES) or image_of(problem, cf) is not None,
-         "numbers split into two of f16, and planes in spans of 16, 32 or 64 pixels (bn), are copied by the "
-         "copy engine",
+    Rule("mapped", lambda problem, cf:
+         cf["x"] not in (HALVED, PLANES, TAPWISE) or image_of(problem, cf) is not None,
+         "numbers split into two of f16, planes in spans of 16, 32 or 64 pixels (bn), and patches of one tap "
+         "are copied by the copy engine",
          needs="x wn bn chunks pieces tall"),
     Rule("rectangle", _upright, "rows of a tile are copied by the copy engine, one line of the raster each",
          needs="x wn bn chunks pieces tall"),
@@ -148,7 +150,7 @@ RULES = (
     Rule("batch", _whole_batches, "batches that end inside a patch, or the sum",
          needs="x wn bn chunks pieces tall batch"),
     Rule("joint", lambda problem, cf: cf["xs"] == 1 or not _joint(problem, cf),
-         "patches of 1x1 filters, and of planes, come with the filters, in no buffers of their own",
+         "patches that one step reads come with its filters, in no buffers of their own",
          needs="x wn bn chunks pieces tall xs"),
     Rule("stages", lambda problem, device, cf: cf["stages"] <= max(
         2, steps(problem, cf["x"], cf["chunks"]) // cf["batch"] * tiles_ahead(problem, device, cf)),

@@ -35,6 +35,7 @@ from tilewright.kernels.hopper.raster import (
 )
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import (
+    ANEW,
     AS_IS,
     COPIED,
     COPIES,
@@ -76,7 +77,7 @@ from tilewright.kernels.untuned.nhwc import (
     tap_chunks,
 )
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPES, MATHS, Problem
+from tilewright.problem import DTYPE_BYTES, DTYPES, MATHS, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
@@ -202,8 +203,8 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     if cf["x"] == COPIED:
         moved = copy_defines(pr, held(pr, cf), sz.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
         parts = (copier(moved),)
-    elif cf["x"] == PLANES and not aligned:
-        parts = (copier(copy_defines_as_is(pr.x_bytes)),)
+    elif cf["x"] in ANEW and not aligned:
+        parts = (copier(copy_defines_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype])),)
     elif cf["x"] == HALVED:
         layer = image_defines(pr, sz.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
         layer |= dict(N=sz.view.n) | layer_defines(pr, sz.view)
@@ -264,7 +265,7 @@ def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
 def _launches(
     pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int, aligned: bool
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, moved, scale = cf["combine"], cf["x"] == PLANES and not aligned, scale_operand(pr)
+    combine, moved, scale = cf["combine"], cf["x"] in ANEW and not aligned, scale_operand(pr)
     copied = cf["x"] in COPIES or moved
     tiles = pr.groups * sz.k_tiles * sz.px_tiles
     main = Launch(
@@ -310,7 +311,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) 
         DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
         WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED),
         MAPPED=int(sz.image is not None),
-        BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, sz.image)), MIN_BLOCKS=cf["mb"],
+        BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], sz.image)), MIN_BLOCKS=cf["mb"],
         COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
         WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
         SPAN=spans.outputs if spans else 0, **_lead_defines(pr, cf),

@@ -13,11 +13,13 @@ from tilewright.kernels.tile import View, ceil_div
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 
-AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED = range(6)
+AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED, TAPWISE = range(7)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
         "copied to nhwc in two of f16 for each number, by a second kernel",
-        "as it is in nchw, by the copy engine", "as it is in nchw, turned by threads")  # fmt: skip
+        "as it is in nchw, by the copy engine", "as it is in nchw, turned by threads",
+        "as it is, anew for each tap")  # fmt: skip
 NCHW = (PLANES, TURNED)  # ways to read it without a kernel that copies it
+ANEW = (PLANES, TAPWISE)  # ways in which each step has a patch of its own
 MOST_COLUMNS = 1 << 30  # of a row of planes, for places in it to be of 32 bits
 MOST_TURNED = 1 << 31  # numbers of x, whose places threads keep in 32 bits
 COPIES = (COPIED, HALVED)
@@ -31,7 +33,8 @@ PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
 def ways(pr: Problem) -> tuple[int, ...]:
     """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered.
 
-    Numbers that are split are so by whoever copies them, and then the copy engine can copy patches. In nchw
+    Numbers that are split are so by whoever copies them, and then the copy engine can copy patches. Whole
+    pieces it can also bring anew for each tap: the outputs' pixels alone, none between two rows. In nchw
     the tensor cores take pixels side by side too, if numbers have 2 bytes; the copy engine brings them where
     all that it copies begins at a multiple of 16 bytes, and of 1x1 filters wherever planes begin (``leads``).
     Else threads turn pixels into pieces of channels.
@@ -44,7 +47,8 @@ def ways(pr: Problem) -> tuple[int, ...]:
     gathered = (GATHERED,) if few else ()
     halved = (HALVED,) if split else ()
     if nhwc:
-        return whole + copied + gathered + halved
+        tapwise = (TAPWISE,) if whole and not split and pr.r * pr.s > 1 else ()
+        return whole + copied + gathered + halved + tapwise
     moves = (pr.dilation[1] if pr.s > 1 else 0, pr.pad[2], View.of(pr).w)  # from one box to another
     aligned = pr.stride[1] == 1 and not any(move % each(pr) for move in moves)
     planes = (PLANES,) if (aligned or leads(pr) > 1) and pr.dtype in ("f16", "bf16") else ()
@@ -124,7 +128,7 @@ def chunks_of(pr: Problem, way: int) -> int:
 
 
 def taps(pr: Problem, way: int) -> int:
-    """Steps of a run of channels, which one patch serves, unless each has a patch of its own (PLANES).
+    """Steps of a run of channels, which one patch serves, unless each has a patch of its own (ANEW).
 
     Planes that begin anywhere have one for each lead, as if channels that follow each other were taps.
     """
@@ -153,7 +157,7 @@ def most_steps(pr: Problem, cf: Values) -> int:
 
 def most_patches(pr: Problem, cf: Values) -> int:
     """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
-    of_patch = 1 if cf["x"] == PLANES else taps(pr, cf["x"])
+    of_patch = 1 if cf["x"] in ANEW else taps(pr, cf["x"])
     return max((end - 1) // of_patch - start // of_patch + 1 for start, end in _shares(pr, cf))
 
 

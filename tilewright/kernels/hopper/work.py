@@ -12,6 +12,7 @@ from tilewright.kernels.hopper.sum import (
     GATHERED,
     HALVED,
     PROMOTED,
+    TAPWISE,
     TURNED,
     held,
     leads,
@@ -43,6 +44,7 @@ MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory t
 MEETING_FOURS = 1250.0  # where each thread sends its sums itself (A/B of both)
 NARROW = 1.5  # of a sector's usual time, where 4 bytes are stored from registers: 32 bytes side by side
 BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
+AGAIN = 0.7  # of a byte's time, of patches that come anew for each tap (67 trials of 7 layers)
 ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
 SKEWED_ROW = 5.0  # of the copy engine, for a channel of a span that begins anywhere (859 trials of 6 layers)
@@ -70,6 +72,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
     x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
+    if cf["x"] == TAPWISE:
+        x_copied *= AGAIN
     copied, gathered = cf["x"] in COPIES, cf["x"] == GATHERED
     looks = int(cf["x"] == HALVED)  # through the input, for its largest number; and whether to fall back
     moved, deep = copied_bytes(pr, held(pr, cf), sz.x_parts), cf["chunks"] * numbers(pr, cf["x"])
@@ -136,7 +140,7 @@ def _idle(pr: Problem, cf: Values, cycles: float) -> float:
 def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
     """Cycles of a step that the thread takes which sends for filters, and for patches where it does."""
     copies = sz.rows.phases * sz.columns.phases * sz.lines  # of a patch
-    if joint(pr, sz.image):  # a patch for each step
+    if joint(pr, cf["x"], sz.image):  # a patch for each step
         return (SENDING + cf["batch"] * copies * SENDING_MORE) / cf["batch"]
     patches = (SENDING + (copies - 1) * SENDING_MORE) / (pr.r * pr.s) if sz.image else 0.0
     return SENDING / cf["batch"] + patches

@@ -69,11 +69,12 @@ def copy_as_is(nbytes: int) -> Launch:
     return Launch("nhwc", (ceil_div(nbytes // 16, COPY_THREADS), 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
-def copy_defines_as_is(nbytes: int) -> dict[str, int]:
-    """Return the defines for that: a row of pixels of one chunk each, of 8 numbers of 2 bytes."""
+def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
+    """Return the defines for that: a row of pixels of one chunk each, of numbers of 2 bytes, or of 1 as x has."""
+    kind = "i8" if size == 1 else "f16"
     return dict(
-        THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index("f16"), N=1, H=1, W=nbytes // 16, C=8,
-        GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
+        THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(kind), N=1, H=1, W=nbytes // 16,
+        C=16 // DTYPE_BYTES[kind], GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
     )  # fmt: skip
 
 
