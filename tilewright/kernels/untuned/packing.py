@@ -1,4 +1,4 @@
-"""What kernels that nobody tunes are given: a problem's sizes, a plain geometry; and the packing of filters."""
+"""What kernels that nobody tunes are given: a problem's sizes, a plain geometry; how filters are packed."""
 
 from __future__ import annotations
 
