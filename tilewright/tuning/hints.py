@@ -154,7 +154,7 @@ def _kin(store: Store, problem: Problem | str, device_key: str) -> list[str]:
 
 
 def _failing(newest: Iterable[Found], wanted: Sources | None) -> set[str]:
-    """Return configs that these very kernels were tried of, and that fail whenever they are tried."""
+    """Return configs whose very kernels were tried, and that fail whenever they are."""
     lasting = [one for one in newest if one.record.outcome not in (Outcome.CORRECT, *PASSING)]
     return {one.record.config for one in lasting if one.is_of(wanted)}
 
