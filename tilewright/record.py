@@ -115,7 +115,7 @@ class Versions:
     """What a record was made with; empty where that was not said.
 
     Attributes:
-        compiler: part of the hash of its source.
+        compiler: part of the hash of its kernels.
         driver: of the device.
         others: libraries, clocks and what else a runtime says.
     """
@@ -172,6 +172,7 @@ class Record:
         search: the search that it is of.
         versions: what it was made with.
         shared_worst: ``worst`` of a winner that was shared, all that such a file has of its check.
+        source: hash of the kernels that ran (``store/sources.py``); empty where nobody says.
     """
 
     problem: str
@@ -190,6 +191,7 @@ class Record:
     search: Search = Search()
     versions: Versions = Versions()
     shared_worst: float | None = None
+    source: str = ""
 
     @property
     def is_right(self) -> bool:

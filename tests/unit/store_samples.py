@@ -10,15 +10,16 @@ import pytest
 
 from tilewright import errors
 from tilewright.device import Device, for_architecture
-from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import made_as
-from tilewright.store.sources import source_keys
+from tilewright.store.sources import Sources
 
 LAYER = "n1c64h56w56k128r3s3p1-f32"
-H100 = for_architecture("sm_90").key
+DEVICE = for_architecture("sm_90")
+H100 = DEVICE.key
 GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
 
 
@@ -35,6 +36,9 @@ class Tiles(Family):
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         return (Rule("wide tiles", lambda t, device: t < 4 or device.units >= 128, "t = 4 needs 128 units"),)
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        return Blueprint("gemm.cu", config.items, (), 0)
 
     def deterministic(self, config: Config) -> bool:
         return config["u"] == 0
@@ -69,12 +73,13 @@ def record(config: str = "tiles:t=1.u=0", us: float = 10.0, **changes: Any) -> R
         Measurement(us, 0.1, 30),
         **made,
     )
-    return replace(base, **changes)
+    found = replace(base, **changes)
+    return Sources([Tiles()], DEVICE, found.versions.compiler).signed(found)
 
 
-KEYS = source_keys(["tiles"], "cuda", "c1")
+KERNELS = Sources([Tiles()], DEVICE, "c1")
 
 
 def best(box: Store, **options: Any) -> str | None:
-    found = box.best(LAYER, H100, **{"source_key": KEYS, **options})
+    found = box.best(LAYER, H100, **{"sources": KERNELS, **options})
     return found.config if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
 from tilewright.errors import ProblemError
-from tilewright.kernels.family import Config
+from tilewright.kernels import family
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
+from tilewright.search.space import sample
 from tilewright.store import Store
 from tilewright.store.exchange import made_as
-from tilewright.store.sources import source_key
+from tilewright.store.sources import Sources
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.worker_pool import WorkerPool
@@ -30,13 +32,21 @@ DEVICE = for_architecture("sm_90")
 A, B = "n1c8h8w8k8r3s3p1-f32", "n1c8h8w8k8r1s1-f32"
 
 
-def winner(problem: Problem | str, stage: str = "final", raced: str = "") -> Record:
+def direct(problem: Problem | str, number: int = 1) -> str:
+    """Return a legal config of a layer."""
+    return str(sample(family("direct"), Problem.parse(str(problem)), DEVICE, random.Random(number)))
+
+
+def winner(
+    problem: Problem | str, stage: str = "final", raced: str = "", compiler: str = "c", **changes: Any
+) -> Record:
     check = Check(True, 1e-6, 1e-5, 0.1, True, True)
-    context = {"compiler": "c", "stage": stage} | ({"raced": raced} if raced else {})
-    return Record(
-        str(problem), DEVICE.key, "direct", str(Config.make("direct", {"tk": 1})), "correct", True, check,
+    context = {"compiler": compiler, "stage": stage} | ({"raced": raced} if raced else {})
+    made = Record(
+        str(problem), DEVICE.key, "direct", direct(problem), "correct", True, check,
         Measurement(12.5, 0.25, 50, 10.0), workspace_bytes=3 << 20, **made_as(context),
     )  # fmt: skip
+    return Sources([family("direct")], DEVICE, compiler).signed(replace(made, **changes))
 
 
 class Tuner:
@@ -89,7 +99,7 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert main(["tune", A, B, "--json", str(file)]) == 0
     shown = capsys.readouterr()
     assert f"[2/2] {B}: 12.5 us, 1 tried in 1.5 s" in shown.err
-    assert f"{A}: direct:tk=1" in shown.out
+    assert f"{A}: {direct(A)}" in shown.out
     assert "workspace" in shown.out and " 3.0M " in shown.out
     rows = json.loads(file.read_text())["rows"]
     assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
@@ -113,7 +123,7 @@ def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.Capt
 def test_a_faster_trial_of_a_search_that_was_stopped_is_told(
     stand_in: Tuner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trial = replace(winner(A, "trial"), config="direct:tk=2", measurement=Measurement(9.5, 0.5, 3))
+    trial = winner(A, "trial", config=direct(A, 2), measurement=Measurement(9.5, 0.5, 3))
     for before, told in (([trial, winner(A)], False), ([trial], True), ([winner(A, "finalist")], False)):
         Store().add_all(before)  # behind what the store holds
         assert main(["tune", A]) == 0
@@ -160,7 +170,8 @@ def test_tune_says_which_kernel_the_store_answers_with(
     stand_in: Tuner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fast = winner(A, raced="direct")  # the search that stands in says not which families raced
-    Store().add(replace(fast, config="direct:tk=2", measurement=Measurement(9.5, 0.1, 50, 9.0)))
+    faster = Measurement(9.5, 0.1, 50, 9.0)
+    Store().add(winner(A, raced="direct", config=direct(A, 2), measurement=faster))
     assert main(["tune", A, "--again"]) == 0
     said = "1 tried in 1.5 s; the layer's winner is another search's: direct, 9.5 us"
     assert said in capsys.readouterr().err
@@ -172,8 +183,7 @@ def test_tune_says_which_kernel_the_store_answers_with(
 
 
 def test_a_winner_whose_tuning_was_cut_short_or_of_another_source_is_tuned(stand_in: Tuner) -> None:
-    Store().add(winner(A, stage="trial"))
-    assert source_key("direct", "cuda", "c") != source_key("direct", "cuda", "other compiler")
+    Store().add_all([winner(A, stage="trial"), winner(A, compiler="another")])
     assert main(["tune", A]) == 0
     assert stand_in.asked == [A]
 
@@ -212,7 +222,7 @@ def test_ctrl_c_and_sigterm_keep_what_is_done(
     stand_in.instead[B] = raises(stop())
     assert main(["tune", A, B]) == status
     shown = capsys.readouterr()
-    assert f"{A}: direct:tk=1" in shown.out
+    assert f"{A}: {direct(A)}" in shown.out
     assert "stopped: 1 of 2 layers done" in shown.err
     assert "Traceback" not in shown.err
 

@@ -27,7 +27,7 @@ from tilewright.errors import (
     RunError,
     StoreBusy,
 )
-from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
 from tilewright.plans import plan_cache
 from tilewright.plans.provenance import UNSAID, Provenance
@@ -37,6 +37,7 @@ from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import made_as
+from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import bare
 
@@ -60,6 +61,9 @@ class Tiles(Family):
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         return (Rule("small", lambda t: t < 9, "t < 9"),)
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        return Blueprint("gemm.cu", config.items, (), 0)
 
     def deterministic(self, config: Config) -> bool:
         return config["t"] % 2 == 0
@@ -116,7 +120,8 @@ def record(t: int, us: float = 10.0, **changes: Any) -> Record:
         str(LAYER), DEVICE.key, "tiles", str(tile(t)), "correct", t % 2 == 0, GOOD, Measurement(us, 0.1, 30),
         **made_as(changes.pop("context", {"compiler": "c1"})),
     )  # fmt: skip
-    return replace(base, **changes)
+    found = replace(base, **changes)
+    return Sources((Tiles(), Slabs()), DEVICE, found.versions.compiler).signed(found)
 
 
 def winner(t: int, us: float, **changes: Any) -> Record:

@@ -1,80 +1,106 @@
-"""What a family's answer hangs on is in its key, and what it does not hang on is not."""
+"""What decides an answer and its time is in a record's hash, and what does not is not."""
 
 from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from every_family import taken
+from test_imports import _imports
 
 import tilewright
-from tilewright.device import for_architecture
-from tilewright.kernels import FAMILIES, source, untuned
+from tilewright.device import Device, Kind, for_architecture
+from tilewright.errors import DeviceError
+from tilewright.kernels import FAMILIES, source
+from tilewright.kernels.blueprint import Blueprint, Buffer
+from tilewright.kernels.config import Config
+from tilewright.kernels.direct.spec import Direct
+from tilewright.kernels.family import Family, Rule
+from tilewright.plans.bound_run import BoundRun
+from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.runtime import open_runtime
 from tilewright.search.space import sample
 from tilewright.store import sources
-from tilewright.store.sources import source_key, source_keys
+from tilewright.store.sources import RUN, RUN_ON, Sources
 
 H100 = for_architecture("sm_90")
-NAMES = [family.name for family in FAMILIES]
-ALL = set(NAMES)
-OF_DIRECT = {"direct", "winograd4", "winograd8"}  # two are of its modules
-OF_STRASSEN = {"strassen", "strassen2"}
-OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8"} | OF_STRASSEN
-# What changes, and whose answers hang on it: in CUDA, in OpenCL.
-CHANGES: list[tuple[str, set[str], set[str]]] = [
-    ("kernels/direct/direct.cu", OF_DIRECT, OF_DIRECT),
-    ("kernels/direct/work.py", OF_DIRECT, OF_DIRECT),
-    ("kernels/winograd/winograd.cu", {"winograd"}, {"winograd"}),
-    ("kernels/gemm/gemm.cu", OF_GEMM, OF_GEMM),
-    ("kernels/strassen/strassen.h", OF_STRASSEN, OF_STRASSEN),
-    ("kernels/strassen/strassen_pack.cu", OF_STRASSEN, OF_STRASSEN),
-    ("kernels/common/points.h", ALL, ALL),  # the packing of filters has them
-    ("kernels/hopper/hopper_send.h", {"hopper"}, {"hopper"}),
-    ("kernels/untuned/nhwc.cu", {"mma", "hopper"}, {"mma", "hopper"}),
-    ("kernels/untuned/reference.cu", {"reference"}, {"reference"}),
-    ("kernels/common/dialect.h", ALL, ALL),
-    ("kernels/common/dialect_opencl.h", ALL, ALL),
-    ("kernels/direct/direct_cpu_store.h", OF_DIRECT, OF_DIRECT),
-    ("kernels/untuned/pack.cu", ALL, ALL),
-    ("kernels/untuned/packing.py", ALL, ALL),
-    ("kernels/source.py", ALL, ALL),
-    ("device/architectures.py", ALL, ALL),
-    ("problem/epilogue.py", ALL, ALL),
-    ("problem/problem.py", ALL, ALL),
-    ("device/device.py", ALL, ALL),
-    ("problem/checks.py", ALL, ALL),
-    ("plans/execution.py", ALL, ALL),
-    ("runtime/opencl_vectors.py", set(), ALL),
-    ("runtime/opencl.py", set(), ALL),
-    ("runtime/opencl_driver.py", set(), ALL),
-    ("runtime/nvrtc.py", ALL, set()),
-    ("runtime/cuda.py", ALL, set()),
-    ("runtime/tensor_map.py", ALL, set()),
-    ("runtime/cuda_clock.py", set(), set()),  # takes times
-    ("kernels/untuned/check.cu", set(), set()),
-    ("kernels/untuned/flush.cu", set(), set()),
-    ("kernels/untuned/tools.py", set(), set()),
-    ("kernels/named.py", set(), set()),
-    ("errors.py", set(), set()),
-    ("store/store.py", set(), set()),
-    ("search/model.py", set(), set()),
-    ("cli/tune.py", set(), set()),
-]
+CPU = replace(H100, backend="opencl", kind=Kind.CPU, units=4, lanes=16, arch="x86_64-v16", max_cluster=1)
+HOME = Path(tilewright.__file__).parent
+LAYER = Problem.parse("n1c64h14w14k64r3s3p1-f32")
+ALL = {family.name for family in FAMILIES}
+OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8", "strassen", "strassen2"}
+# What changes, and of which families the kernels that are made of it.
+KERNELS: dict[str, set[str]] = {
+    "kernels/direct/direct.cu": {"direct"},
+    "kernels/winograd/winograd.cu": {"winograd"},
+    "kernels/gemm/gemm.cu": OF_GEMM,
+    "kernels/strassen/strassen.h": {"strassen", "strassen2"},
+    "kernels/hopper/hopper_send.h": {"hopper"},
+    "kernels/untuned/reference.cu": {"reference"},
+    "kernels/common/dialect.h": ALL,
+    "kernels/untuned/check.cu": set(),
+    "kernels/untuned/flush.cu": set(),
+}
+# What modules that run a blueprint import, and what is not in the hash as they are: for it decides nothing.
+DECIDES_NOTHING = {
+    "errors": "words",
+    "device": "facts: what they decide is in blueprints",
+    "device.architectures": "the same; and from which GPUs on launches may overlap",
+    "problem": "the same",
+    "kernels.family": "specs: the same",
+    "kernels.config": "the same",
+    "kernels.untuned": "the packing of filters: the same",
+    "plans.provenance": "words",
+    "plans.streams": "whose workspace is whose",
+    "hashed": "a hash that is kept",
+    "runtime.cache": "binaries, kept as they are",
+    "runtime.opencl_cache": "the same",
+    "runtime.opencl_errors": "words",
+    "runtime.opencl_facts": "facts",
+    "runtime.cuda_facts": "facts, and errors",
+    "runtime.cuda_context": "which device is current",
+    "runtime.cuda_clock": "takes times",
+    "runtime.flusher": "takes times",
+    "runtime.rates": "what the model has",
+    "runtime.capacity": "what has no room is refused",
+    "runtime.forked": "what a fork must not touch is refused",
+    "runtime.pending": "memory is kept until a run is over",
+}
+
+
+def record(family: Family, problem: Problem, device: Device, seed: int = 1) -> Record:
+    config = Config.make(family.name, {p.name: p.values[0] for p in family.params(problem, device)})
+    if family.tunable:
+        config = sample(family, problem, device, random.Random(seed))
+    return Record(str(problem), device.key, family.name, str(config), "correct", True)
+
+
+def key(family: Family, problem: Problem = LAYER, device: Device = H100, compiler: str = "c") -> str:
+    sources._key.cache_clear()
+    return Sources([family], device, compiler).key(record(family, problem, device))
+
+
+def keys() -> dict[str, str]:
+    """Of each family the key of a layer that it takes."""
+    return {family.name: key(family, taken(family, H100)[0]) for family in FAMILIES}
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the package's files, which the keys are made of."""
+    """A copy of the package's files, which keys are made of."""
     copy = tmp_path / "tilewright"
-    home = Path(tilewright.__file__).parent
-    shutil.copytree(home, copy, ignore=shutil.ignore_patterns("data", "__pycache__"))
+    shutil.copytree(HOME, copy, ignore=shutil.ignore_patterns("data", "__pycache__"))
     monkeypatch.setattr(sources, "_PACKAGE", copy)
     monkeypatch.setattr(source, "_FOLDER", copy / "kernels")
     _forget()
@@ -83,67 +109,200 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for cached in (source_key, sources._imports, source._body, source.kernel_files):
+    for cached in (sources._key, sources._running, source.source_key, source._body, source.kernel_files):
         cached.cache_clear()
 
 
-def _keys(backend: str) -> dict[str, str]:
-    source_key.cache_clear()  # imports are as they were
-    source._body.cache_clear()
-    return source_keys(NAMES, backend, "c")
+def _changed(before: dict[str, str]) -> set[str]:
+    _forget()
+    now = keys()
+    return {name for name in now if now[name] != before[name]}
 
 
-def test_source_key_holds_family_backend_and_compiler() -> None:
-    assert source_key("direct", "cuda", "a") == source_keys(["direct"], "cuda", "a")["direct"]
-    asked = [("direct", "cuda", "a"), ("direct", "cuda", "b"), ("direct", "opencl", "a")]
-    asked += [("gemm", "cuda", "a"), ("unknown", "cuda", "a"), ("none", "cuda", "a")]
-    assert len({source_key(*one) for one in asked}) == len(asked)
+def test_a_key_is_of_the_layer_config_backend_and_compiler() -> None:
+    direct = Direct()
+    found = [key(direct), key(direct, compiler="another"), key(direct, device=CPU)]
+    found += [key(direct, replace(LAYER, k=32)), key(direct, replace(LAYER, layout_in="nhwc"))]
+    other = record(direct, LAYER, H100, seed=2)
+    assert other.config != record(direct, LAYER, H100).config
+    found += [Sources([direct], H100, "c").key(other)]
+    assert all(found) and len(set(found)) == len(found)
 
 
-def test_a_change_is_seen_by_those_whose_answers_hang_on_it_and_no_others(package: Path) -> None:
-    before = {backend: _keys(backend) for backend in ("cuda", "opencl")}
-    for name, *hang in CHANGES:
+def test_what_is_of_no_such_family_or_device_has_no_key() -> None:
+    known = record(Direct(), LAYER, H100)
+    assert Sources([], H100, "c").key(known) == Sources([Direct()], CPU, "c").key(known) == ""
+    assert not Sources([], H100, "c").has(known), "an empty one is not like another empty one"
+
+
+def test_each_process_finds_the_same_keys() -> None:
+    """Whatever the order of its sets."""
+    code = "import test_sources; print(test_sources.keys())"
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))},
+        )  # fmt: skip
+        assert done.stdout.strip() == str(keys())
+
+
+def test_a_kernel_counts_for_those_that_are_made_of_it_and_its_comments_do_not(package: Path) -> None:
+    before = keys()
+    for name, made_of_it in KERNELS.items():
         path = package / name
-        was = path.read_bytes()
-        path.write_bytes(was + b"\n")
-        for backend, expected in zip(before, hang, strict=True):
-            now = _keys(backend)
-            assert {one for one in NAMES if now[one] != before[backend][one]} == expected, (name, backend)
-        path.write_bytes(was)
-    assert _keys("cuda") == before["cuda"]
+        was = path.read_text()
+        path.write_text("/* a comment\n   of two lines */\n" + was + "\n\n// the end\n")
+        assert _changed(before) == set(), name
+        path.write_text(was + "\nint more;\n")
+        assert _changed(before) == made_of_it, name
+        path.write_text(was)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_what_makes_a_blueprint_and_all_that_it_compiles_is_in_the_key(family: Any) -> None:
-    texts = ["n1c64h14w14k64r3s3p1", "n1c64h14w14k64r1s1", "n1c256h1w1k64r1s1", "n1c64h14w14k64r3s3p1g64"]
-    texts += ["n4c1h28w28k6r5s5", "n1c64h14w14k64r5s5p2", "n1c1024h32w32k1024r1s1"]
-    kinds = ["-f32+bias+relu", "-f16-nhwc", "-accurate-nhwc", "-tf32", "-f8-nhwc", "-i8-nhwc+requant"]
-    problems = taken(family, H100, [Problem.parse(text + kind) for text in texts for kind in kinds])
-    if not problems:
-        pytest.skip("it is not for this GPU")
+def test_signs_of_a_comment_within_a_text_are_none() -> None:
+    one, other = (source.source_key(f'asm("{text}");\n') for text in ("a // b", "a // c"))
+    assert one != other
+
+
+@pytest.mark.parametrize("name", ["filter.h", "pack.cu"])
+def test_how_the_filter_is_packed_counts(package: Path, name: str) -> None:
+    before = keys()
+    path = package / "kernels" / "untuned" / name
+    path.write_text(path.read_text() + "\nint more;\n")
+    packed = {f.name for f in FAMILIES if _packs(f, taken(f, H100)[0])}
+    assert "reference" not in packed and len(packed) > 10
+    assert packed <= _changed(before)
+
+
+def _packs(family: Family, problem: Problem) -> bool:
+    made = family.blueprint(problem, H100, Config.parse(record(family, problem, H100).config))
+    return made.pack is not None and made.packer == "pack.cu"
+
+
+@pytest.mark.parametrize(("backend", "device"), [("cuda", H100), ("opencl", CPU)])
+def test_what_runs_a_blueprint_counts_for_its_backend_but_no_docstring(
+    package: Path, backend: str, device: Device
+) -> None:
+    before = key(Direct(), device=device)
+    others = ["plans.layer", "problem.problem", "kernels.direct.spec", "tuning.tuner", "search.model"]
+    for module in [*others, *RUN, *RUN_ON["cuda"], *RUN_ON["opencl"]]:
+        path = package.joinpath(*module.split(".")).with_suffix(".py")
+        was = path.read_text()
+        path.write_text(was.replace('"""', '"""Another text.\n\n', 1))
+        _forget()
+        assert key(Direct(), device=device) == before, module
+        path.write_text(was + "\nMORE = 1\n")
+        _forget()
+        assert (key(Direct(), device=device) != before) == (module in (*RUN, *RUN_ON[backend])), module
+        path.write_text(was)
+
+
+def test_only_docstrings_are_left_out_of_a_module(tmp_path: Path) -> None:
+    text = '''"""Of the module.
+
+Two lines."""
+
+TEXT = """
+no docstring
+"""
+
+
+class One:
+    """Of a class."""
+
+    def two(self):
+        """Of a function
+        of two lines."""
+        return """nor this"""
+'''
+    path = tmp_path / "one.py"
+    path.write_text(text)
+    lines = ['TEXT = """', "no docstring", '"""', "class One:", "    def two(self):"]
+    assert sources._code(path).split("\n") == [*lines, '        return """nor this"""']
+
+
+# What another blueprint says of the same config.
+SAYS: dict[str, Callable[[Blueprint], Blueprint]] = {
+    "a define": lambda plan: replace(plan, defines=(*plan.defines, ("MORE", 1))),
+    "a grid": lambda plan: replace(plan, launches=(replace(plan.launches[0], grid=(1, 1, 7)),)),
+    "shared memory": lambda plan: replace(plan, launches=(replace(plan.launches[0], shared_bytes=64),)),
+    "an argument": lambda plan: replace(plan, launches=(replace(plan.launches[0], args=("x", "y")),)),
+    "a buffer": lambda plan: replace(plan, workspace=(*plan.workspace, Buffer("more", 64, zeroed=True))),
+    "the order of the filter": lambda plan: replace(plan, pack=(*(plan.pack or ()), ("PACK_ORDER", 2))),
+    "its bytes": lambda plan: replace(plan, packed_bytes=plan.packed_bytes + 256),
+    "a limit of registers": lambda plan: replace(plan, max_registers=40),
+    "a part": lambda plan: replace(plan, parts=(Blueprint("nhwc.cu", (), (), 0),)),
+    "sm_90a": lambda plan: replace(plan, specific=True),
+}
+
+
+class Other(Direct):
+    """``direct`` with another blueprint, of some arrays."""
+
+    says: Callable[[Blueprint], Blueprint]
+    of: tuple[bool, ...] = (True, False)
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        made = super().blueprint(problem, device, config, aligned)
+        return type(self).says(made) if aligned in self.of else made
+
+
+@pytest.mark.parametrize("what", SAYS)
+def test_whatever_a_blueprint_says_counts(what: str) -> None:
+    assert key(type("One", (Other,), {"says": SAYS[what]})()) != key(Direct())
+
+
+def test_what_runs_on_arrays_that_are_not_aligned_counts_too() -> None:
+    assert key(type("One", (Other,), {"says": SAYS["a define"], "of": (False,)})()) != key(Direct())
+
+
+def test_what_is_told_of_the_packing_decides_nothing() -> None:
+    told = {"says": lambda plan: replace(plan, packing="otherwise")}
+    assert key(type("One", (Other,), told)()) == key(Direct())
+
+
+def test_what_a_rule_forbids_by_now_is_no_winner(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Sources([Direct()], H100, "c").signed(record(Direct(), LAYER, H100))
+    assert Sources([Direct()], H100, "c").has(known)
+
+    class Stricter(Direct):
+        def rules(self, device: Device) -> tuple[Rule, ...]:
+            return (*super().rules(device), Rule("never", lambda problem: False, "it was wrong"))
+
+    assert not Sources([Stricter()], H100, "c").has(known)
+
+
+@pytest.mark.parametrize("module", [*RUN, *RUN_ON["cuda"], *RUN_ON["opencl"]])
+def test_what_decides_with_a_module_that_runs_blueprints_is_named(module: str) -> None:
+    imported = _imports(HOME.joinpath(*module.split(".")).with_suffix(".py"))
+    assert imported - {*RUN, *RUN_ON["cuda"], *RUN_ON["opencl"], *DECIDES_NOTHING} == set()
+
+
+def test_all_that_decides_nothing_is_imported_by_what_runs_blueprints() -> None:
+    modules = [*RUN, *RUN_ON["cuda"], *RUN_ON["opencl"]]
+    found = [_imports(HOME.joinpath(*module.split(".")).with_suffix(".py")) for module in modules]
+    assert DECIDES_NOTHING.keys() - set().union(*found) == set()
+
+
+@pytest.mark.parametrize("backend", ["opencl", "cuda"])
+def test_all_that_packs_binds_and_launches_is_named(backend: str) -> None:
+    try:
+        runtime = open_runtime(backend)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    config = sample(Direct(), LAYER, runtime.device, random.Random(1))
     ran: set[str] = set()
-    compiled: set[str] = set()
 
-    def note(frame: FrameType, event: str, argument: object) -> None:
+    def note(frame: FrameType, event: str, argument: Any) -> None:
         ran.add(str(frame.f_globals.get("__name__", "")))
 
-    configs = [(p, sample(family, p, H100, random.Random(seed))) for p in problems for seed in range(3)]
+    arrays = {"x": np.ones(LAYER.x_shape, np.float32), "w": np.ones(LAYER.w_shape, np.float32)}
     sys.setprofile(note)
     try:
-        for problem, config in configs:
-            for aligned in (True, False):
-                blueprint = family.blueprint(problem, H100, config, aligned)
-                programs = [*blueprint.programs, untuned.pack(problem, H100, blueprint)]
-                compiled |= {program.source for program in programs}
+        BoundRun.of(Plan.make(runtime, LAYER, config), arrays).once()
     finally:
         sys.setprofile(None)
-    ours = {name for name in ran if name.startswith("tilewright.")}
-    specs = sources._specs(family.name)
-    assert ours <= set(specs)
-    assert compiled <= set(sources._kernels(specs))
-    assert len(ours) > 2 and compiled
-
-
-def test_what_is_named_as_launching_is_there() -> None:
-    named = [*sources._COMPOSED_AND_BOUND, *(name for names in sources._LAUNCHED.values() for name in names)]
-    assert all(sources._path(name) for name in (*named, sources._PACKING, sources._ONLY_SAYS))
+    ours = {name.removeprefix("tilewright.") for name in ran if name.startswith("tilewright.")}
+    assert {"plans.execution", f"runtime.{backend}", "kernels.source"} <= ours
+    makes = {name for name in ours if name.partition(".")[0] in ("kernels", "problem", "device")}
+    helps = {"arithmetic", "dtypes", "files", "plans.bound_run"}
+    assert ours - makes - helps - {*RUN, *RUN_ON[backend], *DECIDES_NOTHING} == set()

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import GOOD, H100, KEYS, LAYER, best, families, path, record
+from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, path, record
 
-from tilewright.device import for_architecture
+from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Search, Standing, Versions
 from tilewright.store import Store
 from tilewright.store.exchange import from_json, to_json
+from tilewright.store.sources import Sources
 from tilewright.tuning import hints
 from tilewright.tuning.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
-DEVICE = for_architecture("sm_90")
 SIZES = LAYER.removesuffix("-f32")
 
 
@@ -150,7 +151,7 @@ def test_what_changes_the_answer_is_in_the_key(path: Path, changes: dict[str, An
 def test_driver_and_clocks_are_recorded_only(path: Path, name: str) -> None:
     box = Store(path)
     box.add(record(context={"compiler": "c1", name: "new"}))
-    found = box.best(LAYER, H100, source_key=KEYS)
+    found = box.best(LAYER, H100, sources=KERNELS)
     assert found is not None and found.versions.said[name] == "new"
 
 
@@ -159,17 +160,34 @@ def test_another_source_is_a_hint_only(path: Path) -> None:
     box.add(record("tiles:t=1.u=0", 7.0, context={"compiler": "old"}))
     box.add(record("tiles:t=2.u=0", 6.0, context={"compiler": "old"}))
     assert best(box) is None
-    found = likely(box, LAYER, H100, wanted=KEYS)
+    found = likely(box, LAYER, H100, wanted=KERNELS)
     assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
     box.add(record("tiles:t=2.u=0", outcome="correctness", measurement=None))
-    assert [h.record.config for h in likely(box, LAYER, H100, wanted=KEYS)] == ["tiles:t=1.u=0"]
+    assert [h.record.config for h in likely(box, LAYER, H100, wanted=KERNELS)] == ["tiles:t=1.u=0"]
+
+
+def test_what_an_earlier_version_stored_is_a_hint_and_it_can_read_ours(path: Path) -> None:
+    box = Store(path, shipped=False)
+    box.add(replace(record(), source="5f" * 16))  # it hashed whole modules
+    assert best(box) is None and box.best(LAYER, H100) == replace(record(), source="5f" * 16)
+    (found,) = likely(box, LAYER, H100, wanted=KERNELS)
+    assert (found.record.config, found.origin) == (record().config, Origin.OLDER)
+    assert record().source and "source" not in json.loads(to_json(record())), "a field that it would refuse"
+    box.add(record(us=12.0), "verified")
+    assert best(box) == record().config and likely(box, LAYER, H100, wanted=KERNELS)[0].record.cold_us == 10.0
+
+
+def test_what_is_imported_was_not_of_these_kernels(path: Path) -> None:
+    box = Store(path)
+    box.add(record(), "imported")
+    assert [one.source for one in box.records()] == [""] and not KERNELS.has(*box.records())
 
 
 def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
     box = Store(path)
     for config, us, compiler in (("t=1", 5.0, "old"), ("t=2", 7.0, "old"), ("t=1", 9.0, "older")):
         box.add(record(f"tiles:{config}.u=0", us, context={"compiler": compiler}))
-    found = [hint.record for hint in likely(box, LAYER, H100, wanted=KEYS)]
+    found = [hint.record for hint in likely(box, LAYER, H100, wanted=KERNELS)]
     assert [(h.config, h.measurement and h.measurement.cold_us) for h in found] == [
         ("tiles:t=1.u=0", 5.0), ("tiles:t=2.u=0", 7.0)
     ]  # fmt: skip
@@ -182,7 +200,7 @@ def won(problem: str, t: int = 1, us: float = 9.0, **context: str) -> Record:
 
 
 def alike(box: Store, name: str) -> list[str]:
-    found = hints.alike(box, Problem.parse(SIZES + name), DEVICE, wanted=KEYS)
+    found = hints.alike(box, Problem.parse(SIZES + name), DEVICE, wanted=KERNELS)
     return [f"{one.problem.removeprefix(SIZES)} {one.config[6:]}" for one in found]
 
 
@@ -191,7 +209,7 @@ def test_layers_alike(path: Path) -> None:
     box = Store(path)
     others = {"f16+add": "4.u=1", "bf16+bias": "2.u=1", "f16+relu": "1.u=0", "f16+alpha2": "2.u=0"}
     for name, config in (others | {"bf16": "1.u=1"}).items():
-        box.add(replace(won(f"{SIZES}-{name}"), config=f"tiles:t={config}"))
+        box.add(KERNELS.signed(replace(won(f"{SIZES}-{name}"), config=f"tiles:t={config}")))
     for name in ("f16+maxpool2", "f32+bias", "i8", "f16-nhwc+bias"):
         box.add(won(f"{SIZES}-{name}"))
     box.add(won(SIZES + "-bf16", 4, compiler="old"))
@@ -209,7 +227,7 @@ def test_images_of_a_pixel_lie_alike_in_both_layouts(path: Path) -> None:
     box.add(won("n1c64h1w1k128r1s1-f16-nhwc"))
     for name, found in (("-f16+bias", 1), ("-bf16-nhwc2nchw", 1), ("-f32", 0)):
         asked = Problem.parse("n1c64h1w1k128r1s1" + name)
-        assert len([*hints.alike(box, asked, DEVICE, wanted=KEYS)]) == found
+        assert len([*hints.alike(box, asked, DEVICE, wanted=KERNELS)]) == found
 
 
 def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
@@ -225,7 +243,8 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
     box.add(won(name + "+silu", 2, raced="others"))
     assert alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
     relu, h200 = Problem.parse(name + "+relu"), replace(DEVICE, name="NVIDIA H200")
-    assert len([*hints.alike(box, relu, DEVICE, wanted={})]) == 2, "no family is wanted that did not race"
+    none = Sources((), DEVICE, "c1")
+    assert len([*hints.alike(box, relu, DEVICE, wanted=none)]) == 2, "no family is wanted that did not race"
     assert [one.problem for one in hints.alike(box, relu, h200)] == [name], "of a device with the same chip"
     box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
     assert alike(box, "-f32+relu") == [], "what is wrong here"
@@ -255,7 +274,7 @@ def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
         (cut, '"context":{"compiler":"c1","cut_s":"20","cut_trials":"45","raced":"tiles slabs",'
               '"stage":"final","worst":"0.1"}'),
     ):  # fmt: skip
-        assert context in to_json(one) and from_json(to_json(one)) == one
+        assert context in to_json(one) and from_json(to_json(one)) == replace(one, source="")
     assert [r.won for r in (record(), trial, finalist, winner)] == [False, False, False, True]
     box = Store(path)
     box.add_all([winner, trial])

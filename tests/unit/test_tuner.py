@@ -16,7 +16,7 @@ from tilewright.device import Device, Kind, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Record, Standing, Versions
+from tilewright.record import Measurement, Record, Standing
 from tilewright.search.proposals import Proposals
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
@@ -263,7 +263,7 @@ def test_what_may_fare_better_is_tried_again(worker: type[FakeWorker]) -> None:
 def test_other_sources_are_not_resumed() -> None:
     store = MemoryStore()
     go("10trials", store=store)
-    store.kept = [replace(r, versions=Versions("older")) for r in store.kept]
+    store.kept = [replace(r, source="older") for r in store.kept]
     assert go("10trials", store=store).resumed == 0
 
 

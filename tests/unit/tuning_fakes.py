@@ -9,12 +9,11 @@ from dataclasses import replace
 
 from tilewright.device import Device, for_architecture
 from tilewright.errors import RunError
-from tilewright.kernels.family import Config, Family, Param, Rule
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
 from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record, Versions
 from tilewright.store.rows import Found
-from tilewright.store.sources import source_keys
 from tilewright.tuning.protocol import Compiled, Final, Job
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -36,6 +35,9 @@ class Row(Family):
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         return ()
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        return Blueprint("gemm.cu", config.items, (), 0)
 
     def deterministic(self, config: Config) -> bool:
         return config["i"] % 7 != 0
@@ -172,17 +174,12 @@ class MemoryStore:
     def add(self, record: Record) -> None:
         self.kept.append(record)
 
-    def records(self, problem: Problem, device_key: str, source_key: dict[str, str]) -> list[Record]:
-        here = [r for r in self.kept if (r.problem, r.device) == (str(problem), device_key)]
-        return [r for r in here if self.source(r) == source_key.get(r.family)]
-
-    @staticmethod
-    def source(record: Record) -> str:
-        return source_keys([record.family], "cuda", record.versions.compiler)[record.family]
+    def records(self, problem: Problem, device_key: str) -> list[Record]:
+        return [r for r in self.kept if (r.problem, r.device) == (str(problem), device_key)]
 
     def newest(self, problem: Problem | str, device_key: str, right: bool = False) -> list[Found]:
         older = self.won_elsewhere if str(problem) == str(PROBLEM) else self.won_alike
-        return [Found(record, "an older one", "measured") for record in older]
+        return [Found(replace(record, source="an older one"), "measured") for record in older]
 
     def same_sizes(self, problem: Problem) -> set[tuple[str, str]]:
         return {(f"{PROBLEM}+relu", FakeWorker.device.key)}

@@ -92,13 +92,14 @@ class TuningSession:
 
     def _faster_trial(self, problem: Problem, winner: Record) -> bool:
         """Whether a search that did not end has seen what may be faster than the winner."""
-        from tilewright.dispatch.choices import racing_keys
+        from tilewright.dispatch.choices import racing
 
         request = self.wanted.of(problem)
-        keys = racing_keys(request, self.runtime)
-        known = self.store.records(problem, self.runtime.device.key, keys)
+        sources = racing(request, self.runtime)
+        known = self.store.records(problem, self.runtime.device.key)
         allowed = [record for record in known if record.deterministic >= request.deterministic]
-        return unfinished(allowed, winner) is not None
+        telling = [record for record in allowed if record.compared or record.cold_us < winner.cold_us]
+        return unfinished([record for record in telling if sources.has(record)], winner) is not None
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and what the store answers with if that is another kernel."""

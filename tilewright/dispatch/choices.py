@@ -20,7 +20,7 @@ from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal, usable
 from tilewright.store import Store
-from tilewright.store.sources import source_keys
+from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import alike, likely
 
@@ -69,10 +69,11 @@ def candidates(
     guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False, options=_options(request))
     seen: set[Config] = set()
     if store is not None and families:
-        for found in _stored(request, device, compiler, store, families, verify, seen):
+        sources = Sources(families, device, compiler)
+        for found in _stored(request, device, sources, store, families, verify, seen):
             guess = Provenance(Origin.MODEL, verified=False)
             yield found
-        for config, like in _alike(request, device, compiler, store, families):
+        for config, like in _alike(request, device, sources, store, families):
             origin = Origin.ALIKE if guess.origin is Origin.UNTUNED else Origin.ALIKE_THERE
             if config not in seen:
                 yield config, replace(guess, origin=origin, like=like)
@@ -95,7 +96,7 @@ def _options(request: Request) -> str:
 
 
 def _stored(
-    request: Request, device: Device, compiler: str, store: Store, families: list[Family],
+    request: Request, device: Device, sources: Sources, store: Store, families: list[Family],
     verify: Verify | None, seen: set[Config],
 ) -> Iterator[tuple[Config, Provenance]]:  # fmt: skip
     """Yield the store's winner, and hints: those that were right when verified, or all where nobody can.
@@ -104,7 +105,7 @@ def _stored(
     """
     tried = 0
     try:
-        for config, origin in _known(request, device, compiler, store, families):
+        for config, origin in _known(request, device, sources, store, families):
             if origin is Origin.STORED or verify is None:
                 seen.add(config)
                 yield config, Provenance(origin, verified=origin is Origin.STORED)
@@ -116,7 +117,7 @@ def _stored(
             if record is None:
                 return
             seen.add(config)
-            _remember(store, record)
+            _remember(store, sources.signed(record))
             if record.outcome == Outcome.CORRECT and record.deterministic >= request.deterministic:
                 yield config, Provenance(origin)
     except StoreError as error:
@@ -124,14 +125,14 @@ def _stored(
 
 
 def _known(
-    request: Request, device: Device, compiler: str, store: Store, families: list[Family]
+    request: Request, device: Device, sources: Sources, store: Store, families: list[Family]
 ) -> Iterator[tuple[Config, Origin]]:
     """Yield the store's winner, then legal hints, likeliest first; the store is asked as they are needed.
 
     Raises:
         StoreError: the store cannot be used.
     """
-    asked = request.problem, device.key, request.deterministic, _keys(families, device, compiler)
+    asked = request.problem, device.key, request.deterministic, sources
     if (best := store.best(*asked)) and (config := _config(best)):
         yield config, Origin.STORED
     for hint in likely(store, *asked):
@@ -140,11 +141,11 @@ def _known(
 
 
 def _alike(
-    request: Request, device: Device, compiler: str, store: Store, families: list[Family]
+    request: Request, device: Device, sources: Sources, store: Store, families: list[Family]
 ) -> Iterator[tuple[Config, str]]:
     """Yield legal winners of layers alike, each with its layer: not verified, as the model's choices."""
     known = {family.name: family for family in families}
-    asked = request.problem, device, request.deterministic, _keys(families, device, compiler)
+    asked = request.problem, device, request.deterministic, sources
     try:
         for record in alike(store, *asked):
             config = legal(record.config, families, request.problem, device)
@@ -202,8 +203,8 @@ def ranked_for(
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
     """Return the stored winner, of these very kernels."""
-    keys = racing_keys(request, runtime)
-    return store.best(request.problem, runtime.device.key, request.deterministic, keys)
+    sources = racing(request, runtime)
+    return store.best(request.problem, runtime.device.key, request.deterministic, sources)
 
 
 def settled(
@@ -217,19 +218,15 @@ def settled(
     best = stored(request, runtime, store)
     if best is None or not best.compared:
         return None
-    wanted = racing_keys(request, runtime)
-    won = [r for r in store.records(request.problem, runtime.device.key, wanted) if r.won]
+    sources = racing(request, runtime)
+    won = [r for r in store.records(request.problem, runtime.device.key) if r.won and sources.has(r)]
     won = [r for r in won if budget is None or budget.within(r.search.cut)]
     may_answer = [r for r in won if r.deterministic >= request.deterministic]
     raced = [r.search.raced for r in may_answer]
-    return best if any(names is None or wanted.keys() <= set(names) for names in raced) else None
+    return best if any(names is None or set(sources.names) <= set(names) for names in raced) else None
 
 
-def racing_keys(request: Request, runtime: Runtime) -> dict[str, str]:
-    """Return the source key of each family that may win and takes the problem."""
+def racing(request: Request, runtime: Runtime) -> Sources:
+    """Return the kernels of all families that may win and take the problem."""
     known = usable(pick(FAMILIES, request.families), request.problem, runtime.device)[0]
-    return _keys(known, runtime.device, runtime.compiler)
-
-
-def _keys(families: list[Family], device: Device, compiler: str) -> dict[str, str]:
-    return source_keys((family.name for family in families), device.backend, compiler)
+    return Sources(known, runtime.device, runtime.compiler)

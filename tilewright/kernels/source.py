@@ -15,6 +15,8 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([a-z][a-z0-9_]*\.(?:h|cu))"
 _ANY_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIMIT = 1 << 63
+# What a compiler does not see, and texts, in which the same signs are no comment.
+_UNSEEN = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/|^#line[^\n]*', re.DOTALL | re.MULTILINE)
 
 
 @lru_cache(maxsize=1)
@@ -35,9 +37,12 @@ def full_source(blueprint: Blueprint) -> str:
     return _defines(blueprint.defines) + _body(blueprint.source)
 
 
+@lru_cache(maxsize=64)
 def source_key(source: str) -> str:
-    """Return the hash of a kernel file with all that it includes: changes when the kernel does."""
-    return hashlib.sha256(_body(source).encode()).hexdigest()
+    """Return the hash of a kernel file with all that it includes, but for comments and widths of blanks."""
+    code = _UNSEEN.sub(lambda found: found[1] or " ", _body(source))
+    lines = [" ".join(line.split()) for line in code.split("\n")]
+    return hashlib.sha256("\n".join(filter(None, lines)).encode()).hexdigest()
 
 
 def _defines(defines: tuple[tuple[str, int], ...]) -> str:

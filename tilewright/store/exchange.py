@@ -28,7 +28,8 @@ MAX_FILE_BYTES = 64 << 20
 MAX_RECORDS = 200_000
 PROVENANCE = ("driver", "compiler", "clocks", "version")
 
-_SAID = ("standing", "search", "versions", "shared_worst")  # fields of a Record that "context" has as texts
+# Fields of a Record that "context" has as texts; the source a row has beside them.
+_SAID = ("standing", "search", "versions", "shared_worst", "source")
 _TEXTS = ("stage", "raced", "worst", "cut_s", "cut_trials")  # of them, the versions aside
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _BACKENDS = ("cuda", "opencl", "numpy")

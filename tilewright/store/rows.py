@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from tilewright.errors import StoreError, warn_once
@@ -14,9 +15,7 @@ from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.store.database import Database
 from tilewright.store.exchange import from_json, to_json
-from tilewright.store.sources import source_key
-
-Sources = Mapping[str, str] | str | None
+from tilewright.store.sources import Sources
 
 TABLES = (
     """CREATE TABLE IF NOT EXISTS records (
@@ -35,17 +34,14 @@ ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to
 
 
 class Found(NamedTuple):
-    """A record as it was stored: with its source key, and one of ORIGINS."""
+    """A record as it was stored, and one of ORIGINS."""
 
     record: Record
-    source: str
     origin: str
 
-    def is_of(self, wanted: Sources) -> bool:
-        """Whether it is of the source that is wanted; None wants any."""
-        if wanted is None:
-            return True
-        return self.source == (wanted if isinstance(wanted, str) else wanted.get(self.record.family))
+    def is_of(self, wanted: Sources | None) -> bool:
+        """Whether it is of the kernels that are wanted; None wants any."""
+        return wanted is None or wanted.has(self.record)
 
 
 def to_row(record: Record, origin: str) -> tuple[object, ...]:
@@ -56,7 +52,7 @@ def to_row(record: Record, origin: str) -> tuple[object, ...]:
     """
     if origin not in ORIGINS:
         raise StoreError(f"origin {origin!r}: must be one of {', '.join(ORIGINS)}")
-    source = source_key(record.family, record.device.partition("/")[0], record.versions.compiler)
+    source = "" if origin == "imported" else record.source
     body = to_json(record)
     timed = record.measurement
     return (
@@ -85,14 +81,14 @@ def newest(database: Database, problem: Problem | str, device_key: str, right: b
     return select(database, query, [str(problem), device_key])
 
 
-def ranked(newest: Iterable[Found], deterministic: bool, wanted: Sources = None) -> list[Found]:
+def ranked(newest: Iterable[Found], deterministic: bool, wanted: Sources | None = None) -> list[Found]:
     """Return the correct ones of ``Store.newest``, best first: winners of comparisons, others that were
-    compared, then what a search has seen. A winner of other sources than ``wanted`` takes no other's place.
+    compared, then what a search has seen. A winner of other kernels than ``wanted`` takes no other's place.
     """
     winners: list[Record] = []  # of comparisons, newest first
     placed: list[tuple[tuple[bool, bool, int, float], Found]] = []
     for found in newest:
-        record, _, origin = found
+        record, origin = found
         right = record.is_right and _passed(record, origin)
         if record.measurement is None or not right or record.deterministic < deterministic:
             continue
@@ -116,7 +112,7 @@ def _passed(record: Record, origin: str) -> bool:
 
 
 def select(database: Database, query: str, values: Sequence[object]) -> list[Found]:
-    """Read records, each with its source key and origin; set corrupt ones aside."""
+    """Read records, each with its origin; set corrupt ones aside."""
     rows = database.use(lambda db: db.execute(query, values).fetchall())
     good: list[Found] = []
     bad: list[tuple[int]] = []
@@ -124,7 +120,7 @@ def select(database: Database, query: str, values: Sequence[object]) -> list[Fou
         try:
             if digest != _digest(*stated, body):
                 raise StoreError("its digest does not match")
-            good.append(Found(from_json(body), str(stated[2]), str(stated[3])))
+            good.append(Found(replace(from_json(body), source=str(stated[2])), str(stated[3])))
         except StoreError as error:
             bad.append((number,))
             text = f"store {database.path}: a corrupt record is set aside ({error})"

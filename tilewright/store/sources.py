@@ -1,106 +1,111 @@
-"""The hash of all source that a family's results depend on: a winner of another source is verified anew.
+"""What a record is of: a hash of the kernels that its config comes to. One of other kernels is verified anew.
 
-They depend on what is compiled and on what launches it:
+All that decides an answer and its time is in it, and nothing else:
 
-- specs: the family's module, the packing of filters, and all that these import: defines, launches, buffers;
-- kernels: each .cu file that a spec names, as the compiler gets it, with the dialect and what it includes;
-- what composes the source and binds the buffers; of this backend alone, what has the compiler's options (in
-  OpenCL also what comes before a kernel) and launches.
+- what blueprints say, for aligned arrays, for others, and for packing the filter: defines, launches, buffers;
+- the text of each of their kernels as a compiler gets it, and which compiler;
+- the few modules that do what a blueprint says (``RUN``, ``RUN_ON``), but for their docstrings.
 
-Files count to the byte, comments too: all that is lost is a second verification. What chooses configs, checks
-answers or takes times does not count, unless a spec imports it (counts of work for the model).
+Specs, problems and devices count by the blueprints that they make. What chooses configs, checks answers or
+takes times does not count.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from tilewright.kernels.source import kernel_files
-from tilewright.kernels.source import source_key as kernel_key
-from tilewright.store.exchange import SCHEMA
+from tilewright.device import Device
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
+from tilewright.kernels.source import source_key
+from tilewright.kernels.untuned import pack
+from tilewright.problem import Problem
+from tilewright.record import Record
+from tilewright.search.space import legal
 
-_PACKAGE = Path(__file__).parents[1]
-_PACKING = "tilewright.kernels.untuned.packing"
-_ONLY_SAYS = "tilewright.errors"  # its words change no answer
-_COMPOSED_AND_BOUND = ("tilewright.kernels.source", "tilewright.plans.execution")
-_LAUNCHED = {
-    "cuda": tuple(f"tilewright.runtime.{name}" for name in ("nvrtc", "cuda", "tensor_map")),
-    "opencl": tuple(
-        f"tilewright.runtime.opencl{name}" for name in ("", "_driver", "_builtins", "_vectors")
-    ),
-    "numpy": ("tilewright.runtime.host",),
+# Modules that compile, bind and launch: on every backend, and on each that can be tuned.
+RUN = ("kernels.blueprint", "kernels.source", "plans.execution", "runtime.base")
+RUN_ON = {
+    "cuda": ("kernels.tensor_map", "runtime.cuda", "runtime.nvrtc", "runtime.tensor_map"),
+    "opencl": tuple(f"runtime.opencl{name}" for name in ("", "_builtins", "_driver", "_vectors")),
 }
+_PACKAGE = Path(__file__).parents[1]
 
 
-@lru_cache(maxsize=256)
-def source_key(family: str, backend: str, compiler: str = "") -> str:
-    """Hash what a family's results depend on, on a backend (``Device.backend``) and for a compiler."""
-    specs = _specs(family)
-    modules = (*specs, *_COMPOSED_AND_BOUND, *_LAUNCHED.get(backend, ()))
-    parts = [(name, path.read_bytes()) for name in modules if (path := _path(name))]
-    parts += [(name, kernel_key(name).encode()) for name in _kernels(specs)]
-    total = hashlib.sha256(f"{SCHEMA}\0{compiler}\0{family}".encode())
-    for name, data in parts:
-        total.update(f"\0{name}\0{len(data)}\0".encode() + data)
-    return total.hexdigest()[:32]
+class Sources:
+    """The kernels of some families as they are now, on a device.
+
+    Attributes:
+        names: of the families; a record of any other is not of these kernels.
+    """
+
+    def __init__(self, families: Iterable[Family], device: Device, compiler: str) -> None:
+        """Compute nothing yet. ``compiler``: ``Runtime.compiler``."""
+        self._families = {family.name: family for family in families}
+        self._device, self._compiler = device, compiler
+        self.names = tuple(self._families)
+
+    def key(self, record: Record) -> str:
+        """Return the hash of what a record's config comes to now; empty where it must not run here."""
+        family = self._families.get(record.family)
+        if family is None or record.device != self._device.key:
+            return ""
+        return _key(family, self._device, self._compiler, record.problem, record.config)
+
+    def has(self, record: Record) -> bool:
+        """Whether a record is of these very kernels."""
+        return record.source != "" and record.source == self.key(record)
+
+    def signed(self, record: Record) -> Record:
+        """Return a record of what has just run, or could not, with its hash."""
+        return replace(record, source=self.key(record))
 
 
-def source_keys(families: Iterable[str], backend: str, compiler: str = "") -> dict[str, str]:
-    """Return ``source_key`` of each family by name; ``compiler`` is ``Runtime.compiler``."""
-    return {name: source_key(name, backend, compiler) for name in families}
+@lru_cache(maxsize=4096)
+def _key(family: Family, device: Device, compiler: str, problem: str, config: str) -> str:
+    layer = Problem.parse(problem)
+    found = legal(config, (family,), layer, device)
+    if found is None:
+        return ""
+    said = compiler, _running(device.backend), _programs(family, layer, device, found)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
 
 
-def _specs(family: str) -> list[str]:
-    """Return the modules of a family: its own, the packing of filters, and all that these import."""
-    from tilewright.kernels import FAMILIES  # late, so that a store opens fast
-
-    todo = [_PACKING, *(type(known).__module__ for known in FAMILIES if known.name == family)]
-    found: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if name not in found and _path(name):
-            found.add(name)
-            todo += _imports(name)
-    return sorted(found)
+def _programs(family: Family, problem: Problem, device: Device, config: Config) -> list[object]:
+    """Return all that is compiled for a config, each with the hash of its text."""
+    made = [family.blueprint(problem, device, config, aligned) for aligned in (True, False)]
+    if made[0].pack is not None:
+        made.append(pack(problem, device, made[0]))
+    programs = [replace(one, parts=(), packing="") for blueprint in made for one in blueprint.programs]
+    return [(one, source_key(one.source)) for one in programs]
 
 
-def _kernels(modules: Iterable[str]) -> list[str]:
-    """Return the kernel files that modules name."""
-    texts = [path.read_text(encoding="utf-8") for name in modules if (path := _path(name))]
-    files = sorted(name for name in kernel_files() if name.endswith(".cu"))
-    return [name for name in files if any(f'"{name}"' in text for text in texts)]
+@lru_cache(maxsize=8)
+def _running(backend: str) -> str:
+    """Return the hash of the modules that run a backend's blueprints."""
+    files = [_PACKAGE.joinpath(*name.split(".")) for name in (*RUN, *RUN_ON.get(backend, ()))]
+    code = [_code(file.with_suffix(".py")) for file in files]
+    return hashlib.sha256("\0".join(code).encode()).hexdigest()
 
 
-@lru_cache(maxsize=128)
-def _imports(name: str) -> list[str]:
-    """Return the modules of the package that a module imports, within functions too."""
-    path, found = _path(name), []
-    for node in _statements(ast.parse(path.read_bytes()).body) if path else ():
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            found += [one if _path(one) else node.module for one in inner]
-    return [one for one in found if one != _ONLY_SAYS and _path(one)]
+def _code(path: Path) -> str:
+    """Return the text of a module without its docstrings. Comments count: a second verification is all."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for first, last in _docstrings(ast.parse(text)):
+        lines[first:last] = [""] * (last - first)
+    return "\n".join(line for line in lines if line)
 
 
-def _statements(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield statements and those within them; ``ast.walk`` takes seven times as long over expressions."""
-    for node in body:
-        yield node
-        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
-            inner = getattr(node, part, ())
-            yield from _statements(inner if isinstance(inner, list) else ())
-
-
-def _path(name: str) -> Path | None:
-    """Return the file of a module or package of ours; None for what is not ours, or is no module."""
-    first, *rest = name.split(".")
-    path = _PACKAGE.joinpath(*rest)
-    if first != "tilewright":
-        return None
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[int, int]]:
+    """Yield which lines are docstrings, of what is within too."""
+    if ast.get_docstring(node, clean=False) is not None:
+        yield node.body[0].lineno - 1, node.body[0].end_lineno or 0
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef):
+            yield from _docstrings(inner)

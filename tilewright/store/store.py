@@ -14,8 +14,9 @@ from tilewright.record import Record
 from tilewright.runtime.cache import folder
 from tilewright.store.database import Database
 from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
-from tilewright.store.rows import COLUMNS, READ, TABLES, Found, Sources, newest, ranked, select, to_row, where
+from tilewright.store.rows import COLUMNS, READ, TABLES, Found, newest, ranked, select, to_row, where
 from tilewright.store.shipped import all_families, shipped_rows
+from tilewright.store.sources import Sources
 
 
 @dataclass(frozen=True)
@@ -150,16 +151,15 @@ class Store:
         problem: Problem | str,
         device_key: str,
         deterministic: bool = False,
-        source_key: Sources = None,
+        sources: Sources | None = None,
     ) -> Record | None:
-        """Return the winner that may run as it is: verified on this device with this very source.
+        """Return the winner that may run as it is: verified on this device with these very kernels.
 
         Args:
             problem: the layer.
             device_key: ``Device.key``.
             deterministic: only configs that give the same bits each time.
-            source_key: ``source_keys`` by family, or one ``source_key``; None takes any source,
-                which is for reports and not for running.
+            sources: the kernels as they are now; None takes any, which is for reports and not for running.
 
         Returns:
             Of the newest record of each config, correct ones: winners of comparisons first, then others that
@@ -170,8 +170,8 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        for found in ranked(self.newest(problem, device_key, right=True), deterministic, source_key):
-            if found.origin != "imported" and found.is_of(source_key):
+        for found in ranked(self.newest(problem, device_key, right=True), deterministic, sources):
+            if found.origin != "imported" and found.is_of(sources):
                 return found.record
         return None
 
@@ -202,22 +202,16 @@ class Store:
         return found
 
     def records(
-        self,
-        problem: Problem | str | None = None,
-        device_key: str | None = None,
-        source_key: Sources = None,
+        self, problem: Problem | str | None = None, device_key: str | None = None
     ) -> list[Record]:
-        """Return the history, oldest first, failures too; with a ``source_key`` what was tried here of it.
+        """Return the history, oldest first, failures too; ``Sources.has`` says what was tried here of it.
 
         Raises:
             StoreError: the store cannot be read.
         """
         condition, values = where(problem, device_key)
         query = f"SELECT {READ} FROM records WHERE {condition} ORDER BY id"
-        return [
-            found.record for found in select(self.database, query, values)
-            if source_key is None or (found.origin != "imported" and found.is_of(source_key))
-        ]  # fmt: skip
+        return [found.record for found in select(self.database, query, values)]
 
     def info(self) -> Info:
         """Count what is there.

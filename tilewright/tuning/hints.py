@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -15,8 +15,9 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.record import PASSING, Outcome, Record
 from tilewright.search.space import usable
 from tilewright.store import Store
-from tilewright.store.rows import Found, Sources, ranked
+from tilewright.store.rows import Found, ranked
 from tilewright.store.shipped import shipped_winners
+from tilewright.store.sources import Sources
 
 MOST_OF_KIN = 3  # hints of the records of another device: it may have hundreds, the best first
 ENOUGH_TRIALS = 8  # of a search that its budget ended: so many find 96% of the best speed (docs/search.md)
@@ -31,16 +32,17 @@ class Hint:
 
 
 def likely(
-    store: Store, problem: Problem | str, device_key: str, deterministic: bool = False, wanted: Sources = None
-) -> list[Hint]:
+    store: Store, problem: Problem | str, device_key: str, deterministic: bool = False,
+    wanted: Sources | None = None,
+) -> list[Hint]:  # fmt: skip
     """Return likely winners that must be checked and verified first, likeliest first.
 
-    They are those of another kernel source or compiler, imported ones, and shipped ones; then the same of
+    They are those of other kernels or another compiler, imported ones, and shipped ones; then the same of
     other devices with the same chip. What failed here is left out.
 
     Args:
         store: where they are kept.
-        problem, device_key, deterministic: as for ``Store.best``; ``wanted`` as its ``source_key``.
+        problem, device_key, deterministic: as for ``Store.best``; ``wanted`` as its ``sources``.
 
     Raises:
         StoreError: the store cannot be read.
@@ -67,7 +69,7 @@ def likely(
 
 
 def alike(
-    store: Store, problem: Problem, device: Device, deterministic: bool = False, wanted: Sources = None
+    store: Store, problem: Problem, device: Device, deterministic: bool = False, wanted: Sources | None = None
 ) -> Iterator[Record]:
     """Yield winners of layers alike, likeliest first: they differ from this one in the epilogue, but for
     its pool, or between bf16 and f16 or i8 with and without ``+requant``.
@@ -84,12 +86,19 @@ def alike(
     """
     passed = _failing(store.newest(problem, device.key), wanted)  # over
     for other in _layers_alike(store, problem, device.chip):
-        asked = other, device.key, deterministic, wanted
-        best = store.best(*asked)
-        for hint in ([Hint(best, Origin.STORED)] if best else []) + likely(store, *asked):
+        for hint in _winners(store, other, device.key, deterministic, wanted):
             if hint.record.config not in passed and _searched_well(hint, other, device, wanted):
                 passed.add(hint.record.config)
                 yield hint.record
+
+
+def _winners(
+    store: Store, problem: Problem, device_key: str, deterministic: bool, wanted: Sources | None
+) -> Iterator[Hint]:
+    """Yield the winner of a problem, then likely ones: most often nobody asks for those."""
+    if best := store.best(problem, device_key, deterministic, wanted):
+        yield Hint(best, Origin.STORED)
+    yield from likely(store, problem, device_key, deterministic, wanted)
 
 
 def _layers_alike(store: Store, problem: Problem, its_chip: str) -> list[Problem]:
@@ -123,7 +132,7 @@ def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
     )  # fmt: skip
 
 
-def _searched_well(hint: Hint, problem: Problem, device: Device, wanted: Sources) -> bool:
+def _searched_well(hint: Hint, problem: Problem, device: Device, wanted: Sources | None) -> bool:
     """Whether a winner of a problem won a search of all families that are wanted, and of enough trials;
     whoever shares one is believed."""
     won, search = hint.record.won, hint.record.search
@@ -134,7 +143,7 @@ def _searched_well(hint: Hint, problem: Problem, device: Device, wanted: Sources
     if search.raced is None:
         return True
     missed = [family for family in FAMILIES if family.name not in search.raced]
-    named = wanted if isinstance(wanted, Mapping) else [family.name for family in missed if family.races]
+    named = wanted.names if wanted else [family.name for family in missed if family.races]
     return not usable([family for family in missed if family.name in named], problem, device)[0]
 
 
@@ -144,8 +153,8 @@ def _kin(store: Store, problem: Problem | str, device_key: str) -> list[str]:
     return sorted(key for key in others if chip(key) == chip(device_key))
 
 
-def _failing(newest: Iterable[Found], wanted: Sources) -> set[str]:
-    """Return configs that this very source was tried with, and that fail whenever they are tried."""
+def _failing(newest: Iterable[Found], wanted: Sources | None) -> set[str]:
+    """Return configs whose very kernels were tried, and that fail whenever they are."""
     lasting = [one for one in newest if one.record.outcome not in (Outcome.CORRECT, *PASSING)]
     return {one.record.config for one in lasting if one.is_of(wanted)}
 

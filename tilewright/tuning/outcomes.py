@@ -16,7 +16,7 @@ from tilewright.problem import Problem
 from tilewright.record import PASSING, Record, Search
 from tilewright.search.space import legal
 from tilewright.store import Store
-from tilewright.store.sources import source_keys
+from tilewright.store.sources import Sources
 from tilewright.tuning.hints import alike, likely
 
 _PATIENCE_S = 60.0  # from one try to write to a store that cannot be written to the next
@@ -37,7 +37,8 @@ class Outcomes:
             deterministic: only configs that give the same bits each time are tried, and may win.
             store: where outcomes are kept and resumed from; None: nowhere.
         """
-        self._problem, self._device, self._compiler = problem, device, compiler
+        self._problem, self._device = problem, device
+        self._sources = Sources(families.values(), device, compiler)
         self._families, self._deterministic, self._store = families, deterministic, store
         self._newest: dict[str, Record] = {}
         self.tried: set[str] = set()  # configs of this search; the others were known before
@@ -63,8 +64,9 @@ class Outcomes:
         return math.isfinite(self.best_us)
 
     def resume(self) -> list[Record]:
-        """Take what the store knows of this very source and compiler, but for what may fare better now."""
-        found = self._store.records(self._problem, self._device.key, self._keys()) if self._store else []
+        """Take what the store knows of these very kernels, but for what may fare better now."""
+        known = self._store.records(self._problem, self._device.key) if self._store else []
+        found = [record for record in known if self._sources.has(record)]
         newest = {record.config: record for record in found}
         self.untried -= {record.family for record in found}
         self._newest = {name: record for name, record in newest.items() if record.outcome not in PASSING}
@@ -74,7 +76,7 @@ class Outcomes:
         """Return what won elsewhere, or for layers alike, and is legal here, likeliest first."""
         if self._store is None:
             return []
-        how = self._deterministic, self._keys()
+        how = self._deterministic, self._sources
         hints = [hint.record for hint in likely(self._store, self._problem, self._device.key, *how)]
         found: dict[str, Config] = {}
         for record in chain(hints, alike(self._store, self._problem, self._device, *how)):
@@ -105,7 +107,7 @@ class Outcomes:
         Raises:
             StoreError: the first one could not be stored. Later ones wait: a search goes on without.
         """
-        kept = replace(record, search=Search(self._raced, self._cut))
+        kept = self._sources.signed(replace(record, search=Search(self._raced, self._cut)))
         self._newest[kept.config] = kept
         self.untried.discard(kept.family)
         self.tried.add(kept.config)
@@ -131,7 +133,3 @@ class Outcomes:
             self._store.add(self._unsaved[0])
             del self._unsaved[0]
             self._saved = True
-
-    def _keys(self) -> dict[str, str]:
-        """Return the source key of each family."""
-        return source_keys(self._families, self._device.backend, self._compiler)

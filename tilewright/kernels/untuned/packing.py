@@ -1,7 +1,4 @@
-"""What kernels that nobody tunes are given: a problem's sizes, a plain geometry; and the packing of filters.
-
-Families launch such kernels too: their results depend on what this module names (``sources.py``).
-"""
+"""What kernels that nobody tunes are given: a problem's sizes, a plain geometry; how filters are packed."""
 
 from __future__ import annotations
 
