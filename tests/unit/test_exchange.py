@@ -13,6 +13,7 @@ from store_samples import H100, KERNELS, LAYER, Tiles, best, families, path, rec
 
 from tilewright.device import for_architecture
 from tilewright.errors import StoreError
+from tilewright.record import Standing
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import import_text
 from tilewright.tuning.hints import likely
@@ -39,6 +40,17 @@ def shared(**changes: Any) -> dict[str, Any]:
 
 def file_of(*rows: object, **changes: Any) -> str:
     return json.dumps({"format": "tilewright-tuned", "schema": 1, "records": list(rows)} | changes)
+
+
+def test_an_import_goes_before_what_was_only_tried_here(path: Path) -> None:
+    box = Store(path)
+    older = dict(compiler="c0", stage=Standing.TRIAL.value)
+    for t in (1, 2, 4):
+        box.add(record(f"tiles:t={t}.u=1", 10.0 + t, context=older))
+    box.add(record("tiles:t=1.u=0", 12.0, context=older | dict(stage=Standing.WINNER.value)))
+    box.add(record("tiles:t=2.u=0", 9.0, context=older), "imported")
+    found = [(h.record.config, str(h.origin)) for h in likely(box, LAYER, H100, wanted=KERNELS)]
+    assert found[:2] == [("tiles:t=1.u=0", "older source"), ("tiles:t=2.u=0", "imported")] and len(found) == 5
 
 
 def test_export_and_import(path: Path, tmp_path: Path) -> None:

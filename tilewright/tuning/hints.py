@@ -38,7 +38,8 @@ def likely(
     """Return likely winners that must be checked and verified first, likeliest first.
 
     They are those of other kernels or another compiler, imported ones, and shipped ones; then the same of
-    other devices with the same chip. What failed here is left out.
+    other devices with the same chip; last what was tried here, of other kernels, and never compared, of which
+    there may be hundreds. What failed here is left out.
 
     Args:
         store: where they are kept.
@@ -60,6 +61,7 @@ def likely(
         hints += found if own else found[:MOST_OF_KIN]
         theirs = [r for r in shipped if r.device == key and r.deterministic >= deterministic]
         hints += [Hint(record, Origin.SHIPPED) for record in theirs]
+    hints.sort(key=lambda hint: hint.origin == Origin.OLDER and not hint.record.compared)
     failed = _failing(newest, wanted)
     first: dict[str, Hint] = {}
     for hint in hints:
