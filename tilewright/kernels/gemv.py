@@ -229,7 +229,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=cf["threads"] / 32 * words * cf["images"] * cf["x"],
         load_bytes=float(size) * row * (block_rows + cf["images"]),
         store_sectors=block_rows / 8 * cf["images"],
-        dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes, cluster=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes,
         shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements * cf["sg"],
         tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (ceil_div(pr.k, block_rows) * block_rows),

@@ -46,7 +46,6 @@ class Sizes:
     """What follows from a problem and a config; the kernel's defines of the same names."""
 
     band: int
-    p_parts: int
     q_parts: int
     k_groups: int
     units: int
@@ -78,7 +77,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     x_floats = cf["ni"] * pr.c * xh * xp
     taps = pr.c * pr.r * pr.s * k_groups * cf["tk"]
     return Sizes(
-        band=band, p_parts=p_parts, q_parts=q_parts, k_groups=k_groups,
+        band=band, q_parts=q_parts, k_groups=k_groups,
         units=cf["ni"] * p_parts * q_parts * k_groups,
         items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh, xp=xp, row=row, words=words,
         x_floats=ceil_div(x_floats, 4) * 4, f_floats=ceil_div(taps, 4) * 4,
@@ -276,12 +275,12 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
         resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],
         fma=float(turns * passes * pr.c * pr.r * pr.s * outputs),
-        shared_loads=turns * passes * (loads + taps), global_loads=0.0,
+        shared_loads=turns * passes * (loads + taps),
         staging=turns * ceil_div(lines, warps) * (14.0 + 2.0 * ceil_div(line, 32)) + 60.0,
         epilogue=turns * passes * (store + 20.0),
         wavefronts=turns * passes * warps * (loads * fronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
-        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (sz.items * sz.units * outputs),

@@ -263,7 +263,7 @@ def _blueprint(pr: Problem, device: Device, config: Config, aligned: bool) -> Bl
     launches, workspace = _launches(pr, device, cf, geo, blocks, shared, tile)
     return Blueprint(
         source="direct.cu",
-        defines=tuple(_defines(pr, device, cf, geo, c_padded, shared, aligned).items()),
+        defines=tuple(_defines(pr, cf, geo, c_padded, shared, aligned).items()),
         launches=launches,
         packed_bytes=word_bytes(pr) * pr.groups * geo.k_tiles * c_padded * pr.r * pr.s * geo.kb,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", geo.kb), ("PACK_C", c_padded)),
@@ -284,7 +284,7 @@ def _launches(
 
 
 def _defines(
-    pr: Problem, device: Device, cf: Values, geo: Geometry, c_padded: int, shared: int, aligned: bool
+    pr: Problem, cf: Values, geo: Geometry, c_padded: int, shared: int, aligned: bool
 ) -> dict[str, int]:
     view = geo.view
     y_nhwc = pr.layout_out == "nhwc"
@@ -294,7 +294,7 @@ def _defines(
     packed = c_padded * pr.r * pr.s * geo.kb * geo.k_tiles * pr.groups
     last = cf["combine"] == LAST
     parts = geo.tiles * view.n * pr.groups * cf["sg"] * geo.kb * geo.hb * geo.wb if last else 0
-    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * max(1, cf["sg"]), packed, parts)
+    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * cf["sg"], packed, parts)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],

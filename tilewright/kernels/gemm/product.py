@@ -65,7 +65,6 @@ class Sizes:
     pt: int
     kb: int
     pb: int
-    team: int
     threads: int
     k_tiles: int
     p_tiles: int
@@ -101,7 +100,7 @@ def sizes(pd: Product, cf: Values, aligned: bool = True) -> Sizes:
     """Work out the sizes of a config."""
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     kb, pb = cf["wk"] * cf["lk"] * kt, cf["wp"] * 32 // cf["lk"] * pt
-    team, cs = 32 * cf["wk"] * cf["wp"], cf["cs"]
+    cs = cf["cs"]
     across = pb + (4 - pb) % 32 if pd.x_nhwc else pb  # 8 channels x 4 pixels meet 32 banks
     x_pitch = quad_pitch(cs) if cf["cv"] == 4 else across
     x_floats = lines((pb if cf["cv"] == 4 else cs) * x_pitch)
@@ -109,9 +108,9 @@ def sizes(pd: Product, cf: Values, aligned: bool = True) -> Sizes:
     k_tiles, p_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
     meeting = cf["sb"] * kb * pb if cf["sb"] > 1 else 0
     return Sizes(
-        kt=kt, pt=pt, kb=kb, pb=pb, team=team, threads=team * cf["sb"], k_tiles=k_tiles, p_tiles=p_tiles,
+        kt=kt, pt=pt, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
         tiles=k_tiles * p_tiles * pd.groups, turns=ceil_div(pd.c, cs), run=run_of(cf), x_pitch=x_pitch,
-        x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), team * cf["sb"]),
+        x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), threads(cf)),
         shared_bytes=4 * max(cf["stages"] * (cs * kb + x_floats), meeting),
     )  # fmt: skip
 

@@ -261,11 +261,11 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         sectors = cf["threads"] * outputs / (8.0 if cf["tw"] == 4 else 4.0)
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf["v"], cf["th"], cf["tw"]),
-        resident=cf["mb"], shared_bytes=0, steps=1, buffers=0, fma=float(fma * issue_slots(pr, device)),
-        shared_loads=0.0, global_loads=loads / 8, staging=loads * 5.0 + words(pr) * pr.r * pr.s * cf["v"],
+        resident=cf["mb"], fma=float(fma * issue_slots(pr, device)), global_loads=loads / 8,
+        staging=loads * 5.0 + words(pr) * pr.r * pr.s * cf["v"],
         epilogue=outputs * 4.0, wavefronts=loads * cf["threads"] / 32 * _lines(pr, cf),
         load_bytes=read_bytes(pr) * inputs * cf["threads"],
-        store_sectors=sectors, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes, cluster=1, shares=1,
+        store_sectors=sectors, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=word * pr.z_elements * (cf["combine"] == TWO_PASS),
         tile_bytes=word * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),

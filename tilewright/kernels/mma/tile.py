@@ -82,8 +82,6 @@ def pixels_on_m(pr: Problem) -> bool:
 class Sizes:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
 
-    mb: int
-    nb: int
     kb: int
     pb: int
     threads: int
@@ -115,7 +113,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     stage = 16 * cf["chunks"] * kb + x_stage_bytes(pr, cf, pb)
     meeting = 4 * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
     return Sizes(
-        mb=mb, nb=nb, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
+        kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
         tiles=tiles, turns=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
         x_copies=copies(pr, cf), shared_bytes=max(cf["stages"] * stage, meeting),
     )  # fmt: skip

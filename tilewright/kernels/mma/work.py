@@ -59,7 +59,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         resident=resident(device, registers(pr, cf), sz.threads, sz.shared_bytes, cf["mb"]),
         shared_bytes=sz.shared_bytes, steps=turns, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
-        shared_loads=reads + singles * (2 * in_word - 1) / in_word, global_loads=0.0,
+        shared_loads=reads + singles * (2 * in_word - 1) / in_word,
         staging=x_first + turns * (x_slots + 1.5 * filter_copies + 20.0),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
         wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),

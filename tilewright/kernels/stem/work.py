@@ -43,7 +43,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=registers(pr, cf),
         resident=together, first=FIRST + FILLED * filled / FETCH_BYTES,
-        shared_bytes=sz.shared_bytes, steps=1, buffers=0,
+        shared_bytes=sz.shared_bytes,
         fma=products + x_loads * it.unaligned, shared_loads=x_loads + w_loads * cf["f"],
         global_loads=FETCHED * w_loads * (1 - cf["f"]),
         staging=copies * COPIED + 40.0 + pieces * 18.0,
@@ -51,11 +51,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=0.8 * (threads / 32) * (fetched * sz.image.crowd + 4.0 * w_loads) + sz.image.nbytes / 128,
         load_bytes=x_bytes + sz.w_bytes,
         store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
-        dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached), cluster=1, shares=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
         combine=COMBINE_NAMES[combine],
         partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
         register_intensity=2.0 * PRODUCT * products / max(1.0, (fetched + w_loads) * 64),
         block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, sz.image.nbytes + sz.w_bytes),
-        tensor_cycles=WAITED * products * (threads // 32) * PRODUCT / device.tensor_macs, turn_cycles=0.0,
+        tensor_cycles=WAITED * products * (threads // 32) * PRODUCT / device.tensor_macs,
     )  # fmt: skip

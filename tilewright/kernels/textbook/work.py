@@ -152,9 +152,8 @@ def _work(
         blocks=blocks, threads=threads, registers=registers, resident=max(1, min(room)),
         shared_bytes=shared, steps=turns, buffers=int(shared > 0), fma=fma, shared_loads=shared_loads,
         global_loads=global_loads, staging=staging, epilogue=12.0, wavefronts=wavefronts,
-        load_bytes=load_bytes, store_sectors=outputs / run, dram_bytes=float(pr.bytes), cluster=1, shares=1,
-        combine="none", partial_bytes=0.0, tile_bytes=4.0 * outputs,
-        useful=pr.y_elements / (blocks * outputs),
+        load_bytes=load_bytes, store_sectors=outputs / run, dram_bytes=float(pr.bytes),
+        tile_bytes=4.0 * outputs, useful=pr.y_elements / (blocks * outputs),
         register_intensity=2.0 * fma / (shared_loads + global_loads),
         block_intensity=2.0 * fma * threads * 4.0 / load_bytes,
     )  # fmt: skip

@@ -143,7 +143,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile,
         W_PITCH=sz.taps, R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
         ROWS_IN_FLIGHT=rows_in_flight(pr, sz, cf),
-        N=pr.n, **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
+        **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=int(pr.layout_in == "nhwc"),
         SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
         OFFSET64=offset64(pr.x_bytes, 2 * pr.z_elements),

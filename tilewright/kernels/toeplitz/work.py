@@ -31,15 +31,15 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     inputs = sz.items * EIGHT
     return GpuWork(
         blocks=sz.blocks, threads=threads, registers=registers(pr, cf), resident=resident_,
-        shared_bytes=sz.shared_bytes, steps=rounds(pr, sz, cf), buffers=0,
-        fma=products, shared_loads=loads + rows * 6.0 * steps(pr), global_loads=0.0,
+        shared_bytes=sz.shared_bytes, steps=rounds(pr, sz, cf),
+        fma=products, shared_loads=loads + rows * 6.0 * steps(pr),
         staging=items * (17.0 if nhwc else 24.0) + copies * 5.0,
         epilogue=outputs / threads * (6.0 if out_nhwc else 4.0),
         wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else inputs / 64)
                           + (outputs / 16 if out_nhwc else 0.0)),
         load_bytes=2.0 * inputs * (lone if nhwc else 1.0) + 2.0 * cf["cb"] * pr.r * sz.taps,
         store_sectors=stored * (lone if out_nhwc else 2.0),
-        dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * sz.taps + pr.y_bytes), cluster=1, shares=1,
+        dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * sz.taps + pr.y_bytes),
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * sz.blocks),

@@ -195,7 +195,6 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
     defines = sizes(pr) | dict(
         POINTS=side, SIDE_P=down, SIDE_Q=across, THREADS=THREADS, TILES=half.w, TILES_P=tiles_p // pr.n,
         TILES_Q=tiles_q, Y_ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
-        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=offset64(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) // 4),
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
@@ -228,7 +227,6 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
         AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
         TILES=half.w, TILES_P=_rows(pr, side) // pr.n, TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
         RUN_C=ceil_div(pr.c, RUNS * device.units), RUN_ROWS=min(slab, max(1, RUN_INPUTS // tiles_q)),
-        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
         OFFSET64=offset64(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) // 4),
     )  # fmt: skip
     first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))

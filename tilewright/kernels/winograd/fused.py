@@ -59,7 +59,6 @@ class Sizes:
 
     kb: int
     tiles: int
-    wt: int
     threads: int
     k_tiles: int
     p_tiles: int
@@ -103,7 +102,7 @@ def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
     loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
     store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
     return Sizes(
-        kb=kb, tiles=tiles, wt=wt, threads=threads, k_tiles=ceil_div(pr.kg, kb),
+        kb=kb, tiles=tiles, threads=threads, k_tiles=ceil_div(pr.kg, kb),
         p_tiles=ceil_div(pr.p, 2 * cf["ht"]), q_tiles=ceil_div(pr.q, 2 * wt),
         steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides,
         x_run=run, x_lead=lead, x_items=items, x_copies=copies, x_floats=x_floats, f_floats=f_floats,
@@ -264,13 +263,13 @@ def _work(pr: Problem, cf: Values) -> GpuWork:
         blocks=blocks, threads=sz.threads, registers=_registers(cf), resident=cf["mb"],
         shared_bytes=sz.shared_bytes,
         steps=sz.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],
-        shared_loads=channels * each * (vk + cf["tt"]), global_loads=0.0,
+        shared_loads=channels * each * (vk + cf["tt"]),
         staging=(transform + staged) * sz.steps,
         epilogue=each * vk * cf["tt"] * 2.0 + sz.tiles * sz.kb / sz.threads * 90.0,
         wavefronts=warps * loads + sz.steps * (4.0 * sz.x_items + f_step) / 32 + channels * sz.tiles,
         load_bytes=4.0 * sz.steps * (x_step + f_step),
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
-        dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, cluster=1, shares=cf["sg"],
+        dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, shares=cf["sg"],
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tile * blocks,
         tile_bytes=4.0 * tile, useful=pr.z_elements / (tile * blocks / cf["sg"]),

@@ -50,7 +50,6 @@ class Sizes:
 
     side: int
     band: int
-    p_parts: int
     tiles: int
     k_groups: int
     units: int
@@ -73,7 +72,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     under = (pr.r - 1) * pr.dilation[0] + 1
     xh = (p_parts * cf["th"] - 1) * pr.stride[0] + under
     return Sizes(
-        side=side, band=band, p_parts=p_parts, tiles=tiles, k_groups=k_groups,
+        side=side, band=band, tiles=tiles, k_groups=k_groups,
         units=cf["ni"] * p_parts * tiles * k_groups,
         items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh,
         rows=(cf["th"] - 1) * pr.stride[0] + under,
@@ -233,13 +232,13 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
         resident=cf["mb"], shared_bytes=sz.shared_bytes, steps=turns, buffers=1,
         fma=float(turns * passes * points * (filters * sums + outputs)),
-        shared_loads=turns * passes * points * (pr.c * sz.rows + taps), global_loads=0.0,
+        shared_loads=turns * passes * points * (pr.c * sz.rows + taps),
         staging=turns * ceil_div(inputs, cf["threads"]) * (30.0 + points * (4.5 + 2.0 / x_words)),
         epilogue=turns * passes * (outputs * 6.0 / vector + 20.0),
         wavefronts=turns * warps * (passes * points * (pr.c * sz.rows + taps)
                                     + ceil_div(inputs, cf["threads"]) * 2.0 * points),
         load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
-        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (sz.items * sz.units * outputs),

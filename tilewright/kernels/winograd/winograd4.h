@@ -12,7 +12,7 @@
           : (((offset_t)(n) * (channels) + (c)) * (rows) + (h)) * (columns) + (w))
 #define X_AT(n, c, h, w) PLACE(n, c, h, w, SIZE_C, SIZE_H, SIZE_W, X_NHWC)
 #define Z_AT(n, k, p, q) PLACE(n, k, p, q, SIZE_K, SIZE_P, SIZE_Q, Y_NHWC)
-#define Y_AT(n, k, p, q) PLACE(n, k, p, q, SIZE_K, SIZE_YP, SIZE_YQ, Y_NHWC)
+#define Y_AT(n, k, p, q) PLACE(n, k, p, q, SIZE_K, Y_P, Y_Q, Y_NHWC)
 // Where a row, or column, of tiles begins: the outputs of a tile lie as far apart as the taps of the filter.
 #define ROW_OF(t) ((t) / DILATION_H * (SIDE_P * DILATION_H) + (t) % DILATION_H)
 #define COLUMN_OF(t) ((t) / DILATION_W * (SIDE_Q * DILATION_W) + (t) % DILATION_W)

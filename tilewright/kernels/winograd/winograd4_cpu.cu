@@ -85,10 +85,10 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *
 INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
                        wide sums[SIDE_P][SIDE_Q]) {
     UNROLL for (int i = 0; i < SIDE_P; i += STEP) {
-        if ((p0 + i * DILATION_H) / STEP >= SIZE_YP) return;
+        if ((p0 + i * DILATION_H) / STEP >= Y_P) return;
         wide row[SIDE_Q];
         UNROLL for (int j = 0; j < SIDE_Q; j += STEP) {
-            if ((q0 + j * DILATION_W) / STEP >= SIZE_YQ) continue;
+            if ((q0 + j * DILATION_W) / STEP >= Y_Q) continue;
 #if POOL
             wide pooled = (wide)(POOL_NOTHING);
             UNROLL for (int e = 0; e < STEP * STEP; e++) {
@@ -104,7 +104,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         GLOBAL float *to = y + Y_AT(n, k, (p0 + i * DILATION_H) / STEP, q0 / STEP);
 #if Y_NHWC
         UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
-            if (q0 / STEP + j * DILATION_W < SIZE_YQ) *(GLOBAL wide *)(to + j * DILATION_W * SIZE_K) = row[j];
+            if (q0 / STEP + j * DILATION_W < Y_Q) *(GLOBAL wide *)(to + j * DILATION_W * SIZE_K) = row[j];
 #elif STEP == 1 && DILATION_W == 1
         float turned[VECTOR * SIDE_Q];  // [k][columns]
 #if SIDE_Q == 4
@@ -116,13 +116,13 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         ((wide *)turned)[0] = LOW(row[0], row[1]), ((wide *)turned)[1] = HIGH(row[0], row[1]);
 #endif
         UNROLL for (int u = 0; u < VECTOR; u++) {
-            if (q0 + SIDE_Q <= SIZE_Q) *(GLOBAL some *)(to + u * (SIZE_YP * SIZE_YQ)) = *(some *)(turned + u * SIDE_Q);
-            else for (int j = 0; q0 + j < SIZE_Q; j++) to[u * (SIZE_YP * SIZE_YQ) + j] = turned[u * SIDE_Q + j];
+            if (q0 + SIDE_Q <= SIZE_Q) *(GLOBAL some *)(to + u * (Y_P * Y_Q)) = *(some *)(turned + u * SIDE_Q);
+            else for (int j = 0; q0 + j < SIZE_Q; j++) to[u * (Y_P * Y_Q) + j] = turned[u * SIDE_Q + j];
         }
 #else
         UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
-            if (q0 / STEP + j * DILATION_W < SIZE_YQ)
-                UNROLL for (int u = 0; u < VECTOR; u++) to[u * (SIZE_YP * SIZE_YQ) + j * DILATION_W] = row[j][u];
+            if (q0 / STEP + j * DILATION_W < Y_Q)
+                UNROLL for (int u = 0; u < VECTOR; u++) to[u * (Y_P * Y_Q) + j * DILATION_W] = row[j][u];
 #endif
     }
 }
