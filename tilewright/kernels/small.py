@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -27,8 +27,10 @@ from tilewright.kernels.tile import (
     COMBINE_NAMES,
     View,
     ceil_div,
+    columns_under,
     image_defines,
     layer_defines,
+    rows_under,
     single_tile_defines,
     up_to,
 )
@@ -68,8 +70,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     band, q_parts = ceil_div(pr.p, cf["bands"]), ceil_div(pr.q, cf["tw"])
     p_parts, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.k, cf["tk"])
-    xh = (p_parts * cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    row = (cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    xh, row = rows_under(pr, p_parts * cf["th"]), columns_under(pr, cf["tw"])
     words = next(w for w in (4, 2, 1) if cf["tw"] * pr.stride[1] % w == 0)
     last = (q_parts - 1) * cf["tw"] * pr.stride[1] + ceil_div(row, 4) * 4
     xp = _pitch(max(last, pr.pad[2] + pr.w), words, cf["tw"] * pr.stride[1], q_parts, pr.stride[0],
@@ -163,8 +164,8 @@ class Small(Family):
 
 
 def _registers(pr: Problem, cf: Values) -> int:
-    row = (cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-    return cf["th"] * (cf["tk"] * cf["tw"] + ceil_div(row, 4) * 4) + min(cf["tk"], 4) + 30
+    row = round_up(columns_under(pr, cf["tw"]), 4)
+    return cf["th"] * (cf["tk"] * cf["tw"] + row) + min(cf["tk"], 4) + 30
 
 
 def _body(pr: Problem, tk: int, th: int, tw: int) -> int:

@@ -63,6 +63,16 @@ class View:
         return (pr.y_p, pr.y_q) if pr.epilogue.pool else (self.p, self.q)
 
 
+def rows_under(pr: Problem, outputs: int) -> int:
+    """Rows of the image that so many neighbouring rows of outputs see, from the first to the last."""
+    return (outputs - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+
+
+def columns_under(pr: Problem, outputs: int) -> int:
+    """Columns of the image that so many neighbouring columns of outputs see, from the first to the last."""
+    return (outputs - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+
+
 def windows(pr: Problem, combine: int, extent: int) -> int:
     """Outputs along one side of a block's tile of ``extent`` sums: fewer where the block itself pools."""
     pool = pr.epilogue.pool

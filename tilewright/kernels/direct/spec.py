@@ -13,7 +13,6 @@ from tilewright.kernels.direct.tile import (
     Geometry,
     geometry,
     registers,
-    row_of,
     shared_bytes,
     staging,
 )
@@ -51,6 +50,7 @@ from tilewright.kernels.tile import (
     TWO_PASS,
     View,
     ceil_div,
+    columns_under,
     image_defines,
     layer_defines,
     up_to,
@@ -209,7 +209,7 @@ RULES = (
          "the filter is staged 16 bytes at a time"),
     Rule(
         "x_in_flight",
-        lambda problem, tw, th, x: x == 1 or th * row_of(problem, tw) * word_registers(problem) <= 64,
+        lambda problem, tw, th, x: x == 1 or th * columns_under(problem, tw) * word_registers(problem) <= 64,
         "a thread keeps at most 64 inputs in flight from global memory",
     ),
     Rule(

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
-from tilewright.kernels.tile import NONE, View, along, ceil_div, lines, quad_pitch, row_runs, tiles_along
+from tilewright.kernels.tile import (
+    NONE,
+    View,
+    along,
+    ceil_div,
+    columns_under,
+    lines,
+    quad_pitch,
+    row_runs,
+    rows_under,
+    tiles_along,
+)
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
@@ -39,11 +50,6 @@ class Geometry:
         return self.k_tiles * self.p_tiles * self.q_tiles
 
 
-def row_of(pr: Problem, tw: int) -> int:
-    """Inputs of one row under ``tw`` neighbouring outputs."""
-    return (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-
-
 def geometry(pr: Problem, cf: Values) -> Geometry:
     """Work out the tile sizes of a config."""
     view = View.of(pr)
@@ -55,11 +61,9 @@ def geometry(pr: Problem, cf: Values) -> Geometry:
         k_tiles=ceil_div(pr.kg, kb), p_tiles=tiles_along(pr, combine, view.p, rows, hb),
         q_tiles=tiles_along(pr, combine, view.q, columns, wb),
         steps=ceil_div(words(pr), cf["cs"] * cf["sc"] * cf["sg"]),
-        xh=(hb - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
-        xw=(wb - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
+        xh=rows_under(pr, hb), xw=columns_under(pr, wb),
         f_floats=lines(cf["cs"] * pr.r * pr.s * kb) if cf["f"] else 0,
-        row=row_of(pr, cf["tw"]),
-        rows=(cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
+        row=columns_under(pr, cf["tw"]), rows=rows_under(pr, cf["th"]),
     )  # fmt: skip
 
 
@@ -115,7 +119,7 @@ def registers(pr: Problem, cf: Values) -> int:
     Input that is no words yet passes through some more: 8 to widen what is staged; to gather bytes in place
     16 and the four of each input of a row (the least that left no first choice spilt on sm_80 and sm_90).
     """
-    tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], row_of(pr, cf["tw"])
+    tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], columns_under(pr, cf["tw"])
     live = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
     made = 0 if as_words(pr) else 16 + 4 * row if pr.is_integer and not cf.get("x", 1) else 8
     return live * word_registers(pr) + made + 36

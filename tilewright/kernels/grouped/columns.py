@@ -13,8 +13,10 @@ from tilewright.kernels.tile import (
     TWO_PASS,
     View,
     ceil_div,
+    columns_under,
     image_defines,
     layer_defines,
+    rows_under,
     single_tile_defines,
 )
 from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words
@@ -45,9 +47,8 @@ def widths(pr: Problem, most: int) -> tuple[int, ...]:
 
 def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
     """Bytes of the input under so many rows and columns, as an item copies it."""
-    lines = (rows - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    used = (columns - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-    return word_bytes(pr) * pr.cg * lines * (ceil_div(used + v - 1, v) * v)
+    line = ceil_div(columns_under(pr, columns) + v - 1, v) * v
+    return word_bytes(pr) * pr.cg * rows_under(pr, rows) * line
 
 
 def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
@@ -139,9 +140,8 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     run = items / blocks
     tiles = run * ceil_div(pr.kg, tk) * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
     taps, vectors = pr.cg * pr.r * pr.s, tiles * tk * th * tw
-    lines = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
     each = pr.stride[1] if pr.stride[1] < 3 else v  # loads of a vector
-    loads = tiles * pr.cg * lines * pr.s * tw * each
+    loads = tiles * pr.cg * rows_under(pr, th) * pr.s * tw * each
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
     channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of the filter of a channel

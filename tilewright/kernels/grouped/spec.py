@@ -18,8 +18,10 @@ from tilewright.kernels.tile import (
     TWO_PASS,
     View,
     ceil_div,
+    columns_under,
     image_defines,
     layer_defines,
+    rows_under,
     single_tile_defines,
     up_to,
 )
@@ -60,16 +62,6 @@ def channels_read(pr: Problem, v: int) -> int:
 def _over_columns(pr: Problem, device: Device, v: int) -> bool:
     """Whether a vector lies over the columns of a row, in a kernel of its own."""
     return v > 1 and grouped_columns.possible(pr, device)
-
-
-def rows(pr: Problem, th: int) -> int:
-    """Input rows under ``th`` output rows."""
-    return (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-
-
-def columns(pr: Problem, tw: int) -> int:
-    """Input columns under ``tw`` output columns."""
-    return (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
 
 
 def reads_quads(pr: Problem, cf: Values) -> bool:
@@ -172,7 +164,7 @@ def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
 
 def _registers(pr: Problem, v: int, th: int, tw: int) -> int:
     taps = min(pr.r * pr.s, 12) * v
-    return (v * (th * tw + 2 * columns(pr, tw)) + taps) * word_registers(pr) + 32
+    return (v * (th * tw + 2 * columns_under(pr, tw)) + taps) * word_registers(pr) + 32
 
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
@@ -248,11 +240,11 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     items, each = _items(pr, cf), 1 if across(pr) else channels_read(pr, cf["v"])
     blocks = ceil_div(items, cf["threads"])
-    inputs = rows(pr, cf["th"]) * columns(pr, cf["tw"])
-    runs = columns(pr, cf["tw"])  # loads of a row
+    inputs = rows_under(pr, cf["th"]) * columns_under(pr, cf["tw"])
+    runs = columns_under(pr, cf["tw"])  # loads of a row
     if reads_quads(pr, cf):
         runs = ceil_div(runs + (-pr.pad[2]) % 4, 4)
-    loads, word = rows(pr, cf["th"]) * runs * words(pr) / each, float(word_bytes(pr))
+    loads, word = rows_under(pr, cf["th"]) * runs * words(pr) / each, float(word_bytes(pr))
     outputs = cf["th"] * cf["tw"] * cf["v"]
     inputs *= words(pr) * (cf["v"] if across(pr) else 1)
     fma = words(pr) * pr.r * pr.s * outputs
@@ -285,7 +277,8 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     blocks = _runs(items, device)
     run = items / blocks
     taps, pixels = words(pr) * pr.r * pr.s, cf["th"] * cf["tw"]
-    inputs = rows(pr, cf["th"]) * columns(pr, cf["tw"]) * words(pr)  # of an item; over groups vectors of them
+    # Inputs of an item; over groups vectors of them.
+    inputs = rows_under(pr, cf["th"]) * columns_under(pr, cf["tw"]) * words(pr)
     loads = inputs / (1 if over else channels_read(pr, v))
     fetched = read_bytes(pr) * inputs * (v if over else 1)
     tile_bytes = float(word_bytes(pr) * taps * v)  # of the filter of an item
@@ -298,7 +291,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         partial_bytes=float(word_bytes(pr) * pr.z_elements * (cf["combine"] == TWO_PASS)),
         useful=pr.z_elements / (items * pixels * v),
         register_intensity=intensity, block_intensity=intensity,
-        vectors=pixels + columns(pr, cf["tw"]) + 1, width=v * word_registers(pr),
+        vectors=pixels + columns_under(pr, cf["tw"]) + 1, width=v * word_registers(pr),
         multiply_adds=run * taps * pixels * slots,
         filter_loads=run * taps * cf["th"], input_loads=run * inputs, turns=round(run * taps),
         copying=run * (ITEM + CHECKING * loads),

@@ -7,7 +7,7 @@ from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import TWO_PASS, ceil_div
+from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE = 16  # bytes of a row of a matrix (ldmatrix), and of a copy; and bytes that a thread stores at once
@@ -113,8 +113,7 @@ def _sizes(
 ) -> Sizes:  # fmt: skip
     bundle = bundle_of(pr)
     assert bundle
-    rows = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    columns = (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    rows, columns = rows_under(pr, th), columns_under(pr, tw)
     parts = bundle.tiles // nt
     bundles = max(1, wn * bw // parts)  # 0 of a config that a rule forbids
     length, pieces = ceil_div(columns, pr.stride[1]), bundle.pieces * bundles

@@ -8,7 +8,7 @@ from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import NONE, along, ceil_div, tiles_along
+from tilewright.kernels.tile import NONE, along, ceil_div, rows_under, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share a pixel
@@ -181,7 +181,7 @@ def outputs(pr: Problem, cf: Values) -> int:
 
 def staged(pr: Problem, cf: Values, it: Runs) -> Staged:
     """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide it."""
-    rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    rows = rows_under(pr, cf["th"])
     seen = it.fan[2] * WORD * it.quarters + WORD * it.unaligned
     row = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.gap) + seen, PIECE)
     least = row + ceil_div(row, it.column) * it.gap

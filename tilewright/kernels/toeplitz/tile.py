@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import TWO_PASS, ceil_div
+from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
 from tilewright.problem import Problem
 
 MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread
@@ -14,7 +14,7 @@ EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
 
 def window(pr: Problem) -> int:
     """Columns of the input under eight neighbouring outputs."""
-    return (EIGHT - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    return columns_under(pr, EIGHT)
 
 
 def steps(pr: Problem) -> int:
@@ -58,7 +58,7 @@ class Sizes:
 def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     cb, th, wb = cf["cb"], cf["th"], cf["wb"]
-    rows = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    rows = rows_under(pr, th)
     eights = (wb - 1) * pr.stride[1] + 2 * steps(pr)
     pitch = EIGHT * (eights | 1)
     sums = th * EIGHT * (wb | 1) * (2 if cf["combine"] == TWO_PASS else 1) if pr.layout_out == "nhwc" else 0

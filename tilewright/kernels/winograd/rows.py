@@ -29,6 +29,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     image_defines,
     layer_defines,
+    rows_under,
     single_tile_defines,
     up_to,
 )
@@ -69,13 +70,12 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     """Work out the sizes of a config."""
     side, band = cf["points"] + 1 - pr.s, ceil_div(pr.p, cf["bands"])
     p_parts, tiles, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.q, side), ceil_div(pr.k, cf["tk"])
-    under = (pr.r - 1) * pr.dilation[0] + 1
-    xh = (p_parts * cf["th"] - 1) * pr.stride[0] + under
+    xh = rows_under(pr, p_parts * cf["th"])
     return Sizes(
         side=side, band=band, tiles=tiles, k_groups=k_groups,
         units=cf["ni"] * p_parts * tiles * k_groups,
         items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh,
-        rows=(cf["th"] - 1) * pr.stride[0] + under,
+        rows=rows_under(pr, cf["th"]),
         x_floats=ceil_div(cf["points"] * cf["ni"] * pr.c * xh * tiles, 4) * 4,
         f_floats=cf["points"] * pr.c * pr.r * k_groups * cf["tk"],
     )  # fmt: skip
@@ -141,7 +141,7 @@ def _points(pr: Problem) -> tuple[int, ...]:
 
 
 def _registers(pr: Problem, cf: Values) -> int:
-    rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    rows = rows_under(pr, cf["th"])
     return cf["tk"] * cf["th"] * (cf["points"] + 2 - pr.s) + rows + min(cf["tk"], 4) + 24
 
 
