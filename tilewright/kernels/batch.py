@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Blueprint, Launch
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 
 def batch(count: int, c: int, k: int, pixels: int, layout_in: str, layout_out: str) -> Problem:
     """Return ``count`` products of K x C filters and C x pixels, the pixels rounded up to whole quads."""
     return Problem(
-        n=1, c=count * c, h=1, w=ceil_div(pixels, 4) * 4, k=count * k, r=1, s=1, groups=count,
+        n=1, c=count * c, h=1, w=round_up(pixels, 4), k=count * k, r=1, s=1, groups=count,
         layout_in=layout_in, layout_out=layout_out,
     )  # fmt: skip
 

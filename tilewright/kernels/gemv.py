@@ -6,7 +6,7 @@ its bytes are in flight.
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -74,7 +74,7 @@ def vector(pr: Problem, device: Device) -> int:
 def share(pr: Problem, device: Device, cf: Values) -> int:
     """Numbers of one share of a row, whole vectors but for the last."""
     step = vector(pr, device) * cf["lanes"]
-    return ceil_div(ceil_div(inputs(pr), cf["sg"]), step) * step
+    return round_up(ceil_div(inputs(pr), cf["sg"]), step)
 
 
 class Gemv(Family):
@@ -232,7 +232,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes,
         shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements * cf["sg"],
-        tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (ceil_div(pr.k, block_rows) * block_rows),
+        tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (round_up(pr.k, block_rows)),
         register_intensity=2.0 * sums / (cf["rows"] + cf["images"]),
         block_intensity=2.0 * block_rows * cf["images"] / (block_rows + cf["images"]),
     )  # fmt: skip

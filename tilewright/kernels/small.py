@@ -72,7 +72,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     p_parts, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.k, cf["tk"])
     xh, row = rows_under(pr, p_parts * cf["th"]), columns_under(pr, cf["tw"])
     words = next(w for w in (4, 2, 1) if cf["tw"] * pr.stride[1] % w == 0)
-    last = (q_parts - 1) * cf["tw"] * pr.stride[1] + ceil_div(row, 4) * 4
+    last = (q_parts - 1) * cf["tw"] * pr.stride[1] + round_up(row, 4)
     xp = _pitch(max(last, pr.pad[2] + pr.w), words, cf["tw"] * pr.stride[1], q_parts, pr.stride[0],
                 _together(pr, k_groups))[0]  # fmt: skip
     x_floats = cf["ni"] * pr.c * xh * xp
@@ -81,8 +81,8 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
         band=band, q_parts=q_parts, k_groups=k_groups,
         units=cf["ni"] * p_parts * q_parts * k_groups,
         items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh, xp=xp, row=row, words=words,
-        x_floats=ceil_div(x_floats, 4) * 4, f_floats=ceil_div(taps, 4) * 4,
-        out_floats=ceil_div(cf["ni"] * pr.k * band * pr.q, 4) * 4 if cf["out"] else 0,
+        x_floats=round_up(x_floats, 4), f_floats=round_up(taps, 4),
+        out_floats=round_up(cf["ni"] * pr.k * band * pr.q, 4) if cf["out"] else 0,
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def _pitch(width: int, words: int, step: int, parts: int, stride: int, together:
     """Return the row pitch, at least ``width`` floats, of fewest bank conflicts; and wavefronts of a load."""
     lanes = 32 // words  # that are served at once
     best = (0, 99.0)
-    for pitch in range(ceil_div(width, words) * words, width + 36, words):
+    for pitch in range(round_up(width, words), width + 36, words):
         counts = []
         for first in range(0, 32, lanes):
             places = {lane // together for lane in range(first, first + lanes)}
@@ -130,7 +130,7 @@ class Small(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         q = problem.q
-        widths = tuple(t for t in up_to(q, WIDTHS) if 9 * ceil_div(q, t) * t <= 11 * q)
+        widths = tuple(t for t in up_to(q, WIDTHS) if 9 * round_up(q, t) <= 11 * q)
         return (
             Param("f", (0, 1), "filter in constant memory or in shared memory", ("constant", "shared")),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8, 16)), "output channels a thread"),
@@ -181,9 +181,9 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 def _busy(problem: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
     """Whether most of the threads' turns have outputs to work on."""
     band = ceil_div(problem.p, bands)
-    outputs = ni * band * problem.q * ceil_div(problem.k, tk) * tk
+    outputs = ni * band * problem.q * round_up(problem.k, tk)
     units = ni * ceil_div(band, th) * ceil_div(problem.q, tw) * ceil_div(problem.k, tk)
-    return units <= 64 or 10 * outputs >= 6 * ceil_div(units, threads) * threads * tk * th * tw
+    return units <= 64 or 10 * outputs >= 6 * round_up(units, threads) * tk * th * tw
 
 
 RULES = (

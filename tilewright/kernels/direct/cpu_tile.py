@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.tile import (
@@ -76,7 +77,7 @@ def geometry(pr: Problem, cf: Values) -> Geometry:
     share = ceil_div(words(pr), cf["sg"])
     cs = min(cf["cs"], share)
     if words(pr) % LINE == 0 and pr.layout_in == "nhwc":
-        cs = ceil_div(cs, LINE) * LINE
+        cs = round_up(cs, LINE)
     step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
     tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
     steps = ceil_div(share, cs)

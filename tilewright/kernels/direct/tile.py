@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
 from tilewright.kernels.tile import (
@@ -107,7 +108,7 @@ def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Sta
             if copies <= MOST_COPIES:
                 size, plane = lines(copies * geo.threads * run), geo.xh * xw if nchw else 1
                 return Staging((plane, xw, many), xw, size, copies, items, run, lead)
-    xw = ceil_div(geo.xw, 4) * 4
+    xw = round_up(geo.xw, 4)
     pixels = geo.xh * xw
     plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
     return Staging((plane, xw, 1), xw, lines(cf["cs"] * plane + 4), 0, pixels * cf["cs"])
@@ -120,7 +121,7 @@ def registers(pr: Problem, cf: Values) -> int:
     16 and the four of each input of a row (the least that left no first choice spilt on sm_80 and sm_90).
     """
     tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], columns_under(pr, cf["tw"])
-    live = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
+    live = tile + cf["th"] * round_up(row, 4) * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
     made = 0 if as_words(pr) else 16 + 4 * row if pr.is_integer and not cf.get("x", 1) else 8
     return live * word_registers(pr) + made + 36
 

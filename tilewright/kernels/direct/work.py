@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
 from tilewright.kernels.direct.tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
 from tilewright.kernels.family import Values
@@ -95,7 +96,7 @@ def _x_loads(pr: Problem, cf: Values, geo: Geometry) -> tuple[float, float]:
         cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"],
         0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words, word_registers(pr),
     )  # fmt: skip
-    row = ceil_div(geo.row, words) * words if words > 1 and cf["cv"] == 1 else geo.row
+    row = round_up(geo.row, words) if words > 1 and cf["cv"] == 1 else geo.row
     return pr.r * cf["th"] * row, instructions * waves
 
 

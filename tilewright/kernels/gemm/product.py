@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.tile import ceil_div, lines, quad_pitch
@@ -49,7 +50,7 @@ def product(pr: Problem) -> Product:
     columns = pr.r * pr.s > 1 or any(pr.pad)
     strided = not columns and pr.stride != (1, 1)
     x_nhwc = not columns and (pr.layout_in == "nhwc" or pr.h * pr.w == 1)
-    pitch = ceil_div(pixels, 4) * 4 if columns else pr.h * pr.w
+    pitch = round_up(pixels, 4) if columns else pr.h * pr.w
     return Product(
         k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, pixels=pixels, columns=columns,
         x_nhwc=x_nhwc, y_nhwc=pr.layout_out == "nhwc" or plane == 1, pitch=pitch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
@@ -47,7 +47,7 @@ def widths(pr: Problem, most: int) -> tuple[int, ...]:
 
 def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
     """Bytes of the input under so many rows and columns, as an item copies it."""
-    line = ceil_div(columns_under(pr, columns) + v - 1, v) * v
+    line = round_up(columns_under(pr, columns) + v - 1, v)
     return word_bytes(pr) * pr.cg * rows_under(pr, rows) * line
 
 
@@ -88,7 +88,7 @@ def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
     """Rows and columns of an item: whole rows, and as many as the first cache and all cores have work for."""
     v, th, tile = cf["v"], cf["th"], cf["tw"] * cf["v"]
     near = NEAR_BYTES_OF_ONE_TAP if pr.r * pr.s == 1 else NEAR_BYTES
-    columns = ceil_div(pr.q, v) * v
+    columns = round_up(pr.q, v)
     while columns > tile and copied_bytes(pr, v, th, columns) > near:
         columns = max(tile, ceil_div(columns, 2 * tile) * tile)
     rows = pr.p

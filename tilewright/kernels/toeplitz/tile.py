@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
 from tilewright.problem import Problem
@@ -65,7 +66,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     plane = max(rows * pitch + eights % 2 * EIGHT, sums)  # the last row, too, is loaded two eights at a time
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
     tile = cb * plane + ceil_div(cb, EIGHT) * skew
-    taps = ceil_div(16 * steps(pr) + slope(pr), EIGHT) * EIGHT
+    taps = round_up(16 * steps(pr) + slope(pr), EIGHT)
     items = cb * rows * eights  # of eight numbers
     k_tiles, p_tiles, q_tiles = pr.k // cb, ceil_div(pr.p, th), ceil_div(pr.q, EIGHT * wb)
     return Sizes(

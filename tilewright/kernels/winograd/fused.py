@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
@@ -93,7 +93,7 @@ def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
     items = xh * xw * cf["cs"] // run
     copies = ceil_div(items, threads)
     if not quads and (pr.layout_in == "nhwc" or copies > MOST_COPIES or not small):
-        run, lead, copies, xw = 1, 0, 0, ceil_div(need, 4) * 4
+        run, lead, copies, xw = 1, 0, 0, round_up(need, 4)
         items = xh * xw * cf["cs"]
     pitch = quad_pitch(cf["cs"])
     strides = (1, xw * pitch, pitch) if quads else (xh * xw, xw, 1)

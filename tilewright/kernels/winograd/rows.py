@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
@@ -76,7 +76,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
         units=cf["ni"] * p_parts * tiles * k_groups,
         items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh,
         rows=rows_under(pr, cf["th"]),
-        x_floats=ceil_div(cf["points"] * cf["ni"] * pr.c * xh * tiles, 4) * 4,
+        x_floats=round_up(cf["points"] * cf["ni"] * pr.c * xh * tiles, 4),
         f_floats=cf["points"] * pr.c * pr.r * k_groups * cf["tk"],
     )  # fmt: skip
 
@@ -153,7 +153,7 @@ def _busy(problem: Problem, cf: Values) -> bool:
     """Whether most of the threads' turns have outputs to work on."""
     sz = sizes(problem, cf)
     wanted = cf["ni"] * sz.band * sz.tiles * problem.k
-    turns = ceil_div(sz.units, cf["threads"]) * cf["threads"]
+    turns = round_up(sz.units, cf["threads"])
     return sz.units <= 64 or 10 * wanted >= 7 * turns * cf["tk"] * cf["th"]
 
 
