@@ -52,6 +52,9 @@ SECOND_POOLS = Rule(
     lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
     "only the second kernel pools",
 )
+POOL_APART = Rule(
+    "pool", lambda problem, combine: combine == pool_apart(problem), "the second kernel is there to pool"
+)
 
 
 def combine_param(*ways: int) -> Param:

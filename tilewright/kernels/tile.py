@@ -127,6 +127,11 @@ def single_tile_defines() -> dict[str, int]:
     return dict(STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0)
 
 
+def row_threads(copies: int, threads: int) -> int:
+    """Threads that share the copies of a staged row (ROW_THREADS): a power of two that divides the block."""
+    return min(1 << (copies - 1).bit_length(), threads & -threads)
+
+
 def row_runs(
     pr: Problem, width: int, step: int, first: int, need: int, aligned: bool, most: int = 4,
     sectors: bool = False,

@@ -22,6 +22,8 @@ from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -29,6 +31,7 @@ from tilewright.kernels.limits import (
     fits_shared,
     no_gpu,
     resident_rule,
+    schedulers_rule,
     shared_rule,
 )
 from tilewright.kernels.split_k import (
@@ -115,7 +118,7 @@ def refused(problem: Problem, device: Device) -> str | None:
 
 
 def _fits_registers(device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=5)
+    return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=SPARE)
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
@@ -148,8 +151,7 @@ RULES = (
     Rule("p_warps", lambda problem, v, tp, lk, wp: v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
          "warps along pixels without outputs"),
     block_rule(lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wk, wp, sb, mb: wk * wp * sb * mb >= 4,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wk, wp, sb, mb: wk * wp * sb * mb >= SCHEDULERS),
     resident_rule(lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit),
     Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
          SPILLS, needs="tk v tp wk wp sb mb"),

@@ -11,7 +11,7 @@ from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, 
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels, too_large
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, second_pass
+from tilewright.kernels.split_k import POOL_APART, SUM_THREADS, operands, partial_sums, second_pass
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     NONE,
@@ -186,8 +186,7 @@ RULES = (
     Rule("columns", lambda problem, device, v, th, tw:
          not _over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
          "vectors past the end of a row, or more input than a thread has room for"),
-    Rule("pool", lambda problem, combine: (combine == TWO_PASS) == bool(problem.epilogue.pool),
-         "the second kernel is there to pool"),
+    POOL_APART,
 )  # fmt: skip
 
 

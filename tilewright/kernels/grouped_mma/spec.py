@@ -25,6 +25,8 @@ from tilewright.kernels.grouped_mma.tile import (
 from tilewright.kernels.grouped_mma.work import work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -33,27 +35,35 @@ from tilewright.kernels.limits import (
     no_gpu,
     no_tensor_cores,
     resident_rule,
+    schedulers_rule,
     shared_rule,
     too_large,
 )
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
+    POOL_APART,
     SUM_THREADS,
     combine_param,
     operands,
     partial_sums,
-    pool_apart,
     second_pass,
 )
-from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import (
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    row_threads,
+    up_to,
+)
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 MOST_WORDS = 64  # registers of a lane for the filter of eight outputs, or 128 for a bundle: more do not fit
-SCHEDULERS = 4  # of a unit
-SPARE = 5  # registers that the compiler may need above the estimate
 GRANULE = 8  # registers that a thread is given at a time
 
 
@@ -164,13 +174,6 @@ def _threads(cf: Values) -> int:
     return 32 * cf["wm"] * cf["wn"]
 
 
-def _line(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> int:
-    """Threads that share a staged row: a power of two."""
-    run, lead = columns_at_once(pr, aligned)
-    least = 1 << (ceil_div(lead + sz.columns, run) * sz.pieces - 1).bit_length()
-    return min(least, _threads(cf) & -_threads(cf))
-
-
 def _least(cf: Values) -> Values:
     """The smallest config that choices made so far may lead to, for rules that save a search time."""
     return dict(combine=NONE, tw=EIGHT, pt=1, th=1, wm=1, mb=1) | cf
@@ -186,8 +189,7 @@ def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 RULES = (
-    Rule("pool", lambda problem, combine: combine == pool_apart(problem),
-         "the second kernel is there to pool"),
+    POOL_APART,
     Rule("words", lambda problem, nt, bw: nt * bw * _words(problem) <= 2 * MOST_WORDS,
          "a thread holds the filter in registers"),
     Rule("parts", lambda problem, nt, bw: bw == 1 or nt == _bundle(problem).tiles,
@@ -206,8 +208,7 @@ RULES = (
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loops overflow the instruction cache", needs="combine nt wn bw tw pt th wm"),
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
     Rule("registers", _registers_fit, SPILLS, needs="combine nt wn bw tw pt th wm mb"),
     shared_rule(_tile_fits, "combine nt wn bw tw pt th wm mb"),
@@ -216,13 +217,14 @@ RULES = (
 
 def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     view, (run_in, lead) = View.unflattened(pr), columns_at_once(pr, aligned)
+    copies = ceil_div(lead + sz.columns, run_in) * sz.pieces  # of a row
     pairs = cf["combine"] != TWO_PASS and DTYPE_BYTES[pr.dtype_out] == 2 and pr.q % 2 == 0
     return requant_defines(pr) | dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
         HB=cf["th"], WB=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
         MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
         NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, EXCHANGED=sz.swizzle,
-        ROW_THREADS=_line(pr, sz, cf, aligned), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
+        ROW_THREADS=row_threads(copies, _threads(cf)), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
         PAIRS_OUT=int(pairs and aligned),
         RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, GROUP_OF=sz.run // 2, Y_VECTOR=int(aligned),
         TURNED=sz.turned if aligned else 1,

@@ -6,11 +6,10 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.grouped_mma.tile import CHANNELS, PIECE, PIXELS, columns_at_once, registers, sizes
 from tilewright.kernels.limits import resident
+from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
-
-PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 take as long
 
 # Fitted to trials of the family on an H100 (benchmarks/h100/trials.jsonl.gz).
 FIRST = 0.63  # of the time to the first data
@@ -56,7 +55,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         dram_bytes=pr.x_bytes + w_bytes * sz.k_tiles + pr.y_bytes, combine=COMBINE_NAMES[combine],
         partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
-        register_intensity=2.0 * PRODUCT * short / max(1.0, loads * 256),
+        register_intensity=2.0 * INSTRUCTION * short / max(1.0, loads * 256),
         block_intensity=2.0 * pr.r * pr.s * pr.cg * sums / max(1, sz.shared_bytes + w_bytes),
-        tensor_cycles=short * warps * PRODUCT / device.tensor_macs,
+        tensor_cycles=short * warps * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip

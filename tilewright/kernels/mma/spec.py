@@ -8,6 +8,8 @@ from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import (
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -15,6 +17,7 @@ from tilewright.kernels.limits import (
     fits_shared,
     no_tensor_cores,
     resident_rule,
+    schedulers_rule,
     shared_rule,
 )
 from tilewright.kernels.mma.tile import (
@@ -146,7 +149,7 @@ class Mma(Family):
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), threads(cf) * cf["mb"], spare=5)
+    return fits_registers(device, registers(problem, cf), threads(cf) * cf["mb"], spare=SPARE)
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
@@ -185,8 +188,7 @@ RULES = (
     Rule("n_warps", lambda problem, x, nt, wn: 16 * nt * (wn - 1) < _outputs(problem, x)[1],
          "warps without outputs"),
     block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wm, wn, sb, mb: wm * wn * sb * mb >= 4,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wm, wn, sb, mb: wm * wn * sb * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit),
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",

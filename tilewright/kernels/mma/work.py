@@ -18,7 +18,7 @@ from tilewright.kernels.mma.tile import (
     sizes,
     tap_chunks,
 )
-from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
+from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
@@ -26,7 +26,6 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 WAVEFRONT = 0.6  # of the model's, whose cycles were fitted to loads with conflicts; ldmatrix has none
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
-PRODUCT = 16 * 16 * 16  # products of f16 in two instructions m16n8k16; as long as two of i8 or tf32 take
 # By PRODUCTS: instructions m16n8 of a piece, sums of a thread beside them, instructions for its fragments.
 _ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
 _ISSUED_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
@@ -73,7 +72,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
         more_launches=int(copied),
         more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr, cf["x"]))) if copied else 0.0,
-        tensor_cycles=fragments * pieces * warps * PRODUCT * multiplies / 2 / device.tensor_macs,
+        tensor_cycles=fragments * pieces * warps * multiplies * INSTRUCTION / device.tensor_macs,
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
 

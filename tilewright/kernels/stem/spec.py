@@ -6,6 +6,8 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import (
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -14,6 +16,7 @@ from tilewright.kernels.limits import (
     no_gpu,
     no_tensor_cores,
     resident_rule,
+    schedulers_rule,
     shared_rule,
 )
 from tilewright.kernels.products import PLAIN, TF32
@@ -28,14 +31,21 @@ from tilewright.kernels.split_k import (
 )
 from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes, staged
 from tilewright.kernels.stem.work import work_of
-from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
+from tilewright.kernels.tile import (
+    NONE,
+    TWO_PASS,
+    View,
+    image_defines,
+    layer_defines,
+    row_threads,
+    up_to,
+    windows,
+)
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
 MOST_BODY = 1500  # instructions of that loop: more overflow the instruction cache
-SCHEDULERS = 4  # of a unit
-SPARE = 5  # registers that the compiler may need above the estimate
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
 FAN = ("FAN_P", "FAN_R", "FAN_W")  # what four lanes take at once
 # Of a block's tile: sums, and outputs of a pool.
@@ -124,12 +134,6 @@ def _threads(cf: Values) -> int:
     return 32 * cf["wm"] * cf["wn"]
 
 
-def _line(sz: Sizes, it: Runs, cf: Values) -> int:
-    """Threads that share a staged row: a power of two."""
-    least = 1 << (sz.image.row // it.copy - 1).bit_length()
-    return min(least, _threads(cf) & -_threads(cf))
-
-
 def _body(pr: Problem, cf: Values) -> int:
     """Instructions of the unrolled loop over the sum."""
     it = runs(pr, cf)
@@ -160,8 +164,7 @@ RULES = (
     Rule("pixels", lambda problem, th, tw, pt, wm: piece(problem)[0] * pt * (wm - 1) < th * tw
          and piece(problem)[0] * (pt - 1) < th * tw, "warps or pieces without pixels"),
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
@@ -190,7 +193,7 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
         RUN_NUMBERS=it.numbers, **dict(zip(FAN, it.fan, strict=True)),
         STAGED_BYTES=sz.image.row, PITCH=sz.image.pitch, GAP=it.gap, SUM_PITCH=sz.sum_pitch,
-        ROW_THREADS=_line(sz, it, cf),
+        ROW_THREADS=row_threads(sz.image.row // it.copy, _threads(cf)),
         RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, UNIT_OUT=unit, POOL_HELD=int(sz.held),
         Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
+from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.stem.tile import WORD, loads, piece, registers, runs, sizes, w_registers
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
-
-PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 and tf32 take as long
 
 # Fitted to the family's trials in benchmarks/h100/trials.jsonl.gz.
 STORED = 0.3  # of the time that the model has for stores: other blocks multiply meanwhile
@@ -55,7 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         combine=COMBINE_NAMES[combine],
         partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
-        register_intensity=2.0 * PRODUCT * products / max(1.0, (fetched + w_loads) * 64),
+        register_intensity=2.0 * INSTRUCTION * products / max(1.0, (fetched + w_loads) * 64),
         block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, sz.image.nbytes + sz.w_bytes),
-        tensor_cycles=WAITED * products * (threads // 32) * PRODUCT / device.tensor_macs,
+        tensor_cycles=WAITED * products * (threads // 32) * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
+    SPARE,
     SPILLS,
     blocks_param,
     fits_registers,
@@ -20,11 +21,11 @@ from tilewright.kernels.limits import (
     too_large,
 )
 from tilewright.kernels.split_k import (
+    POOL_APART,
     SUM_THREADS,
     combine_param,
     operands,
     partial_sums,
-    pool_apart,
     second_pass,
 )
 from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
@@ -117,7 +118,7 @@ class Toeplitz(Family):
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=5)
+    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
 
 
 RULES = (
@@ -130,8 +131,7 @@ RULES = (
     Rule("registers", _fits_registers, SPILLS, needs="th wb warps mb cb combine"),
     shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
                 "cb th wb mb combine"),
-    Rule("pool", lambda problem, combine: combine == pool_apart(problem),
-         "the second kernel is there to pool"),
+    POOL_APART,
 )  # fmt: skip
 
 

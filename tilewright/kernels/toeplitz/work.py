@@ -5,13 +5,13 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
+from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS
 from tilewright.kernels.toeplitz.tile import BAND, EIGHT, products_of_row, registers, rounds, sizes, steps
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 ROUND_CYCLES = 2000.0  # until rows that a warp loads have come (fitted to 143 trials of 11 layers on an H100)
-PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -43,7 +43,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * sz.blocks),
-        register_intensity=2.0 * PRODUCT * products / max(1.0, loads * 256),
+        register_intensity=2.0 * INSTRUCTION * products / max(1.0, loads * 256),
         block_intensity=2.0 * pr.r * pr.s * outputs / max(1, inputs),
-        tensor_cycles=products * warps * PRODUCT / device.tensor_macs, turn_cycles=ROUND_CYCLES,
+        tensor_cycles=products * warps * INSTRUCTION / device.tensor_macs, turn_cycles=ROUND_CYCLES,
     )  # fmt: skip
