@@ -32,7 +32,7 @@ def filter_sizes(problem: Problem) -> dict[str, int]:
 
 
 def sizes(problem: Problem) -> dict[str, int]:
-    """Return the defines that spell out a problem to the untuned kernels."""
+    """Return the defines that spell out a problem to the untuned kernels (sizes.h)."""
     pr = problem
     return dict(
         SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_P=pr.p, SIZE_Q=pr.q,
