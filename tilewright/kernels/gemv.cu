@@ -20,7 +20,6 @@
 #define KB (TEAMS * ROWS)
 #define HB 1
 #define WB 1
-#define SC 1
 #define IN_WORD (DTYPE == 4 ? 4 : 1)           // numbers of a word
 #define THREAD_NUMBERS (VECTOR * IN_WORD)      // of a row, read by one thread at once
 #define TEAM_NUMBERS (LANES * THREAD_NUMBERS)  // and by its team: a piece of the row

@@ -24,8 +24,6 @@
 #define KB 1
 #define HB 1
 #define WB 1
-#define SC 1
-#define SG 1
 #define VK (TK / VECTOR)
 #define KP (K_GROUPS * TK)
 #define P_PARTS ceil_div(BAND, TH)

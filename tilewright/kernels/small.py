@@ -22,7 +22,7 @@ from tilewright.kernels.limits import (
     no_gpu,
     shared_rule,
 )
-from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.split_k import operands, partial_sums, pool_apart, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     View,
@@ -237,9 +237,8 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, align
         ROW_UNROLL_BY=pr.r if pr.r * body <= MOST_BODY else max(1, min(pr.r, MOST_BODY // body)),
         Y_WORDS=_words(pr, cf, sz) if aligned else 1,
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
-        COMBINE=pool_apart(pr),
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
-        SHARED_BYTES=shared, SUM_THREADS=SUM_THREADS,
+        **share_defines(pool_apart(pr)), SHARED_BYTES=shared,
         OFFSET64=offset64(pr.x_bytes // 4, pr.z_bytes // 4),
     )  # fmt: skip
 

@@ -62,6 +62,11 @@ def combine_param(*ways: int) -> Param:
     return Param("combine", ways, "how the grid's shares meet", tuple(COMBINE_NAMES[way] for way in ways))
 
 
+def share_defines(combine: int, sc: int = 1, sg: int = 1) -> dict[str, int]:
+    """The defines of tile.h that say how many shares of C a cluster and the grid have, and how they meet."""
+    return dict(COMBINE=combine, SC=sc, SG=sg, SUM_THREADS=SUM_THREADS)
+
+
 def operands(combine: int, x: str = "x") -> tuple[str, ...]:
     """What a kernel is given first; its sums go to y, or are left to a second kernel."""
     return (x, "w", "bias", "z", "partial" if combine == TWO_PASS else "y")

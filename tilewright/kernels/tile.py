@@ -122,6 +122,11 @@ def layer_defines(
     )  # fmt: skip
 
 
+def k_fastest(pr: Problem) -> int:
+    """K_FASTEST of tile.h, where neighbouring blocks are to share the larger of filter and input."""
+    return int(pr.w_bytes < pr.x_bytes)
+
+
 def single_tile_defines() -> dict[str, int]:
     """The defines of tile.h where it has no part in who computes what: one tile, one step over C."""
     return dict(STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0)

@@ -14,11 +14,11 @@ from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     COMBINE_NONE,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
 from tilewright.kernels.tile import (
@@ -29,6 +29,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    k_fastest,
     layer_defines,
     up_to,
 )
@@ -141,16 +142,16 @@ def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: in
     largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements, filter_floats, partial)
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
-        BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
-        X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip), COMBINE=cf["combine"],
+        BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
+        X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip),
         DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(dots_bytes(pr, device)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
         **image_defines(pr, view), **requant_defines(pr),
         K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
-        SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,
-        OFFSET64=offset64(largest),
+        K_FASTEST=k_fastest(pr), BLOCKS=geo.blocks, WORKERS=workers,
+        SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, OFFSET64=offset64(largest),
+        **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip
 
 

@@ -36,11 +36,11 @@ from tilewright.kernels.split_k import (
     ATOMIC_SUMS,
     COMBINE_NONE,
     LAST_ORDER,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
 from tilewright.kernels.tile import (
@@ -52,6 +52,7 @@ from tilewright.kernels.tile import (
     ceil_div,
     columns_under,
     image_defines,
+    k_fastest,
     layer_defines,
     up_to,
     windows,
@@ -298,8 +299,8 @@ def _defines(
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],
-        SW=cf["sw"], SB=cf["sb"], SC=cf["sc"], SG=cf["sg"], CS=cf["cs"], STAGES=cf["stages"],
-        X_SHARED=cf["x"], F_SHARED=cf["f"], COMBINE=cf["combine"], OUT=cf["out"], OUT_PAD=cf["pad"],
+        SW=cf["sw"], SB=cf["sb"], CS=cf["cs"], STAGES=cf["stages"],
+        X_SHARED=cf["x"], F_SHARED=cf["f"], OUT=cf["out"], OUT_PAD=cf["pad"],
         W_FASTEST=cf["wfast"], CLUSTER=cf["sc"],
         DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr, aligned)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), **image_defines(pr, view),
@@ -308,7 +309,8 @@ def _defines(
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
         F_FLOATS=geo.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,
         Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
+        K_FASTEST=k_fastest(pr), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,
-        MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=offset64(largest), SUM_THREADS=SUM_THREADS,
+        MIN_BLOCKS=cf["mb"], SHARED_BYTES=shared, OFFSET64=offset64(largest),
+        **share_defines(cf["combine"], cf["sc"], cf["sg"]),
     )  # fmt: skip

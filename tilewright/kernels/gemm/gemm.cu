@@ -39,7 +39,6 @@
 #define PB (WP * LP * PT)
 #define HB 1                                // the tile of pixels, as tile.h has it: one row
 #define WB PB
-#define SC 1
 #define TEAM (32 * WK * WP)
 #define THREADS (TEAM * SB)
 #define CHANNELS (CS / SB)                  // of a step, for one thread; UNROLLED of them are unrolled

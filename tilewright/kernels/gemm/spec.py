@@ -38,15 +38,25 @@ from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     LAST_ORDER,
     SECOND_POOLS,
-    SUM_THREADS,
     combine_param,
     may_combine,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
-from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import (
+    ATOMIC,
+    LAST,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    k_fastest,
+    up_to,
+)
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -236,7 +246,7 @@ def _defines(
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], UNROLLED=sz.run,
-        MIN_BLOCKS=cf["mb"], STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"],
+        MIN_BLOCKS=cf["mb"], STREAM=cf["stream"],
         TILE_STEPS=sz.turns, STEPS=sz.turns,
         K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
@@ -244,6 +254,6 @@ def _defines(
         X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,
         X_QUADS=int(quads), X_LAST=last, X_PITCH=sz.x_pitch, X_FLOATS=sz.x_floats,
         X_KEPT=int(sz.x_copies <= MOST_COPIES), Y_VECTOR=int(y_vector),
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
-        OFFSET64=offset64(largest // 4),
+        K_FASTEST=k_fastest(pr), SHARED_BYTES=sz.shared_bytes,
+        OFFSET64=offset64(largest // 4), **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, second_pass
+from tilewright.kernels.split_k import operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     TWO_PASS,
@@ -111,14 +111,14 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     combine, view = cf["combine"], View.unflattened(pr)
     main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), (*operands(combine), *scale_operand(pr)))
     defines = dict(
-        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
+        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"],
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         **requant_defines(pr),
-        SUM_THREADS=SUM_THREADS,
+        **share_defines(combine),
         OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip
     return Blueprint(

@@ -25,8 +25,6 @@
 #define KB 1
 #define HB 1
 #define WB 1
-#define SC 1
-#define SG 1
 #define SEEN_W ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)   // inputs of a row under a thread's outputs
 #define SEEN_H ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // rows under them
 #define ITEMS ((offset_t)N * (K / VECTOR) * P_BLOCKS * Q_BLOCKS)

@@ -21,8 +21,6 @@
 #define KB 1
 #define HB 1
 #define WB 1
-#define SC 1
-#define SG 1
 #define SEEN_H ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)           // lines under a tile
 #define LINES ((ITEM_ROWS - 1) * STR_H + (R - 1) * DIL_H + 1)   // and under an item
 #define USED ((ITEM_COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1) // of a line; vectors hang over

@@ -11,7 +11,7 @@ from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, 
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels, too_large
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import POOL_APART, SUM_THREADS, operands, partial_sums, second_pass
+from tilewright.kernels.split_k import POOL_APART, operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     NONE,
@@ -222,7 +222,7 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         ROLLED=int(rolled(pr, device, cf["v"], cf["th"], cf["tw"])),
         X_QUADS=int(wide and reads_quads(pr, cf)), Y_QUADS=int(wide and stores_quads(pr, cf)),
         VECTOR=cf["v"], TH=cf["th"], TW=cf["tw"], CV=channels_read(pr, cf["v"]),
-        ACROSS=int(across(pr)), COMBINE=cf["combine"],
+        ACROSS=int(across(pr)),
         MAX_THREADS=cf["threads"], MIN_BLOCKS=cf["mb"] if device.is_gpu else 1,
         THREADS_ALL=blocks * cf["threads"], CHUNKED=int(not device.is_gpu),
         DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
@@ -230,7 +230,7 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         **requant_defines(pr),
         Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
-        SUM_THREADS=SUM_THREADS,
+        **share_defines(cf["combine"]),
         # An item and the next one of its thread, THREADS_ALL on, are counted in 32 bits below that.
         OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip

@@ -43,11 +43,11 @@ from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     POOL_APART,
-    SUM_THREADS,
     combine_param,
     operands,
     partial_sums,
     second_pass,
+    share_defines,
 )
 from tilewright.kernels.tile import (
     NONE,
@@ -222,7 +222,7 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     return requant_defines(pr) | dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
         HB=cf["th"], WB=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
-        MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
+        MIN_BLOCKS=cf["mb"],
         NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, EXCHANGED=sz.swizzle,
         ROW_THREADS=row_threads(copies, _threads(cf)), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
         PAIRS_OUT=int(pairs and aligned),
@@ -230,6 +230,6 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         TURNED=sz.turned if aligned else 1,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
-        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
+        STEPS=1, CS=1, **share_defines(cf["combine"]),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements),
     )  # fmt: skip

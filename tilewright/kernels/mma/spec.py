@@ -52,13 +52,23 @@ from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     COMBINE_NONE,
     SECOND_POOLS,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
 )
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import (
+    LAST,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    k_fastest,
+    layer_defines,
+    up_to,
+)
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
@@ -292,9 +302,9 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
         CC=tap_chunks(pr, way), TURNS=sz.turns, STEPS=sz.turns,
-        CLUSTER=cf["sc"], SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
+        CLUSTER=cf["sc"], CS=1, **share_defines(cf["combine"], cf["sc"], cf["sg"]),
         K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, **layer_defines(pr, view),
         PADDED=int(any(pr.pad)),
-        Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
+        Y_VECTOR=int(whole and aligned), K_FASTEST=k_fastest(pr),
         SHARED_BYTES=sz.shared_bytes, OFFSET64=offset64(most_bytes),
     )  # fmt: skip

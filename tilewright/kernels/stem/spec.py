@@ -22,12 +22,12 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
-    SUM_THREADS,
     combine_param,
     may_combine,
     operands,
     partial_sums,
     second_pass,
+    share_defines,
 )
 from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes, staged
 from tilewright.kernels.stem.work import work_of
@@ -189,7 +189,7 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
         PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
         HB=cf["th"], WB=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
-        MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
+        MIN_BLOCKS=cf["mb"],
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
         RUN_NUMBERS=it.numbers, **dict(zip(FAN, it.fan, strict=True)),
         STAGED_BYTES=sz.image.row, PITCH=sz.image.pitch, GAP=it.gap, SUM_PITCH=sz.sum_pitch,
@@ -198,6 +198,6 @@ def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Val
         Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
-        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
+        STEPS=1, CS=1, **share_defines(cf["combine"]),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, sz.k_tiles * sz.w_bytes),
     )  # fmt: skip

@@ -22,11 +22,11 @@ from tilewright.kernels.limits import (
 )
 from tilewright.kernels.split_k import (
     POOL_APART,
-    SUM_THREADS,
     combine_param,
     operands,
     partial_sums,
     second_pass,
+    share_defines,
 )
 from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
@@ -139,12 +139,12 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
     products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
         SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr),
-        CB=cf["cb"], HB=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
+        CB=cf["cb"], HB=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
         KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile,
         W_PITCH=sz.taps, R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
         ROWS_IN_FLIGHT=rows_in_flight(pr, sz, cf),
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=int(pr.layout_in == "nhwc"),
-        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
+        STEPS=1, CS=1, **share_defines(cf["combine"]),
         OFFSET64=offset64(pr.x_bytes, 2 * pr.z_elements),
     )  # fmt: skip

@@ -24,11 +24,11 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
 from tilewright.kernels.tile import (
@@ -39,6 +39,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    k_fastest,
     layer_defines,
     lines,
     quad_pitch,
@@ -236,13 +237,13 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int
     largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
-        CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"],
-        COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
+        CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"],
+        **share_defines(cf["combine"], sg=cf["sg"]), MIN_BLOCKS=cf["mb"],
         **layer_defines(pr, view), **image_defines(pr, view), X_SHARED=1, F_SHARED=1,
         K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
         TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
         F_FLOATS=sz.f_floats, X_RUN=sz.x_run, X_LEAD=sz.x_lead, X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
+        K_FASTEST=k_fastest(pr),
         CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=sz.shared_bytes,
         OFFSET64=offset64(largest // 4),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from tilewright.kernels.limits import (
     no_gpu,
     shared_rule,
 )
-from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.split_k import operands, partial_sums, pool_apart, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     View,
@@ -201,9 +201,8 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> 
         X_WORDS=_words(pr.layout_in, aligned, sz.side, pr.pad[2], pr.w),
         Y_WORDS=_words(pr.layout_out, aligned, sz.side, pr.q),
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
-        COMBINE=pool_apart(pr),
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
-        SHARED_BYTES=sz.shared_bytes, SUM_THREADS=SUM_THREADS,
+        **share_defines(pool_apart(pr)), SHARED_BYTES=sz.shared_bytes,
         OFFSET64=offset64(pr.x_bytes // 4, pr.z_bytes // 4),
     )  # fmt: skip
 

@@ -24,8 +24,6 @@
 #define KB 1
 #define HB 1
 #define WB 1
-#define SC 1
-#define SG 1
 #define SIDE (POINTS + 1 - S)  // outputs of a tile
 #define READ ((POINTS + X_WORDS - 1) / X_WORDS * X_WORDS)
 #define VK (TK / VECTOR)
