@@ -30,7 +30,7 @@ OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8"} | OF_STRASSEN
 # What changes, and whose answers hang on it: in CUDA, in OpenCL.
 CHANGES: list[tuple[str, set[str], set[str]]] = [
     ("kernels/direct/direct.cu", OF_DIRECT, OF_DIRECT),
-    ("kernels/direct/work.py", OF_DIRECT, OF_DIRECT),
+    ("kernels/direct/gpu_work.py", OF_DIRECT, OF_DIRECT),
     ("kernels/winograd/winograd.cu", {"winograd"}, {"winograd"}),
     ("kernels/gemm/gemm.cu", OF_GEMM, OF_GEMM),
     ("kernels/strassen/strassen.h", OF_STRASSEN, OF_STRASSEN),

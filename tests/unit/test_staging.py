@@ -11,7 +11,7 @@ import pytest
 from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
-from tilewright.kernels.direct.tile import geometry, shared_bytes, staging
+from tilewright.kernels.direct.gpu_tile import geometry, shared_bytes, staging
 from tilewright.kernels.family import Config
 from tilewright.kernels.limits import DECLARED_SHARED
 from tilewright.kernels.tile import quad_pitch, row_runs

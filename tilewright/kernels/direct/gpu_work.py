@@ -6,7 +6,14 @@ from functools import lru_cache
 
 from tilewright.arithmetic import round_up
 from tilewright.device import Device
-from tilewright.kernels.direct.tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
+from tilewright.kernels.direct.gpu_tile import (
+    Geometry,
+    geometry,
+    out_shared,
+    registers,
+    shared_bytes,
+    staging,
+)
 from tilewright.kernels.family import Values
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.word import (
@@ -23,7 +30,8 @@ from tilewright.problem import DTYPE_BYTES, Problem
 ENGINE_FIRST = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
 
 
-def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
+def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
+    """Count what one block and one thread do."""
     geo = geometry(pr, cf)
     taps, registers_of = pr.r * pr.s, word_registers(pr)
     channels = cf["cs"] // (cf["sw"] * cf["sb"]) * geo.steps  # of one thread
